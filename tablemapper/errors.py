@@ -1,0 +1,213 @@
+"""The exceptions of tablemapper, one tree.
+
+Every error that the library raises by itself is in it, and each is also the builtin that it mirrors, so that code
+which never heard of tablemapper still catches it::
+
+    TableMapperError
+    ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
+    ├── InvalidEntity        ValueError    400: a value, a key or an entity can not be written
+    │   └── EntityTooLarge                 413: … because of its size
+    ├── InvalidTransaction   ValueError    400: not an entity group transaction
+    ├── InvalidQuery         ValueError    400: a query that means nothing
+    │   ├── ScanRefused                    … that would read what no key or index bounds
+    │   └── InvalidToken                   … with a page token from elsewhere
+    ├── EntityExists         KeyError      409: insert of a key that is taken
+    ├── EntityNotFound       KeyError      404: no entity has this key
+    ├── PreconditionFailed   ValueError    412: someone else wrote the entity since it was read
+    ├── UniqueViolation      ValueError    409: a unique index holds this value for another entity
+    ├── SchemaMismatch       ValueError    the models are not those that the file was written with
+    ├── SnapshotTooOld       TimeoutError  a loop held its state of the store for too long
+    └── StoreError           OSError       the file itself
+        ├── StoreClosed                    used after close(), or in a forked child
+        ├── StoreLocked                    another process writes for longer than the timeout
+        ├── StoreReadOnly                  the file or its directory can not be written
+        ├── StoreFull                      no space left
+        ├── NotAStore                      the file is something else; it was left untouched
+        ├── CorruptStore                   the file is damaged, or its rows contradict each other
+        └── OutcomeUnknown                 COMMIT failed: the transaction may be there or not
+
+The text of an error says what is wrong, what was expected and what to do next; the same facts stand in its attributes.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "CorruptStore",
+    "EntityExists",
+    "EntityNotFound",
+    "EntityTooLarge",
+    "InvalidEntity",
+    "InvalidModel",
+    "InvalidQuery",
+    "InvalidToken",
+    "InvalidTransaction",
+    "NotAStore",
+    "OutcomeUnknown",
+    "PreconditionFailed",
+    "ScanRefused",
+    "SchemaMismatch",
+    "SnapshotTooOld",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "TableMapperError",
+    "UniqueViolation",
+    "did_you_mean",
+]
+
+
+class TableMapperError(Exception):
+    """The root of every error of this library."""
+
+    def __init__(self, message: str, /) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return self.message
+
+
+class _Faults(TableMapperError):
+    """An error that reports everything wrong at once; ``faults`` holds one line each."""
+
+    def __init__(self, subject: str, faults: Sequence[str] = (), /) -> None:
+        self.subject = subject
+        self.faults = tuple(faults)
+        if len(self.faults) == 1:
+            message = f"{subject}: {self.faults[0]}"
+        elif self.faults:
+            message = "\n".join([f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults)])
+        else:
+            message = subject
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) -> TableMapperError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidModel(_Faults, TypeError):
+    """A declaration is wrong. ``faults`` lists everything that is, a line each."""
+
+
+class InvalidEntity(_Faults, ValueError):
+    """An entity, a key or a value can not be stored. ``faults`` lists everything that is wrong, each with its path."""
+
+
+class EntityTooLarge(InvalidEntity):
+    """An entity, or a transaction, is over the size that Azure Table storage takes (1 MiB, 4 MiB)."""
+
+
+class InvalidTransaction(TableMapperError, ValueError):
+    """The operations do not make an entity group transaction: one table and partition, 100 entities, each once."""
+
+
+class InvalidQuery(TableMapperError, ValueError):
+    """A query that means nothing: a field of another entity, a negative limit, an order that can not be had."""
+
+
+class ScanRefused(InvalidQuery):
+    """No key or index bounds the query, and it was not told ``.allow_scan()``."""
+
+
+class InvalidToken(InvalidQuery):
+    """A page token that was not made by this query over this schema."""
+
+
+class _Named(TableMapperError):
+    """An error about one entity. ``entity`` is its class name, ``key`` its (partition key, row key) as stored."""
+
+    def __init__(self, message: str, /, *, entity: str = "", key: tuple[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.entity = entity
+        self.key = key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+class EntityExists(_Named, KeyError):
+    """An entity with this key is there already."""
+
+
+class EntityNotFound(_Named, KeyError):
+    """No entity has this key."""
+
+
+class PreconditionFailed(_Named, ValueError):
+    """The entity was written by someone else since it was read, or was never read from this store."""
+
+
+class UniqueViolation(_Named, ValueError):
+    """Another entity holds this value of a unique index. ``index`` names it, ``holder`` is the other entity's key."""
+
+    def __init__(
+        self,
+        message: str,
+        /,
+        *,
+        entity: str = "",
+        key: tuple[str, str] | None = None,
+        index: str = "",
+        holder: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__(message, entity=entity, key=key)
+        self.index = index
+        self.holder = holder
+
+
+class SchemaMismatch(_Faults, ValueError):
+    """The models differ from the file's catalogue in a way that is not taken over by itself. ``faults`` lists it all."""
+
+
+class SnapshotTooOld(TableMapperError, TimeoutError):
+    """A loop over a query was open for longer than a state of the store is held."""
+
+
+class StoreError(TableMapperError, OSError):
+    """The file that holds the store can not be used as asked."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or belongs to the parent of this forked process."""
+
+
+class StoreLocked(StoreError):
+    """Another process held the write lock for longer than the timeout. Nothing was written."""
+
+
+class StoreReadOnly(StoreError):
+    """The file, or the directory that holds it, can not be written."""
+
+
+class StoreFull(StoreError):
+    """The disk is full. Nothing was written."""
+
+
+class NotAStore(StoreError):
+    """The file is not a tablemapper store, or was written by a newer format. It was left as it is."""
+
+
+class CorruptStore(StoreError):
+    """The file is damaged, or its rows contradict each other; ``check()`` lists what is wrong."""
+
+
+class OutcomeUnknown(StoreError):
+    """COMMIT failed in a way that leaves open whether the transaction is in the file. Read before you retry."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean "x"?`` for the nearest of the known names, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else ""
