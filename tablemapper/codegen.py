@@ -1,0 +1,49 @@
+"""Source to functions: the only place that compiles.
+
+Everything that is known once a class is made is written out as source once, so that no call pays for it again. The
+sources stand in ``linecache``, as attrs does it, so that a traceback or a debugger shows the generated line.
+"""
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+__all__ = ["Names", "compile_functions"]
+
+_serial = count(1)
+
+
+def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Compile generated source and return the functions it defines, by name.
+
+    Args:
+        title: what a traceback shows, for example ``Product.from_rows``.
+        source: top level function definitions.
+        names: the globals that the source refers to; not changed.
+    """
+    filename = f"<tablemapper {next(_serial)}: {title}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    scope = dict(names)
+    exec(compile(source, filename, "exec"), scope)
+    return {name: value for name, value in scope.items() if callable(value) and name not in names}
+
+
+class Names(dict[str, Any]):
+    """The globals of a generated source: hands out a fresh name for each object that the source needs."""
+
+    def __init__(self, **known: Any) -> None:
+        super().__init__(known)
+        self._numbers: Iterator[int] = count(1)
+        self._given: dict[int, str] = {}
+
+    def name(self, hint: str, value: Any) -> str:
+        """Return the name under which the source can use ``value``; the same object gets the same name."""
+        if (given := self._given.get(id(value))) is not None and self.get(given) is value:
+            return given
+        word = "".join([c if c.isalnum() and c.isascii() else "_" for c in hint]) or "x"
+        name = f"_{word}_{next(self._numbers)}"
+        self[name] = value
+        self._given[id(value)] = name
+        return name

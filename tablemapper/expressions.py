@@ -1,0 +1,475 @@
+"""Typed expressions: what ``Product.price`` is, and what comparing it gives.
+
+An expression is data. It is lowered to SQL by an engine and to Python source by `python_source`, and both say the
+same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly
+where ``p`` is false; ``x == None`` means ``x.is_null()``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+
+import attrs
+
+from .codegen import Names, compile_functions
+from .errors import InvalidQuery
+
+__all__ = [
+    "And",
+    "Assignment",
+    "Attr",
+    "Compare",
+    "Contains",
+    "Expr",
+    "In",
+    "IsNull",
+    "Not",
+    "OperandType",
+    "Or",
+    "Order",
+    "Predicate",
+    "StartsWith",
+    "attributes",
+    "conjuncts",
+    "python_source",
+    "matcher",
+]
+
+T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
+O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
+O_contra = TypeVar("O_contra", contravariant=True)
+
+Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+
+_NO_TRUTH = (
+    "a query expression has no truth value: use & | ~ instead of and/or/not, "
+    "and .between(a, b) instead of a < x < b"
+)
+
+
+class OperandType(Protocol):
+    """What an expression needs to know of a field's type; the value types of `tablemapper.values` are such."""
+
+    name: str
+    ordered: bool
+
+    def operand(self, value: Any) -> Any:
+        """Return the value as it is compared; raise ValueError if it is of another type."""
+
+    def dump(self, value: Any) -> Any:
+        """Return the value in builtins that JSON knows."""
+
+    def nested(self, path: tuple[str, ...]) -> OperandType:
+        """Return the type of a nested value; raise ValueError if there is none."""
+
+    @property
+    def element(self) -> OperandType | None:
+        """The type of a list's elements, if it is a list."""
+
+
+class Expr(Generic[T_co]):
+    """Something that has a value for each entity; the covariant side of an attribute."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(_NO_TRUTH)
+
+
+class Predicate(Generic[O_contra]):
+    """A condition on the entities of a class, or of a class that it lends its fields to."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
+        return And(parts=(self, _predicate(other)))
+
+    def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
+        return Or(parts=(self, _predicate(other)))
+
+    def __invert__(self) -> Predicate[O_contra]:
+        return Not(part=self)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(_NO_TRUTH)
+
+
+def _predicate(value: object) -> Predicate[Any]:
+    if isinstance(value, Predicate):
+        return value
+    raise InvalidQuery(f"a predicate is needed, not {value!r}: compare a field, as in Product.price > 10")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Attr(Expr[T], Generic[O, T]):
+    """A field of an entity class, a value nested in one, or a time cut down to a part of it."""
+
+    owner: type[O]
+    name: str
+    type: OperandType
+    path: tuple[str, ...] = ()
+    part: str = ""
+    """Empty, ``date``, or a time format such as ``%Y-%m``."""
+
+    def __repr__(self) -> str:
+        return f"{self.owner.__name__}.{self.label}"
+
+    @property
+    def label(self) -> str:
+        """The field as a user writes it, without its class: ``taken_at.date()``, ``address.city``."""
+        text = ".".join((self.name, *self.path))
+        return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
+
+    @property
+    def source(self) -> tuple[str, tuple[str, ...], str]:
+        """What two attributes have in common if they always have the same value."""
+        return self.name, self.path, self.part
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def _compare(self, op: Comparison, other: Any) -> Predicate[O]:
+        if other is None:
+            if op == "==":
+                return IsNull(attr=self)
+            if op == "!=":
+                return Not(part=IsNull(attr=self))
+            raise InvalidQuery(f"{self!r} {op} None: a missing value has no order; use .is_null()")
+        if op not in ("==", "!=") and not self.type.ordered:
+            raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
+        if isinstance(other, Attr):
+            if other.type.name != self.type.name and {self.type.name, other.type.name} - {"int", "int32", "float"}:
+                raise InvalidQuery(f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} do not compare")
+            return Compare(attr=self, op=op, value=other)
+        return Compare(attr=self, op=op, value=self._operand(other, op))
+
+    def _operand(self, value: object, op: str) -> Any:
+        try:
+            return self.type.operand(value)
+        except ValueError as error:
+            raise InvalidQuery(f"{self!r} {op} {value!r}: {error}") from None
+
+    def __eq__(self, other: T | Expr[T] | None, /) -> Predicate[O]:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: T | Expr[T] | None, /) -> Predicate[O]:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __lt__(self, other: T | Expr[T], /) -> Predicate[O]:
+        return self._compare("<", other)
+
+    def __le__(self, other: T | Expr[T], /) -> Predicate[O]:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: T | Expr[T], /) -> Predicate[O]:
+        return self._compare(">", other)
+
+    def __ge__(self, other: T | Expr[T], /) -> Predicate[O]:
+        return self._compare(">=", other)
+
+    def between(self, low: T, high: T, /) -> Predicate[O]:
+        """Hold for values from ``low`` to ``high``, both included."""
+        return And(parts=(self._compare(">=", low), self._compare("<=", high)))
+
+    def is_in(self, values: Iterable[T], /) -> Predicate[O]:
+        """Hold for values that equal one of these."""
+        if isinstance(values, (str, bytes)):
+            raise InvalidQuery(f"{self!r}.is_in({values!r}): a list of values is needed")
+        return In(attr=self, values=tuple([self._operand(value, "is in") for value in values]))
+
+    def is_null(self) -> Predicate[O]:
+        """Hold where the field has no value."""
+        return IsNull(attr=self)
+
+    def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
+        """Hold for texts that begin with ``prefix``, case-sensitive."""
+        if not isinstance(prefix, str) or self.type.name != "str":
+            raise InvalidQuery(f"{self!r}.startswith({prefix!r}): both must be text")
+        return StartsWith(attr=self, text=prefix)
+
+    @overload
+    def contains(self: Attr[O, str] | Attr[O, str | None], value: str, /) -> Predicate[O]: ...
+    @overload
+    def contains(self: Attr[O, list[U]] | Attr[O, list[U] | None], value: U, /) -> Predicate[O]: ...
+    def contains(self, value: Any, /) -> Predicate[O]:
+        """Hold for texts that ``value`` is a part of (case-sensitive), and for lists that it is an element of."""
+        element = self.type.element
+        if element is not None:
+            try:
+                return Contains(attr=self, value=element.operand(value))
+            except ValueError as error:
+                raise InvalidQuery(f"{self!r}.contains({value!r}): {error}") from None
+        if self.type.name != "str" or not isinstance(value, str):
+            raise InvalidQuery(f"{self!r}.contains({value!r}): a part of a text, or an element of a list, is needed")
+        return Contains(attr=self, value=value)
+
+    def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
+        """Return the (UTC) day of a time."""
+        return self._truncated("date")
+
+    def truncate(self: Attr[O, datetime] | Attr[O, datetime | None], format: str, /) -> Attr[O, str]:
+        """Return the (UTC) time as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals."""
+        return self._truncated(format)
+
+    def _truncated(self, part: str) -> Attr[O, Any]:
+        if self.type.name != "datetime" or self.part:
+            raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part")
+        return attrs.evolve(self, part=part, type=self.type.nested((part,)))
+
+    def at(self, get: Callable[[T], U], /) -> Attr[O, U]:
+        """Return a nested value: ``User.home.at(lambda home: home.city)``."""
+        recorded = get(_Recorder(()))  # type: ignore[arg-type]
+        if not isinstance(recorded, _Recorder) or not recorded.path_:
+            raise InvalidQuery(f"{self!r}.at(…): the function must return an attribute of its argument")
+        try:
+            nested = self.type.nested(recorded.path_)
+        except ValueError as error:
+            raise InvalidQuery(f"{self!r}.at(…): {error}") from None
+        return attrs.evolve(self, path=self.path + recorded.path_, type=nested)  # type: ignore[return-value]
+
+    def asc(self) -> Order[O]:
+        """Order by this, the least first."""
+        return Order(attr=self, descending=False)
+
+    def desc(self) -> Order[O]:
+        """Order by this, the greatest first."""
+        return Order(attr=self, descending=True)
+
+    def set(self, value: T, /) -> Assignment[O]:
+        """Say what `merge` writes, type-checked."""
+        return Assignment(attr=self, value=value)
+
+    def add(self, value: T, /) -> Assignment[O]:
+        """Say that `merge` adds to what is stored; a missing value counts as nothing."""
+        if self.type.name not in ("int", "int32", "float", "Decimal", "timedelta"):
+            raise InvalidQuery(f"{self!r}.add(…): {self.type.name} can not be added to")
+        return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
+
+
+class _Recorder:
+    """What a function given to `Attr.at` gets: it remembers which attributes were read."""
+
+    __slots__ = ("path_",)
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self.path_ = path
+
+    def __getattr__(self, name: str) -> _Recorder:
+        return _Recorder((*self.path_, name))
+
+    def __getitem__(self, name: str) -> _Recorder:
+        return _Recorder((*self.path_, name))
+
+
+@attrs.frozen(eq=False)
+class Order(Generic[O]):
+    """One step of an order: a field, and its direction."""
+
+    attr: Attr[O, Any]
+    descending: bool
+
+
+@attrs.frozen(eq=False)
+class Assignment(Generic[O]):
+    """What `merge` does to one field: set it, or add to it."""
+
+    attr: Attr[O, Any]
+    value: Any
+    adds: bool = False
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Compare(Predicate[O_contra]):
+    """``attr op value``; the value is an operand or another attribute."""
+
+    attr: Attr[Any, Any]
+    op: Comparison
+    value: Any
+
+    swapped: ClassVar[dict[str, str]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class In(Predicate[O_contra]):
+    """``attr`` equals one of the values."""
+
+    attr: Attr[Any, Any]
+    values: tuple[Any, ...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class IsNull(Predicate[O_contra]):
+    """``attr`` has no value."""
+
+    attr: Attr[Any, Any]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class StartsWith(Predicate[O_contra]):
+    """The text begins with another."""
+
+    attr: Attr[Any, Any]
+    text: str
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Contains(Predicate[O_contra]):
+    """The text has a part, or the list an element."""
+
+    attr: Attr[Any, Any]
+    value: Any
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class And(Predicate[O_contra]):
+    """All parts hold."""
+
+    parts: tuple[Predicate[Any], ...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Or(Predicate[O_contra]):
+    """One part holds."""
+
+    parts: tuple[Predicate[Any], ...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Not(Predicate[O_contra]):
+    """The part does not hold."""
+
+    part: Predicate[Any]
+
+
+def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
+    """Yield the predicates with every *and* taken apart."""
+    for predicate in predicates:
+        if isinstance(predicate, And):
+            yield from conjuncts(predicate.parts)
+        else:
+            yield predicate
+
+
+def attributes(predicate: Predicate[Any]) -> Iterator[Attr[Any, Any]]:
+    """Yield every attribute that a predicate reads."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            for part in parts:
+                yield from attributes(part)
+        case Not(part=part):
+            yield from attributes(part)
+        case Compare(attr=attr, value=Attr() as other):
+            yield attr
+            yield other
+        case Compare() | In() | IsNull() | StartsWith() | Contains():
+            yield predicate.attr
+        case _:
+            raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+
+
+def dump(predicate: Predicate[Any]) -> Any:
+    """Return the predicate in builtins that JSON knows; equal predicates give equal forms."""
+    match predicate:
+        case And():
+            return ["and", *[dump(part) for part in conjuncts([predicate])]]
+        case Or(parts=parts):
+            return ["or", *map(dump, parts)]
+        case Not(part=part):
+            return ["not", dump(part)]
+        case Compare(attr=attr, op=op, value=Attr() as other):
+            return [op, attr.label, {"field": other.label}]
+        case Compare(attr=attr, op=op, value=value):
+            return [op, attr.label, attr.type.dump(value)]
+        case In(attr=attr, values=values):
+            return ["in", attr.label, [attr.type.dump(value) for value in values]]
+        case IsNull(attr=attr):
+            return ["null", attr.label]
+        case StartsWith(attr=attr, text=text):
+            return ["startswith", attr.label, text]
+        case Contains(attr=attr, value=value):
+            return ["contains", attr.label, (attr.type.element or attr.type).dump(value)]
+    raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+
+
+def cut(value: datetime, format: str) -> str:
+    """Return a time as text, by our own formats: strftime writes the year 999 as ``999`` and knows no milliseconds."""
+    parts = {
+        "%Y": f"{value.year:04d}",
+        "%m": f"{value.month:02d}",
+        "%d": f"{value.day:02d}",
+        "%H": f"{value.hour:02d}",
+        "%M": f"{value.minute:02d}",
+        "%S": f"{value.second:02d}",
+        "%L": f"{value.microsecond // 1000:03d}",
+        "%f": f"{value.microsecond:06d}",
+    }
+    for directive, text in parts.items():
+        format = format.replace(directive, text)
+    return format
+
+
+def walk(value: Any, path: tuple[str, ...]) -> Any:
+    """Return a nested value, or None where something on the way is missing."""
+    for name in path:
+        if value is None:
+            return None
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value
+
+
+def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
+    """Return Python source for an attribute's value, ``field`` being the source of its field's value."""
+    if attr.path:
+        field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
+    if attr.part:
+        value = "v.date()" if attr.part == "date" else f"{names.name('cut', cut)}(v, {attr.part!r})"
+        field = f"(None if (v := {field}) is None else {value})"
+    return field
+
+
+def python_source(predicate: Predicate[Any], field: Callable[[str], str], names: Names) -> str:
+    """Return Python source that is true where the predicate holds.
+
+    Args:
+        predicate: what to lower.
+        field: gives the source of a field's value, None where it is missing, by the field's name.
+        names: gets the constants.
+    """
+
+    def value(attr: Attr[Any, Any]) -> str:
+        return attribute_source(attr, field(attr.name), names)
+
+    def lower(predicate: Predicate[Any]) -> str:
+        match predicate:
+            case And(parts=parts):
+                return f"({' and '.join(map(lower, parts))})" if parts else "True"
+            case Or(parts=parts):
+                return f"({' or '.join(map(lower, parts))})" if parts else "False"
+            case Not(part=part):
+                return f"(not {lower(part)})"
+            case Compare(attr=attr, op=op, value=Attr() as other):
+                return f"((a := {value(attr)}) is not None and (b := {value(other)}) is not None and a {op} b)"
+            case Compare(attr=attr, op=op, value=constant):
+                return f"((a := {value(attr)}) is not None and a {op} {names.name('value', constant)})"
+            case In(attr=attr, values=values):
+                return f"((a := {value(attr)}) is not None and a in {names.name('values', values)})"
+            case IsNull(attr=attr):
+                return f"({value(attr)} is None)"
+            case StartsWith(attr=attr, text=text):
+                return f"((a := {value(attr)}) is not None and a.startswith({text!r}))"
+            case Contains(attr=attr, value=constant):
+                return f"((a := {value(attr)}) is not None and {names.name('value', constant)} in a)"
+        raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+
+    return lower(predicate)
+
+
+def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
+    """Return a function that tells whether the predicate holds for an entity."""
+    names = Names()
+    source = python_source(predicate, lambda name: f"e.{name}", names)
+    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)["holds"]
+    return test
