@@ -186,7 +186,7 @@ class Attr(Expr[T], Generic[O, T]):
 
     def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
         """Hold for texts that begin with ``prefix``, case-sensitive."""
-        if not isinstance(prefix, str) or self.type.name != "str":
+        if self.type.name != "str" or prefix.__class__ is not str:
             raise InvalidQuery(f"{self!r}.startswith({prefix!r}): both must be text")
         return StartsWith(attr=self, text=prefix)
 
