@@ -188,6 +188,11 @@ class Record(metaclass=RecordType):
             _set_row(copy, self._row)
         return copy
 
+    @classmethod
+    def _faults(cls, made: Declaration) -> list[str]:
+        """Return what else is wrong with a declaration of this kind of record."""
+        return []
+
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple([getattr(self, model.name) for model in declaration(type(self)).fields]), self._row
 
@@ -292,6 +297,7 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
     for model in fields.values():
         setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
     made = _declare(cls, options, fields, declared, faults)
+    faults += cls._faults(made)
     if faults:
         raise InvalidModel(name, faults)
     type.__setattr__(cls, "__declaration__", made)

@@ -1,0 +1,347 @@
+"""Aggregates: entities that the store keeps up to date over groups of other entities.
+
+What is kept for a group is a *state*: the number of its entities, and a value for each *slot*. A slot is what one or
+more measures are answered from: ``sum`` and ``avg`` of one field share a slot, ``min`` and ``max`` too. A change of
+entities is a *delta*, of the same shape; `AggregateModel.combine` is the one place where the two meet.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from .entity import Declaration, Record
+from .errors import CorruptStore, InvalidQuery
+from .expressions import Attr, Predicate, attributes, dump
+from .fields import FieldModel, Measure
+from .keytext import decode_decimal, encode_decimal
+from .sums import Sum, sum_of
+from .values import ValueType
+
+__all__ = ["Aggregate", "AggregateModel", "Delta", "Slot", "State", "aggregate_model"]
+
+State: TypeAlias = list[Any]
+"""``[number of entities, value of each slot…]``"""
+Delta: TypeAlias = list[Any]
+"""``[change of the number, change of each slot…]``"""
+Seek: TypeAlias = Callable[[int, Literal["min", "max"]], Any]
+"""Finds the least or greatest live value of a slot, by its number, once the values that changed are stored."""
+
+_SUMMED = frozenset({"int", "int32", "float", "Decimal", "timedelta"})
+
+
+class Aggregate(Record):
+    """A class of entities that the store maintains over groups of others, exactly, in the same transaction::
+
+        class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate"):
+            device_id: tm.Field[str] = tm.group_by(Reading.device_id)
+            day: tm.Field[date] = tm.group_by(Reading.taken_at.date())
+            readings: tm.Field[int] = tm.count()
+            hottest: tm.Field[float | None] = tm.max(Reading.temperature)
+
+            key = tm.Key[str, date](partition="{device_id}", row="{day}")
+
+    It is read as any entity is, and never written by users. ``where=lambda r: …`` leaves entities out.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(
+            cls,
+            *,
+            of: type[Any] | None = None,
+            table: str | None = None,
+            where: Callable[[Any], Predicate[Any]] | None = None,
+        ) -> None: ...
+
+    @classmethod
+    def _faults(cls, made: Declaration) -> list[str]:
+        return [] if made.table is None else _faults(made)
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """What one or more measures are answered from."""
+
+    kind: Literal["count", "sum", "extremes", "ever"]
+    attr: Attr[Any, Any] | None
+    where: Predicate[Any] | None
+
+    @property
+    def sum(self) -> Sum:
+        """The arithmetic of a sum."""
+        assert self.attr is not None
+        return sum_of(self.attr.type.kind)
+
+    def zero(self) -> Any:
+        """Return a delta that changes nothing."""
+        return {"count": int, "sum": self._zero_sum, "extremes": dict, "ever": list}[self.kind]()
+
+    def _zero_sum(self) -> Any:
+        return self.sum.zero()
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for slots that always hold the same."""
+        return self.kind, self.attr and self.attr.source, None if self.where is None else repr(dump(self.where))
+
+
+@attrs.frozen(eq=False, slots=False)
+class AggregateModel:
+    """An aggregate, compiled: its groups, its measures, and the slots they are answered from."""
+
+    made: Declaration
+    source: type[Any]
+    where: Predicate[Any] | None
+    groups: dict[str, Attr[Any, Any]]
+    """By the aggregate's own field."""
+    measures: tuple[tuple[FieldModel, int], ...]
+    """Each with the number of its slot; -1 is the number of entities."""
+    slots: tuple[Slot, ...]
+    keeps_empty: bool
+    """Whether a group that has no entity left keeps its row, because it tells what ever was."""
+
+    def zero(self) -> Delta:
+        """Return a delta that changes nothing."""
+        return [0, *[slot.zero() for slot in self.slots]]
+
+    def add(self, delta: Delta, values: tuple[Any, ...], sign: int) -> None:
+        """Add one entity to a delta (``sign`` 1), or take it off (-1).
+
+        Args:
+            delta: what is changed.
+            values: of each slot, in sortable form for extremes; None where the entity adds nothing to it.
+            sign: 1 or -1.
+        """
+        delta[0] += sign
+        for at, (slot, value) in enumerate(zip(self.slots, values, strict=True), 1):
+            if value is None:
+                continue
+            match slot.kind:
+                case "sum":
+                    slot.sum.add(delta[at], value, sign)
+                case "count":
+                    delta[at] += sign
+                case "extremes":
+                    counts = delta[at]
+                    counts[value] = counts.get(value, 0) + sign
+                case "ever":
+                    if sign > 0:
+                        delta[at] = _widen(delta[at], value)
+
+    def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
+        """Return the state after a delta, or None if the group is gone."""
+        if state is None:
+            state = [0, *[{"count": 0, "sum": None}.get(slot.kind, []) for slot in self.slots]]
+        after: State = [state[0] + delta[0]]
+        if after[0] < 0:
+            raise CorruptStore(f"{self.made.name}: a group would have {after[0]} entities; run check()")
+        for at, slot in enumerate(self.slots, 1):
+            held, change = state[at], delta[at]
+            match slot.kind:
+                case "count":
+                    after.append(held + change)
+                case "sum":
+                    after.append(slot.sum.merge(slot.sum.zero() if held is None else held, change))
+                case "ever":
+                    for value in change:
+                        held = _widen(held, value)
+                    after.append(held)
+                case "extremes":
+                    after.append(self._extremes(held, change, at - 1, seek))
+        return after if after[0] or self.keeps_empty else None
+
+    def _extremes(self, held: list[Any], change: dict[Any, int], slot: int, seek: Seek) -> list[Any]:
+        for value, count in change.items():
+            if count < 0 and held and value in (held[0], held[-1]):
+                ends: tuple[Literal["min", "max"], ...] = ("min", "max")
+                found = [seek(slot, end) for end in ends]
+                return [] if found[0] is None else found
+        for value, count in change.items():
+            if count > 0:
+                held = _widen(held, value)
+        return held
+
+    def shown(self, state: State) -> list[Any]:
+        """Return the value of each measure, as Python has it."""
+        return [self._shown(field.measure, state, slot) for field, slot in self.measures if field.measure is not None]
+
+    def _shown(self, measure: Measure, state: State, slot: int) -> Any:
+        held = state[slot + 1]
+        match measure.kind:
+            case "count":
+                return held
+            case "sum":
+                return self.slots[slot].sum.shown(held)
+            case "avg":
+                return self.slots[slot].sum.mean(held)
+            case _:
+                if not held:
+                    return None
+                assert measure.attr is not None
+                return load_sortable(measure.attr.type, held[0 if measure.kind.startswith("min") else -1])
+
+    def pack(self, state: State) -> bytes:
+        """Return a state as it is stored."""
+        return _encode(
+            [state[0], *[s.sum.pack(v) if s.kind == "sum" else v for s, v in zip(self.slots, state[1:], strict=True)]]
+        )
+
+    def unpack(self, blob: bytes) -> State:
+        """Return a stored state."""
+        try:
+            values = _decode(blob)
+            return [
+                values[0],
+                *[s.sum.unpack(v) if s.kind == "sum" else v for s, v in zip(self.slots, values[1:], strict=True)],
+            ]
+        except (ValueError, TypeError, IndexError, msgspec.MsgspecError) as error:
+            raise CorruptStore(f"{self.made.name}: the state of a group can not be read: {error}") from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the catalogue keeps."""
+        return {
+            "of": self.source.__name__,
+            "where": None if self.where is None else dump(self.where),
+            "groups": {name: attr.label for name, attr in self.groups.items()},
+            "measures": {
+                field.name: [
+                    field.measure.kind,
+                    field.measure.attr and field.measure.attr.label,
+                    None if field.measure.where is None else dump(field.measure.where),
+                ]
+                for field, _ in self.measures
+                if field.measure is not None
+            },
+        }
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def _widen(ends: list[Any], value: Any) -> list[Any]:
+    """Return ``[least, greatest]`` with one more value in it."""
+    if not ends:
+        return [value, value]
+    return [value if value < ends[0] else ends[0], value if value > ends[-1] else ends[-1]]
+
+
+def store_sortable(kind: ValueType, value: Any) -> Any:
+    """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
+    return encode_decimal(value) if kind.name == "Decimal" else kind.store(value)
+
+
+def load_sortable(kind: ValueType, stored: Any) -> Any:
+    """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
+    return decode_decimal(stored) if kind.name == "Decimal" else kind.load(stored)
+
+
+def aggregate_model(made: Declaration) -> AggregateModel:
+    """Compile the measures of an aggregate class."""
+    slots: dict[tuple[Any, ...], int] = {}
+    found: list[Slot] = []
+    measures = []
+    for field in made.fields:
+        measure = field.measure
+        assert measure is not None
+        if measure.kind == "group":
+            continue
+        if measure.kind == "count" and measure.attr is None and measure.where is None:
+            measures.append((field, -1))
+            continue
+        kind: Literal["count", "sum", "extremes", "ever"] = (
+            "count" if measure.kind == "count"
+            else "sum" if measure.kind in ("sum", "avg")
+            else "ever" if measure.kind.endswith("_ever")
+            else "extremes"
+        )  # fmt: skip
+        slot = Slot(kind, measure.attr, measure.where)
+        if slot.identity not in slots:
+            slots[slot.identity] = len(found)
+            found.append(slot)
+        measures.append((field, slots[slot.identity]))
+    groups = {
+        field.name: field.measure.attr
+        for field in made.fields
+        if field.measure is not None and field.measure.kind == "group" and field.measure.attr is not None
+    }
+    keeps_empty = any(slot.kind == "ever" for slot in found)
+    return AggregateModel(made, made.of or object, made.where, groups, tuple(measures), tuple(found), keeps_empty)
+
+
+def _faults(made: Declaration) -> list[str]:
+    faults: list[str] = []
+    source = made.of
+    if source is None or not issubclass(source, Record) or "__declaration__" not in source.__dict__:
+        return ["of= must name the entity class that it is maintained from"]
+    if issubclass(source, Aggregate):
+        return [f"of={source.__name__}: an aggregate of an aggregate is not possible; aggregate its entities"]
+    if source.__dict__["__declaration__"].table is None:
+        return [f"of={source.__name__} has no table; aggregate a class that has one"]
+    for field in made.fields:
+        if field.measure is not None:
+            faults += [f"{field.name}: {fault}" for fault in _measure_faults(field, field.measure, source)]
+    groups = {f.name for f in made.fields if f.measure is not None and f.measure.kind == "group"}
+    if made.partition is not None and made.row is not None:
+        lossless = made.partition.lossless_fields | made.row.lossless_fields
+        if made.key_fields != groups:
+            faults.append(
+                f"its key is made of {_listed(made.key_fields)}, but must be of exactly the group_by fields, "
+                f"{_listed(groups)}"
+            )
+        elif lost := groups - lossless:
+            faults.append(f"its key must hold {_listed(lost)} without loss, or two groups would share a row")
+    return faults
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "no field"
+
+
+def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
+    attr = measure.attr
+    try:
+        read = [*([] if attr is None else [attr]), *([] if measure.where is None else attributes(measure.where))]
+    except InvalidQuery as error:
+        return [f"where=: {error}"]
+    for one in read:
+        if not isinstance(one, Attr):
+            return [f"{measure.kind}({one!r}): a field is needed, as in {source.__name__}.name"]
+        if not issubclass(source, one.owner):
+            return [f"{one!r} is not a field of {source.__name__}, which it is an aggregate of"]
+    if measure.kind == "count":
+        return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
+    assert attr is not None
+    optional = _may_be_missing(attr, source)
+    wanted = attr.type.name
+    if measure.kind == "group":
+        if not attr.type.keyable:
+            return [f"{attr!r} is {wanted}; group by a scalar field"]
+        if field.optional:
+            return [f"a group is never None; make it Field[{wanted}]"]
+    elif measure.kind in ("sum", "avg"):
+        if wanted not in _SUMMED:
+            return [f"{attr!r} is {wanted}; numbers and timedeltas can be summed"]
+        if measure.kind == "avg" and wanted in ("int", "int32"):
+            wanted = "float"
+        if wanted == "int32":
+            wanted = "int"
+        if not field.optional and (measure.kind == "avg" or optional or measure.where is not None):
+            return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
+    elif not attr.type.ordered:
+        return [f"{attr!r} is {wanted}, which has no order"]
+    elif not field.optional:
+        return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
+    if field.type.name != wanted:
+        return [f"{measure.kind} of {attr!r} is {wanted}, but the field is {field.type.name}"]
+    return []
+
+
+def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:
+    made: Declaration = source.__dict__["__declaration__"]
+    return bool(attr.path) or made.field(attr.name).optional

@@ -1,0 +1,344 @@
+"""From declarations to an immutable schema: what a class's rows look like, and whether the classes fit together.
+
+A *row* is what every engine and the maintenance work with, a tuple in stored form::
+
+    (partition key, row key, timestamp in µs, property, property, …)
+
+The properties are the fields that the key does not hold, in the order of the class. An engine may add values of its
+own at the end.
+"""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import attrs
+import msgspec
+
+from .aggregates import AggregateModel, aggregate_model
+from .codegen import Names, compile_functions
+from .entity import Declaration, IndexModel, Record, declaration
+from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
+from .fields import FieldModel
+from .keys import Template, disjoint
+from .limits import MAX_ENTITY, MAX_PROPERTIES, check_value, entity_size
+
+__all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "model_of"]
+
+Row = tuple[Any, ...]
+
+_FIRST = 3  # where the properties begin in a row
+_SAFE_LENGTH = 16_000  # characters that can not be over any limit of size, whatever they are
+
+
+@attrs.frozen(eq=False, slots=False)
+class Model:
+    """One record class, lowered: the layout of its rows and the functions between rows and objects."""
+
+    declaration: Declaration
+    columns: tuple[FieldModel, ...]
+    to_row: Callable[[Any, str, str, int], Row]
+    """(entity, partition key, row key, timestamp) → row; raises InvalidEntity, EntityTooLarge."""
+    build: Callable[[Iterable[Row]], list[Any]]
+    """Rows → entities, which carry their row."""
+    aggregate: AggregateModel | None
+
+    @property
+    def cls(self) -> type[Any]:
+        return self.declaration.cls
+
+    @property
+    def name(self) -> str:
+        return self.declaration.cls.__name__
+
+    @property
+    def table(self) -> str:
+        assert self.declaration.table is not None
+        return self.declaration.table
+
+    @property
+    def indexes(self) -> tuple[IndexModel, ...]:
+        return self.declaration.indexes
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where in a row a field's property stands."""
+        return {field.name: at for at, field in enumerate(self.columns, _FIRST)}
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What a property reads as, in stored form, in rows that were written before it was declared."""
+        return {
+            field.property: None if field.missing is None else field.type.store(field.missing)
+            for field in self.columns
+        }
+
+    def build_one(self, row: Row) -> Any:
+        """Return the entity of one row."""
+        return self.build((row,))[0]
+
+    def index(self, name: str) -> IndexModel:
+        """Return an index by its name."""
+        return next(index for index in self.indexes if index.name == name)
+
+    def size(self, row: Row) -> int:
+        """Return the size of an entity in bytes, by Azure's published formula."""
+        return entity_size(row[0], row[1], self.properties(row))
+
+    def properties(self, row: Row) -> Iterator[tuple[str, str, Any]]:
+        """Yield the stored properties of a row: name, EDM type, stored value."""
+        for at, field in enumerate(self.columns, _FIRST):
+            if (value := row[at]) is None:
+                continue
+            if field.type.name == "extra":
+                yield from ((name, edm, item) for name, (edm, item) in msgspec.json.decode(value).items())
+            else:
+                yield field.property, field.type.edm, value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the catalogue keeps: everything that decides what is stored and maintained."""
+        made = self.declaration
+        partition, row = made.templates
+        form: dict[str, Any] = {
+            "table": made.table,
+            "type": made.type_name,
+            "partition": partition.to_json(),
+            "row": row.to_json(),
+            "fields": {
+                field.property: {
+                    "type": field.type.name,
+                    "optional": field.optional,
+                    "in_key": field.name in made.key_only,
+                    "default": None if field.missing is None else field.type.dump(field.missing),
+                }
+                for field in made.fields
+            },
+            "indexes": {index.name: index.to_json() for index in made.indexes},
+        }
+        if self.aggregate is not None:
+            form["aggregate"] = self.aggregate.to_json()
+        return form
+
+
+@attrs.frozen(eq=False, slots=False)
+class Schema:
+    """The record classes of a store, compiled together."""
+
+    models: tuple[Model, ...]
+
+    @cached_property
+    def by_class(self) -> dict[type[Any], Model]:
+        return {model.cls: model for model in self.models}
+
+    @cached_property
+    def by_name(self) -> dict[str, Model]:
+        return {model.name: model for model in self.models}
+
+    def tables(self) -> dict[str, list[Model]]:
+        """Return the models of each entity table, in the order they were given."""
+        found: dict[str, list[Model]] = {}
+        for model in self.models:
+            found.setdefault(model.table, []).append(model)
+        return found
+
+    def aggregates_of(self, model: Model) -> list[Model]:
+        """Return the aggregates that are maintained from a model."""
+        return [m for m in self.models if m.aggregate is not None and m.aggregate.source is model.cls]
+
+    def to_json(self) -> dict[str, Any]:
+        return {model.name: model.to_json() for model in self.models}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ if anything that is stored or maintained differs."""
+        text = msgspec.json.encode(self.to_json(), order="deterministic")
+        return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def compile_schema(classes: Sequence[type[Any]]) -> Schema:
+    """Compile record classes into a schema.
+
+    Raises:
+        InvalidModel: with every fault of their living together.
+    """
+    faults: list[str] = []
+    models: list[Model] = []
+    for cls in dict.fromkeys(classes):
+        if not (isinstance(cls, type) and issubclass(cls, Record)) or declaration(cls).table is None:
+            faults.append(f"{cls!r} is not an entity class with table=")
+            continue
+        models.append(model_of(cls))
+    schema = Schema(tuple(models))
+    if len(schema.by_name) < len(models):
+        names = [model.name for model in models]
+        faults += [f"two classes are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    faults += _table_faults(schema)
+    for model in models:
+        if model.aggregate is not None and model.aggregate.source not in schema.by_class:
+            faults.append(f"{model.name} is an aggregate of {model.aggregate.source.__name__}, which is not among them")
+    for table, members in schema.tables().items():
+        faults += _overlaps(table, members)
+    if faults:
+        raise InvalidModel("models", faults)
+    return schema
+
+
+def _table_faults(schema: Schema) -> Iterator[str]:
+    owner: dict[str, tuple[str, str]] = {}
+    for table in schema.tables():
+        if (other := owner.setdefault(table.lower(), (table, "entities")))[0] != table:
+            yield f'the tables "{table}" and "{other[0]}" differ only in case'
+    for model in schema.models:
+        for index in model.indexes:
+            taken = owner.get(index.table.lower())
+            if taken is not None:
+                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; say table=…'
+            owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
+
+
+def _overlaps(table: str, models: list[Model]) -> Iterator[str]:
+    for at, a in enumerate(models):
+        for b in models[at + 1 :]:
+            first, second = a.declaration.templates, b.declaration.templates
+            if disjoint(first, second) == "overlap":
+                yield (
+                    f'{a.name} and {b.name} share the table "{table}", but their keys can be equal: '
+                    f"{_shown(first)} and {_shown(second)}; give one a literal of its own, as in "
+                    f'row=("{b.name.lower()}", …)'
+                )
+
+
+def _shown(templates: tuple[Template, Template]) -> str:
+    return " / ".join(repr(template.text) for template in templates)
+
+
+def carved(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | None]]:
+    """Return, by class, the test for keys that fall into the range of a more special type of the same table.
+
+    The test takes the key and returns the name of that type, or None.
+    """
+    special: dict[type[Any], list[tuple[str, Template, Template]]] = {}
+    for at, a in enumerate(models):
+        for b in models[at + 1 :]:
+            verdict = disjoint(a.declaration.templates, b.declaration.templates)
+            if verdict in ("carve a", "carve b"):
+                general, carve = (b, a) if verdict == "carve a" else (a, b)
+                special.setdefault(general.cls, []).append((carve.name, *carve.declaration.templates))
+
+    def test(entries: list[tuple[str, Template, Template]]) -> Callable[[str, str], str | None]:
+        def falls(partition: str, row: str) -> str | None:
+            for name, partitions, rows in entries:
+                if partitions.matches_prefix(partition) and rows.matches_prefix(row):
+                    return name
+            return None
+
+        return falls
+
+    return {cls: test(entries) for cls, entries in special.items()}
+
+
+@lru_cache(maxsize=None)
+def model_of(cls: type[Any]) -> Model:
+    """Return the lowered form of a record class; made once."""
+    made = declaration(cls)
+    columns = tuple(field for field in made.fields if field.name not in made.key_only)
+    if len(columns) > MAX_PROPERTIES:
+        raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
+    names = Names(
+        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made)
+    )
+    source = "\n".join([*_to_row_source(made, columns, names), *_build_source(made, columns, names)])
+    functions = compile_functions(f"{made.name} rows", source, names)
+    aggregate = None if made.of is None else aggregate_model(made)
+    return Model(made, columns, functions["to_row"], functions["build"], aggregate)
+
+
+def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "def to_row(e, pk, rk, ts):"
+    values, lengths = [], ["len(pk)", "len(rk)"]
+    for at, field in enumerate(columns):
+        variable = f"v{at}"
+        stored = field.type.store_source(variable, names)
+        if field.type.kind is object:  # nested values can have changed since they were set
+            yield f"    try: {variable} = None if e.{field.name} is None else {names.name('store', field.type.store)}(e.{field.name})"
+            yield f"    except ValueError as error: bad({field.name!r}, error)"
+            stored = variable
+        else:
+            yield f"    {variable} = e.{field.name}"
+            if field.measure is not None and field.type.kind is int:
+                stored = f"{names.name('wide', _store_wide)}({variable})"
+        if field.type.spillable:
+            yield f"    n{at} = 0 if {variable} is None else len({stored if field.type.kind is not object else variable})"
+            lengths.append(f"n{at}")
+        optional = (field.optional or field.measure is not None) and stored != variable
+        values.append(f"None if {variable} is None else {stored}" if optional else stored)
+    yield f"    row = (pk, rk, ts, {''.join(value + ', ' for value in values)})"
+    yield f"    if {' + '.join(lengths)} > {_SAFE_LENGTH}: check_sizes(row)"
+    yield "    return row"
+
+
+def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    partition, row = made.templates
+    yield "def build(rows):"
+    yield "    built = []; add = built.append"
+    yield "    row = None"
+    yield "    try:"
+    yield "        for row in rows:"
+    yield "            e = Raw()"
+    variables = [f"v{at}" for at in range(len(columns))]
+    yield f"            pk, rk, ts, {''.join(v + ', ' for v in variables)}*_ = row"
+    for text, template in (("pk", partition), ("rk", row)):
+        wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
+        if template is row:
+            wanted = [f for f in wanted if f not in partition.lossless_fields]
+        if wanted:
+            for line in template.decode_source(text, {f: f"e.{f}" for f in wanted}, names):
+                yield f"            {line}"
+    for variable, field in zip(variables, columns, strict=True):
+        load = field.type.load_source(variable, names)
+        if field.measure is not None and field.type.kind is int:
+            load = f"{variable} if {variable}.__class__ is int else int({variable})"
+        if load != variable and (field.optional or field.measure is not None):
+            load = f"None if {variable} is None else {load}"
+        yield f"            e.{field.name} = {load}"
+    yield "            e._row = row"
+    yield "            e.__class__ = Cls"
+    yield "            add(e)"
+    yield "    except (ValueError, TypeError, AttributeError) as error:"
+    yield f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') from error"
+    yield "    return built"
+
+
+def _store_wide(value: int | None) -> int | str | None:
+    """Return an integer as SQLite can hold it: as text beyond 64 bits."""
+    return value if value is None or -(2**63) <= value < 2**63 else str(value)
+
+
+def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
+    def bad(field: str, error: ValueError) -> None:
+        raise InvalidEntity(made.name, [f"{field}: {error}"]) from None
+
+    return bad
+
+
+def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
+    def check(row: Row) -> None:
+        faults = []
+        properties: list[tuple[str, str, Any]] = []
+        for at, field in enumerate(columns, _FIRST):
+            if (value := row[at]) is not None:
+                if field.type.spillable and field.type.name != "extra":
+                    fault = check_value(field.name, value)
+                    if fault is not None:
+                        faults.append(fault)
+                properties.append((field.property, field.type.edm, value))
+        if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
+            faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
+        if faults:
+            raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
+
+    return check
+
+
