@@ -7,6 +7,7 @@ entities is a *delta*, of the same shape; `AggregateModel.combine` is the one pl
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
@@ -16,7 +17,7 @@ from .entity import Declaration, Record
 from .errors import CorruptStore, InvalidQuery
 from .expressions import Attr, Predicate, attributes, dump
 from .fields import FieldModel, Measure
-from .keytext import decode_decimal, encode_decimal
+from .keytext import key_text
 from .sums import Sum, sum_of
 from .values import ValueType
 
@@ -29,6 +30,7 @@ Delta: TypeAlias = list[Any]
 Seek: TypeAlias = Callable[[int, Literal["min", "max"]], Any]
 """Finds the least or greatest live value of a slot, by its number, once the values that changed are stored."""
 
+_DECIMAL = key_text(Decimal)
 _SUMMED = frozenset({"int", "int32", "float", "Decimal", "timedelta"})
 
 
@@ -233,12 +235,12 @@ def _widen(ends: list[Any], value: Any) -> list[Any]:
 
 def store_sortable(kind: ValueType, value: Any) -> Any:
     """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
-    return encode_decimal(value) if kind.name == "Decimal" else kind.store(value)
+    return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
 
 
 def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
-    return decode_decimal(stored) if kind.name == "Decimal" else kind.load(stored)
+    return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
 
 
 def aggregate_model(made: Declaration) -> AggregateModel:

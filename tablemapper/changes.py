@@ -219,7 +219,7 @@ def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     ):
         body.append(f"{variable} = {template.encode_source(variables, names)}")
         what = f"{label}: its {'partition' if variable == 'ipk' else 'row'} key"
-        body.append(f"if len({variable}) > {limit // 2}: check_key({variable}, {limit}, what={what!r})")
+        body.append(f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})")
     if index.fan_out is None:
         lines += [f"    {line}" for line in body]
         lines.append(f"    return ((ipk, irk, row[0], row[1]{kept}),)")
@@ -260,7 +260,7 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         lines += [f"    g{at} = {value(attr)}", f"    if g{at} is None: return None"]
     for variable, template in zip(("gpk", "grk"), target.declaration.templates, strict=True):
         lines.append(f"    {variable} = {template.encode_source(variables, names)}")
-        lines.append(f"    if len({variable}) > 256: check_key({variable}, 512, what={target.name + ': the key of a group'!r})")
+        lines.append(f"    if len({variable}) > 256: check_key({variable}, what={target.name + ': the key of a group'!r})")
     values = []
     for at, slot in enumerate(aggregate.slots):
         lines.append(f"    s{at} = {'1' if slot.attr is None else value(slot.attr)}")
