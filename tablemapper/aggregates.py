@@ -18,7 +18,7 @@ from .errors import CorruptStore, InvalidQuery
 from .expressions import Attr, Predicate, attributes, dump
 from .fields import FieldModel, Measure
 from .keytext import key_text
-from .sums import Sum, sum_of
+from .sums import SUMS, Sum
 from .values import ValueType
 
 __all__ = ["Aggregate", "AggregateModel", "Delta", "Slot", "State", "aggregate_model"]
@@ -74,10 +74,10 @@ class Slot:
     where: Predicate[Any] | None
 
     @property
-    def sum(self) -> Sum:
+    def sum(self) -> Sum[Any]:
         """The arithmetic of a sum."""
         assert self.attr is not None
-        return sum_of(self.attr.type.kind)
+        return SUMS[self.attr.type.kind]
 
     def zero(self) -> Any:
         """Return a delta that changes nothing."""

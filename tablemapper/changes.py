@@ -87,9 +87,9 @@ class ChangeSet:
                 self._index(index, before, after)
         for aggregate in kept.aggregates:
             if old is not None and (part := aggregate.contribution(old)) is not None:
-                self._group(aggregate, part, -1)
+                self.add(aggregate, part, -1)
             if new is not None and (part := aggregate.contribution(new)) is not None:
-                self._group(aggregate, part, 1)
+                self.add(aggregate, part, 1)
 
     def _index(self, index: IndexMaintenance, before: tuple[IndexRow, ...], after: tuple[IndexRow, ...]) -> None:
         changes = self.indexes.get(index)
@@ -107,7 +107,7 @@ class ChangeSet:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
 
-    def _group(self, kept: AggregateMaintenance, part: Contribution, sign: int) -> None:
+    def add(self, kept: AggregateMaintenance, part: Contribution, sign: int) -> None:
         partition, row, values = part
         groups = self.groups.get(kept)
         if groups is None:

@@ -1,0 +1,92 @@
+"""What a store asks of an engine.
+
+An engine keeps rows (`tablemapper.model`) and applies operations. Everything about values, keys, limits and maintenance
+is decided before or beside it, once for all engines.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import attrs
+
+from .check import Report
+from .model import Model, Row, Schema
+from .planner import Plan
+from .progress import Report as Meter
+
+__all__ = ["Engine", "Operation", "Verb"]
+
+Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
+
+
+@attrs.define(eq=False)
+class Operation:
+    """One operation of a transaction, on one entity."""
+
+    verb: Verb
+    model: Model
+    partition: str
+    row: str
+    new: Row | None = None
+    """What is to be stored, its timestamp left open; the engine replaces it by what was stored."""
+    old: Row | None = None
+    """The row that the entity was read as, where the operation is conditional on it."""
+    etag: int | None = None
+    """The timestamp that the stored row must have; None: whatever is there."""
+    change: Callable[[Row | None], Row] | None = None
+    """Makes the new row of a merge from the stored one."""
+    entity: Any = None
+    """What is stamped with the row once it is stored."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.partition, self.row
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.model.name} {self.key}"
+
+
+class Engine(Protocol):
+    """Keeps the rows of a schema, in one place."""
+
+    schema: Schema
+    store_id: str
+
+    def get(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return one row, or None."""
+
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+        """Return rows, all of one state of the store."""
+
+    def run(self, plan: Plan, *, after: Any = None, limit: int | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of a plan, in chunks, of one state of the store."""
+
+    def explain(self, plan: Plan) -> list[str]:
+        """Return what the database itself says that it will do."""
+
+    def count(self, plan: Plan) -> int:
+        """Return the number of rows of a plan."""
+
+    def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
+        """Yield every row of a partition with its model, in row order, in chunks."""
+
+    def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
+        """Apply operations in one transaction, and what is maintained from them.
+
+        Raises:
+            EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
+                nothing was written.
+        """
+
+    def load(self, operations: Iterable[Operation], *, written: Callable[[int], None]) -> None:
+        """Apply a stream of inserts or upserts in bounded memory; ``written`` is told how many are committed."""
+
+    def check(self, meter: Meter) -> Report:
+        """Compare everything that is maintained with what the entities say that it should be."""
+
+    def backup(self, path: str, meter: Meter) -> None:
+        """Write a copy of one state of the store."""
+
+    def close(self) -> None:
+        """Close the files."""

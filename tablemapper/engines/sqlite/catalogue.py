@@ -1,0 +1,198 @@
+"""The catalogue: what a file maintains, and how a file comes to follow a schema.
+
+What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
+generation first, so a store that was compiled from an older catalogue never writes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from ...changes import ChangeSet, Maintenance
+from ...errors import CorruptStore, SchemaMismatch
+from ...evolution import Evolution, evolve
+from ...model import Model, Row, Schema
+from ...progress import Report as Meter
+from .files import Writer
+from .tables import EntityTable, IndexTable, quoted, values_ddl
+from .operations import Lowered, write_changes
+
+__all__ = ["CREATE_CATALOGUE", "Catalogue", "read_catalogue", "take_over", "verify"]
+
+NAME = "tablemapper_catalogue"
+CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
+_CHUNK = 1000
+
+
+class _Reads(Protocol):
+    def __call__(self, sql: str, args: tuple[Any, ...] = ..., /) -> list[tuple[Any, ...]]: ...
+
+
+class Catalogue:
+    """What the file says: the forms of its classes, and the layout of its tables."""
+
+    def __init__(self, models: dict[str, Any], tables: dict[str, EntityTable]) -> None:
+        self.models = models
+        self.tables = tables
+
+    def evolution(self, schema: Schema) -> Evolution:
+        """Compare with a schema; raise SchemaMismatch, with every difference, where it can not be followed."""
+        evolution = evolve(self.models, schema)
+        if evolution.faults:
+            raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
+        return evolution
+
+
+def read_catalogue(read: _Reads) -> Catalogue:
+    """Read the catalogue of a file; an empty one if it is new."""
+    if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
+        return Catalogue({}, {})
+    try:
+        rows = {name: msgspec.json.decode(form) for name, form in read(f"SELECT name, form FROM {NAME}")}
+        tables = {name: EntityTable.from_json(name, form) for name, form in rows["tables"].items()}
+        return Catalogue(rows["models"], tables)
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+        raise CorruptStore(f"the catalogue can not be read: {error}; restore a backup") from error
+
+
+def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue) -> None:
+    """Compare the file's own schema with what we would write; a file that was tampered with is not used.
+
+    Args:
+        found: ``type, name, tbl_name, sql`` of each entry.
+        lowered: the opened models.
+        catalogue: what the file says of all.
+    """
+    expected = {NAME: CREATE_CATALOGUE}
+    for table in catalogue.tables.values():
+        expected |= table.ddl()
+    expected |= {name: index.create for name, index in lowered.indexes.items()}
+    for model in lowered.schema.models:
+        expected |= dict(values_ddl(model))
+    unopened = {
+        name
+        for form_name, form in catalogue.models.items()
+        if form_name not in lowered.schema.by_name
+        for name in (*(i["table"] for i in form["indexes"].values()), f"{form['table']}_{form_name}_values")
+    }
+    here = set()
+    for kind, name, _, sql in found:
+        here.add(name)
+        if name in unopened or name.startswith(("tablemapper_", "sqlite_")) and name != NAME:
+            continue
+        if kind != "table" or expected.get(name) != sql:
+            raise CorruptStore(
+                f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: '
+                "restore a backup"
+            )
+    if lost := sorted(set(expected) - here):
+        raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
+
+
+def take_over(
+    writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str, int], Meter]
+) -> Catalogue:
+    """Make a file follow a schema, in one transaction: new tables and columns, indexes and aggregates over what is there."""
+    catalogue = read_catalogue(read)
+    evolution = catalogue.evolution(schema)
+    if not evolution.changed:
+        return catalogue
+    if not catalogue.models:
+        writer.execute(CREATE_CATALOGUE)
+    tables = dict(catalogue.tables)
+    for model in schema.models:
+        before = tables.get(model.table)
+        tables[model.table] = (before or EntityTable(model.table, (), (), (), ())).extended(model)
+    _tables(writer, catalogue.tables, tables)
+    after = Catalogue(evolution.catalogue, tables)
+    lowered = Lowered(schema, tables)
+    for model, property in evolution.fields:
+        _fill(writer, catalogue, lowered, model, property)
+    _build(writer, lowered, evolution, catalogue, meter)
+    for name, form in (
+        ("models", after.models),
+        ("tables", {name: table.to_json() for name, table in after.tables.items()}),
+    ):
+        writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
+    writer.bump_generation()
+    return after
+
+
+def _tables(writer: Writer, before: dict[str, EntityTable], after: dict[str, EntityTable]) -> None:
+    for name, table in after.items():
+        old = before.get(name)
+        if old == table:
+            continue
+        if old is None:
+            for sql in table.ddl().values():
+                writer.execute(sql)
+            continue
+        for column in table.columns[len(old.columns) :]:
+            writer.execute(f"ALTER TABLE {quoted(name)} ADD COLUMN {column.sql}")
+        if table.spills and not old.spills:
+            writer.execute(table.create_big)
+        for spill in table.spills[len(old.spills) :] if old.spills else ():
+            writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
+
+
+def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, property: str) -> None:
+    """Give the rows that are there the default of a new property, where adding its column has not."""
+    table = lowered.tables[model.table]
+    old = catalogue.tables[model.table]
+    default = model.defaults.get(property)
+    if property not in dict(table.properties):
+        return  # the key holds it
+    column = table.column(property)
+    added = column not in old.has
+    if added and next(c.default for c in table.columns if c.name == column) == default:
+        return
+    condition = lowered.statements[model].type_filter(model, "t") or "TRUE"
+    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
+
+
+def _build(
+    writer: Writer, lowered: Lowered, evolution: Evolution, catalogue: Catalogue, meter: Callable[[str, int], Meter]
+) -> None:
+    new_indexes = {(model.name, name) for model, name in evolution.indexes}
+    new_indexes |= {(model.name, index.name) for model in evolution.models for index in model.indexes}
+    new_models = set(evolution.models)
+    for model in lowered.schema.models:
+        for index in model.indexes:
+            if (model.name, index.name) in new_indexes:
+                writer.execute(IndexTable(model, index).create)
+        if model in new_models:
+            for _, sql in values_ddl(model):
+                writer.execute(sql)
+    for model in lowered.schema.models:
+        if model.name not in catalogue.models:
+            continue
+        kept = lowered.maintenance[model]
+        wanted = Maintenance(
+            tuple(index for index in kept.indexes if (model.name, index.model.name) in new_indexes),
+            tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
+            kept.read,
+        )
+        if not wanted.indexes and not wanted.aggregates:
+            continue
+        table = quoted(model.table)
+        total = writer.get(f"SELECT count(*) FROM {table}", ())[0]
+        with meter(f"building over {model.name}", total) as progress:
+            for rows in _chunks(writer, lowered, model):
+                changes = ChangeSet()
+                for row in rows:
+                    changes.update(wanted, None, row)
+                write_changes(lowered, writer, changes)
+                progress.advance(len(rows))
+
+
+def _chunks(writer: Writer, lowered: Lowered, model: Model) -> Iterator[list[Row]]:
+    """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
+    statements = lowered.statements[model]
+    scan = statements.scan.replace(" ORDER BY", ' AND (t."PartitionKey", t."RowKey") > (?, ?) ORDER BY') + f" LIMIT {_CHUNK}"
+    first = statements.scan + f" LIMIT {_CHUNK}"
+    rows = writer.execute(first).fetchall()
+    while rows:
+        yield rows
+        rows = writer.execute(scan, rows[-1][:2]).fetchall()

@@ -1,0 +1,333 @@
+"""Apply operations: entity rows, then index rows, then aggregates, table by table, inside one transaction.
+
+Statement by statement would cost more: each table's rows are written together, sorted by key. Everything is judged on
+the final state: all index rows that go are deleted before any that comes is put, so that two entities can swap a unique
+value in one transaction.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Literal
+
+import apsw
+
+from ...aggregates import Delta
+from ...changes import AggregateMaintenance, ChangeSet, IndexChanges, IndexMaintenance, Maintenance, aggregate_row, maintenance
+from ...engine import Operation
+from ...errors import CorruptStore, EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
+from ...model import Model, Row, Schema
+from .files import Writer
+from .tables import EntityTable, IndexTable, Statements, quoted, values_table
+
+__all__ = ["Lowered", "apply", "write_changes"]
+
+_key = itemgetter(0, 1)
+_index_key = itemgetter(0, 1, 2, 3)
+
+
+class Lowered:
+    """A schema lowered to the tables of one file: the statements of every model, and what is maintained from it."""
+
+    def __init__(self, schema: Schema, tables: dict[str, EntityTable]) -> None:
+        self.schema = schema
+        self.tables = tables
+        self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
+        self.maintenance: dict[Model, Maintenance] = {model: maintenance(schema, model) for model in schema.models}
+        self.indexes: dict[str, IndexTable] = {
+            index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
+        }
+
+    @cached_property
+    def by_table(self) -> dict[str, list[Model]]:
+        return self.schema.tables()
+
+
+def apply(
+    lowered: Lowered, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
+) -> None:
+    """Apply operations on different entities; each gets the row that was stored as its ``new``.
+
+    Raises:
+        EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: the caller rolls back.
+        InvalidTransaction: more rows than ``maintained_limit`` would be written.
+    """
+    timestamp = writer.timestamp
+    changes = ChangeSet()
+    inserts: dict[Model, list[Operation]] = {}
+    updates: dict[Model, list[Operation]] = {}
+    deletes: dict[Model, list[Operation]] = {}
+    for operation in operations:
+        model = operation.model
+        verb = operation.verb
+        if verb == "insert":
+            new = operation.new
+            assert new is not None
+            operation.new = (new[0], new[1], timestamp, *new[3:])
+            into = inserts
+        else:
+            if operation.old is None:
+                _read(lowered, writer, operation)
+            if verb == "delete":
+                into = deletes
+            else:
+                new = operation.new if operation.change is None else operation.change(operation.old)
+                assert new is not None
+                operation.new = (new[0], new[1], timestamp, *new[3:])
+                into = inserts if operation.old is None else updates
+        found = into.get(model)
+        if found is None:
+            into[model] = [operation]
+        else:
+            found.append(operation)
+        changes.update(lowered.maintenance[model], operation.old, operation.new)
+    if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
+        raise InvalidTransaction(
+            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more than "
+            f"{maintained_limit} in one entity group transaction; split it"
+        )
+    for model, group in deletes.items():
+        _delete(lowered.statements[model], writer, group)
+    for model, group in updates.items():
+        _update(lowered.statements[model], writer, group)
+    for model, group in inserts.items():
+        _insert(lowered.statements[model], writer, group)
+    write_changes(lowered, writer, changes)
+
+
+def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
+    """Read what an operation is about to change, and judge its condition."""
+    stored = writer.get(lowered.statements[operation.model].get, operation.key)
+    if stored is None:
+        if operation.verb == "upsert":
+            return
+        raise missing(operation)
+    if operation.etag is not None and stored[2] != operation.etag:
+        raise stale(operation)
+    operation.old = stored
+
+
+def missing(operation: Operation) -> EntityNotFound:
+    """Return the error of an operation on an entity that is not there."""
+    return EntityNotFound(
+        f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key
+    )
+
+
+def stale(operation: Operation) -> PreconditionFailed:
+    """Return the error of an operation on an entity that was written since it was read."""
+    return PreconditionFailed(
+        f'{operation}: it was written since it was read; read it again, or say if_match="*" to overwrite',
+        entity=operation.model.name,
+        key=operation.key,
+    )
+
+
+def exists(operation: Operation) -> EntityExists:
+    """Return the error of an insert over an entity."""
+    return EntityExists(
+        f"{operation}: the entity exists already; replace, merge or upsert it", entity=operation.model.name,
+        key=operation.key,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- entity rows
+
+
+def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    try:
+        if len(group) == 1:
+            writer.execute(statements.insert, _table_rows(statements, writer, group)[0])
+        else:
+            rows = _table_rows(statements, writer, group)
+            rows.sort(key=_key)
+            writer.executemany(statements.insert, rows)
+    except apsw.ConstraintError:
+        timestamp = writer.timestamp
+        for operation in group:
+            stored = writer.get(statements.get, operation.key)
+            if stored is not None and stored[2] != timestamp:
+                raise exists(operation) from None
+        raise
+
+
+def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
+    """Return the rows as the table holds them, large values moved aside, and leave in each operation the row as read."""
+    rows: list[Row] = []
+    state = (None,) if statements.model.aggregate is not None else ()
+    next_big = 0
+    for operation in group:
+        row = operation.new
+        assert row is not None
+        if statements.has_big:
+            row = row[: 3 + len(statements.model.columns)]
+            moved = statements.spills(row)
+            if moved:
+                next_big = next_big or writer.get(statements.big_next, ())[0]
+                writer.execute(
+                    statements.big_insert, (next_big, *[row[at] if at in moved else None for at in statements.spilled])
+                )
+                operation.new = (*row, next_big)
+                row = (*[None if at in moved else value for at, value in enumerate(row)], next_big)
+                next_big += 1
+            else:
+                row = operation.new = (*row, None)
+        rows.append(row + state)
+    return rows
+
+
+def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    _drop_big(statements, writer, group)
+    rows = _table_rows(statements, writer, group)
+    changed = [(*row, operation.old[2]) for row, operation in zip(rows, group, strict=True) if operation.old]
+    before = writer.total_changes()
+    if len(changed) == 1:
+        writer.execute(statements.update, changed[0])
+    else:
+        changed.sort(key=_key)
+        writer.executemany(statements.update, changed)
+    if writer.total_changes() - before != len(group):
+        raise _unproven(statements, writer, group, written=True)
+
+
+def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    _drop_big(statements, writer, group)
+    keys = [operation.old[:3] for operation in group if operation.old is not None]
+    before = writer.total_changes()
+    if len(keys) == 1:
+        writer.execute(statements.delete, keys[0])
+    else:
+        keys.sort(key=_key)
+        writer.executemany(statements.delete, keys)
+    if writer.total_changes() - before != len(group):
+        raise _unproven(statements, writer, group, written=False)
+
+
+def _drop_big(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    if statements.has_big:
+        old = [(operation.old[-1],) for operation in group if operation.old and operation.old[-1] is not None]
+        if old:
+            writer.executemany(statements.big_delete, old)
+
+
+def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, written: bool) -> Exception:
+    """Return the error of the first operation whose entity was not as it was read."""
+    for operation in group:
+        stored = writer.get(statements.get, operation.key)
+        if stored is None and written:
+            return missing(operation)
+        if stored is not None and (not written or stored[2] != writer.timestamp):
+            return stale(operation)
+    # A delete of what is gone leaves nothing to see afterwards: its row was there when it was read, and is not now.
+    return missing(group[0])
+
+
+# ---------------------------------------------------------------------------------------------- maintained rows
+
+
+def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about indexes and aggregates."""
+    for index, change in changes.indexes.items():
+        if change.deletes:
+            table = lowered.indexes[index.model.table]
+            change.deletes.sort(key=_index_key)
+            before = writer.total_changes()
+            writer.executemany(table.delete, [row[:4] for row in change.deletes])
+            if writer.total_changes() - before != len(change.deletes):
+                raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
+    for index, change in changes.indexes.items():
+        _put(lowered.indexes[index.model.table], index, writer, change)
+    for aggregate, groups in changes.groups.items():
+        _aggregate(lowered, writer, aggregate, groups)
+
+
+def _put(table: IndexTable, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+    if change.rewrites:
+        writer.executemany(table.put, change.rewrites)
+    if not change.puts:
+        return
+    change.puts.sort(key=_index_key)
+    try:
+        if len(change.puts) == 1:
+            writer.execute(table.insert, change.puts[0])
+        else:
+            writer.executemany(table.insert, change.puts)
+    except apsw.ConstraintError:
+        if not index.model.unique:
+            raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
+        raise _violation(table, index, writer, change.puts) from None
+
+
+def _violation(
+    table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
+) -> UniqueViolation:
+    label = f"{index.owner.name}.{index.model.name}"
+    for row in puts:
+        held = writer.get(table.holder, row[:2])
+        holders = [] if held is None else [held]
+        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
+        for holder in holders:
+            if tuple(holder) != row[2:4]:
+                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
+                return UniqueViolation(
+                    f"{label}: {index.owner.name} {row[2:4]} can not have {where}, which {tuple(holder)} holds; "
+                    "change one of them, or swap both in one transaction",
+                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
+                )  # fmt: skip
+    return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
+
+
+def _aggregate(
+    lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: dict[tuple[str, str], Delta]
+) -> None:
+    model, aggregate = kept.model, kept.aggregate
+    statements = lowered.statements[model]
+    values = quoted(values_table(model))
+    for (partition, row), delta in sorted(groups.items()):
+        _count_values(aggregate.slots, values, writer, (partition, row), delta)
+        stored = writer.get(statements.get_state, (partition, row))
+        blob = None if stored is None else stored[-1]
+
+        def seek(slot: int, end: Literal["min", "max"], key: tuple[str, str] = (partition, row)) -> Any:
+            found = writer.get(
+                f"SELECT {end}(value) FROM {values} WHERE \"PartitionKey\" = ? AND \"RowKey\" = ? AND slot = ?",
+                (*key, slot),
+            )
+            return None if found is None else found[0]
+
+        state = aggregate.combine(None if blob is None else aggregate.unpack(blob), delta, seek)
+        if state is None:
+            if stored is not None:
+                writer.execute(statements.delete, stored[:3])
+            continue
+        packed = aggregate.pack(state)
+        if packed == blob:
+            continue
+        timestamp = writer.timestamp
+        new = aggregate_row(model, partition, row, timestamp, state)
+        if stored is not None:
+            if new[3:] == stored[3 : len(new)]:
+                new = (*new[:2], stored[2], *new[3:])
+        tail = (None, packed) if statements.has_big else (packed,)
+        writer.execute(statements.put, (*new, *tail))
+
+
+def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+    for at, slot in enumerate(slots):
+        if slot.kind != "extremes":
+            continue
+        for value, count in delta[at + 1].items():
+            if not count:
+                continue
+            place = (*key, at, value)
+            writer.execute(
+                f"INSERT INTO {values} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5", (*place, count)
+            )
+            if count < 0:
+                writer.execute(
+                    f'DELETE FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
+                    place,
+                )
+
+

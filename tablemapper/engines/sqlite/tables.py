@@ -1,0 +1,293 @@
+"""The physical tables: their columns, their DDL, and the statements of each model.
+
+An entity table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), one for each property, and where they are needed
+``_type`` (which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large values
+are). Columns have no declared type, so that every value keeps its class. A row that is large keeps its long values in
+a table beside it: what is clustered stays small.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from ...changes import index_columns
+from ...entity import IndexModel
+from ...fields import FieldModel
+from ...model import Model, Row
+
+__all__ = ["Column", "EntityTable", "IndexTable", "Statements", "quoted", "values_ddl", "values_table"]
+
+SPILL_ROW = 400  # characters of long values above which a row's are moved aside
+SPILL_VALUE = 64  # a value longer than this is then moved
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@attrs.frozen
+class Column:
+    """A column of an entity table."""
+
+    name: str
+    default: Any = None
+    """In stored form; what rows read as that were written before the column was added."""
+
+    @property
+    def sql(self) -> str:
+        if self.default is None:
+            return quoted(self.name)
+        return f"{quoted(self.name)} DEFAULT {_literal(self.default)}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return repr(value) if abs(value) != float("inf") else ("9e999" if value > 0 else "-9e999")
+
+
+_FIXED = ("PartitionKey", "RowKey", "Timestamp")
+
+
+@attrs.frozen
+class EntityTable:
+    """An entity table as it is in the file: which column holds which property."""
+
+    name: str
+    columns: tuple[Column, ...]
+    """Those after the first three, in the order they were added."""
+    properties: tuple[tuple[str, str], ...]
+    """(property, column): the same name but where two properties differ only in case."""
+    types: tuple[str, ...]
+    """The classes, in the order they came; a row's ``_type`` is the number of its class, NULL for the first."""
+    spills: tuple[str, ...]
+    """The columns that can be moved aside."""
+
+    @property
+    def create(self) -> str:
+        names = [*map(quoted, _FIXED), *(column.sql for column in self.columns)]
+        return (
+            f"CREATE TABLE {quoted(self.name)}({', '.join(names)}, "
+            'PRIMARY KEY("PartitionKey", "RowKey")) WITHOUT ROWID'
+        )
+
+    @property
+    def big_name(self) -> str:
+        return f"{self.name}_big"
+
+    @property
+    def create_big(self) -> str:
+        columns = ", ".join(["id INTEGER PRIMARY KEY", *map(quoted, self.spills)])
+        return f"CREATE TABLE {quoted(self.big_name)}({columns})"
+
+    def ddl(self) -> dict[str, str]:
+        """Return the statements that make the table, by the name of what they make."""
+        made = {self.name: self.create}
+        if self.spills:
+            made[self.big_name] = self.create_big
+        return made
+
+    @cached_property
+    def _column(self) -> dict[str, str]:
+        return dict(self.properties)
+
+    def column(self, property: str) -> str:
+        """Return the column of a property."""
+        return dict(self.properties)[property]
+
+    def type_number(self, model: Model) -> int | None:
+        """Return what ``_type`` holds for a model's rows."""
+        return self.types.index(model.name) or None
+
+    @property
+    def has(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.columns)
+
+    def extended(self, model: Model) -> EntityTable:
+        """Return the table with everything that a model needs."""
+        columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
+        taken = {name.lower() for name in (*_FIXED, "_type", "_state", "_big", *self.has)}
+
+        def add(name: str, default: Any = None) -> str:
+            base, number = name, 2
+            while name.lower() in taken:
+                name, number = f"{base}_{number}", number + 1
+            taken.add(name.lower())
+            columns.append(Column(name, default))
+            return name
+
+        only = not self.types or self.types == (model.name,)
+        for field in model.columns:
+            if field.property not in properties:
+                default = model.defaults[field.property] if self.types and only else None
+                properties[field.property] = add(field.property, default)
+            column = properties[field.property]
+            if field.type.spillable and column not in spills:
+                spills.append(column)
+        types = self.types if model.name in self.types else (*self.types, model.name)
+        for name, wanted in (
+            ("_type", len(types) > 1),
+            ("_state", model.aggregate is not None),
+            ("_big", bool(spills)),
+        ):
+            if wanted and name not in {column.name for column in columns}:
+                columns.append(Column(name))
+        return EntityTable(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": [[column.name, _dump(column.default)] for column in self.columns],
+            "properties": [list(pair) for pair in self.properties],
+            "types": list(self.types),
+            "spills": list(self.spills),
+        }
+
+    @classmethod
+    def from_json(cls, name: str, form: dict[str, Any]) -> EntityTable:
+        return cls(
+            name,
+            tuple(Column(column, _load(default)) for column, default in form["columns"]),
+            tuple((property, column) for property, column in form["properties"]),
+            tuple(form["types"]),
+            tuple(form["spills"]),
+        )
+
+
+def _dump(value: Any) -> Any:
+    return {"bytes": value.hex()} if isinstance(value, bytes) else {"float": value.hex()} if isinstance(value, float) else value
+
+
+def _load(form: Any) -> Any:
+    if not isinstance(form, dict):
+        return form
+    return bytes.fromhex(form["bytes"]) if "bytes" in form else float.fromhex(form["float"])
+
+
+class Statements:
+    """The SQL of one model over its entity table, and the way between its rows and the table's."""
+
+    def __init__(self, table: EntityTable, model: Model) -> None:
+        self.table = table
+        self.model = model
+        self.spilled = tuple(
+            at for at, field in enumerate(model.columns, 3) if table.column(field.property) in table.spills
+        )
+        self.has_big = "_big" in table.has
+        name = quoted(table.name)
+        columns = [*_FIXED, *(table.column(field.property) for field in model.columns)]
+        number = table.type_number(model)
+        extra = [] if number is None else [("_type", str(number))]
+        if self.has_big:
+            columns.append("_big")
+        if model.aggregate is not None:
+            columns.append("_state")
+        width = len(columns)
+        listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
+        places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
+        where = '"PartitionKey" = ? AND "RowKey" = ?'
+        self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
+        self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
+        assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
+        condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
+        self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
+        self.delete = f"DELETE FROM {name} {condition}3"
+        self.select_list = self.select(model, "t")
+        self.get = f"SELECT {self.select_list} FROM {name} t WHERE t.\"PartitionKey\" = ? AND t.\"RowKey\" = ?"
+        self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {self.type_filter(model, 't') or 'TRUE'}"
+        self.scan += ' ORDER BY t."PartitionKey", t."RowKey"'
+        state = ', t."_state"' if model.aggregate is not None else ""
+        self.get_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE t.{where.replace('AND ', 'AND t.')}"
+        self.scan_state = self.scan.replace(" FROM ", f"{state} FROM ", 1)
+        big = quoted(table.big_name)
+        self.big_next = f"SELECT coalesce(max(id), 0) + 1 FROM {big}"
+        self.big_delete = f"DELETE FROM {big} WHERE id = ?"
+        spilled = [quoted(table.column(model.columns[at - 3].property)) for at in self.spilled]
+        self.big_insert = (
+            f"INSERT INTO {big}(id, {', '.join(spilled)}) VALUES({', '.join(['?'] * (len(spilled) + 1))})"
+        )
+
+    def select(self, model: Model, alias: str) -> str:
+        """Return the select list that gives a model's rows."""
+        values = [f"{alias}.{quoted(name)}" for name in _FIXED]
+        values += [self.value(model, field, alias) for field in model.columns]
+        if self.has_big:
+            values.append(f'{alias}."_big"')
+        return ", ".join(values)
+
+    def value(self, model: Model, field: FieldModel, alias: str) -> str:
+        """Return the SQL of one property."""
+        name = self.table.column(field.property)
+        column = f"{alias}.{quoted(name)}"
+        if name not in self.table.spills:
+            return column
+        beside = f"(SELECT b.{quoted(name)} FROM {quoted(self.table.big_name)} b WHERE b.id = {alias}.\"_big\")"
+        return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
+
+    def type_filter(self, model: Model, alias: str) -> str:
+        """Return the condition that a row is of the model's class, empty if the table holds no other."""
+        if "_type" not in self.table.has:
+            return ""
+        number = self.table.type_number(model)
+        return f'{alias}."_type" IS {"NULL" if number is None else number}'
+
+    def spills(self, row: Row) -> tuple[int, ...]:
+        """Return the places of the values of a row that are moved aside."""
+        if not self.spilled:
+            return ()
+        total = 0
+        for at in self.spilled:
+            if (value := row[at]) is not None:
+                total += len(value)
+        if total <= SPILL_ROW:
+            return ()
+        return tuple([at for at in self.spilled if row[at] is not None and len(row[at]) > SPILL_VALUE])
+
+
+class IndexTable:
+    """The table of one index, and its statements; its rows are those of `tablemapper.changes`."""
+
+    def __init__(self, model: Model, index: IndexModel) -> None:
+        self.model = model
+        self.index = index
+        included = [field.property for field in index_columns(model, index)]
+        # Two properties that differ only in case can not both be a column's name.
+        names: list[str] = []
+        for property in included:
+            name, number = property, 2
+            while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
+                name, number = f"{property}_{number}", number + 1
+            names.append(name)
+        columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
+        self.columns = dict(zip(included, names, strict=True))
+        key = columns[:2] if index.unique else columns[:4]
+        listed = ", ".join(map(quoted, columns))
+        name = quoted(index.table)
+        places = ", ".join(["?"] * len(columns))
+        self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
+        self.insert = f"INSERT INTO {name} VALUES({places})"
+        self.put = f"REPLACE INTO {name} VALUES({places})"
+        self.delete = f"DELETE FROM {name} WHERE " + " AND ".join(f"{quoted(c)} = ?" for c in columns[:4])
+        self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
+
+
+def values_table(model: Model) -> str:
+    """Return the name of the table that holds the live values of an aggregate's extremes, ordered."""
+    return f"{model.table}_{model.name}_values"
+
+
+def values_ddl(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield the table of live values, if an aggregate needs one."""
+    if model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots):
+        name = values_table(model)
+        yield (
+            name,
+            f'CREATE TABLE {quoted(name)}("PartitionKey", "RowKey", slot, value, n, '
+            'PRIMARY KEY("PartitionKey", "RowKey", slot, value)) WITHOUT ROWID',
+        )

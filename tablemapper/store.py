@@ -1,0 +1,638 @@
+"""The user's object: verbs over an engine.
+
+A verb turns its arguments into operations, checked whole before anything is written, hands them to the engine, and
+stamps the entities with what was stored.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+
+import attrs
+
+from .check import Report
+from .engine import Engine, Operation, Verb
+from .engines.sqlite.engine import SqliteEngine
+from .entity import Entity, FieldModel, Record, check_value, etag_timestamp
+from .errors import (
+    EntityNotFound,
+    EntityTooLarge,
+    InvalidEntity,
+    InvalidQuery,
+    InvalidTransaction,
+    PreconditionFailed,
+    TableMapperError,
+    did_you_mean,
+)
+from .expressions import Assignment, Compare, Predicate, conjuncts
+from .indexes import IndexRange, KeyOf
+from .limits import MAX_OPERATIONS, MAX_TRANSACTION
+from .model import Model, Row, carved, compile_schema
+from .progress import ProgressOption, report
+from .query import Query
+
+__all__ = ["Store", "Transaction", "Unknown", "open_store"]
+
+E = TypeVar("E", bound=Entity)
+R = TypeVar("R", bound=Record)
+
+_WINDOW = 20_000  # entities that a bulk verb converts before it takes the lock, and writes in one transaction
+_ATTEMPTS = 100
+
+_set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
+
+
+@attrs.frozen
+class Unknown:
+    """A row of a partition that no opened class claims."""
+
+    partition: str
+    row: str
+    properties: dict[str, Any]
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    models: Sequence[type[Record]],
+    durability: Literal["full", "relaxed"] = "full",
+    limits: Literal["azure"] | None = None,
+    timeout: float = 5.0,
+    progress: ProgressOption = False,
+) -> Store:
+    """Open a store, or create it.
+
+    Args:
+        path: a file, or ``":memory:"``.
+        models: the entity and aggregate classes that are used; every index and aggregate that the file maintains from
+            an entity class must be among them.
+        durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
+            lost in one, all that remains is consistent.
+        limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
+        timeout: seconds to wait for another process that writes.
+        progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
+
+    Raises:
+        InvalidModel: the classes do not fit together.
+        SchemaMismatch: the file was written with other ones; every difference is listed.
+        NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file can not be used; it was left as it is.
+    """
+    schema = compile_schema(models)
+    engine = SqliteEngine.open(path, schema, durability=durability, timeout=timeout, progress=progress)
+    return Store(engine, limits=limits)
+
+
+class _Verbs:
+    """Turns the arguments of verbs into operations: what a store and a transaction have in common."""
+
+    def __init__(self, engine: Engine, special: dict[type[Any], Callable[[str, str], str | None]]) -> None:
+        self._engine = engine
+        self._models = engine.schema.by_class
+        self._special = special
+
+    def _model(self, cls: type[Any]) -> Model:
+        model = self._models.get(cls)
+        if model is None:
+            known = ", ".join(sorted(m.name for m in self._engine.schema.models))
+            raise InvalidEntity(f"{cls.__name__}", [f"the store was not opened with it (models: {known})"])
+        return model
+
+    def _writable(self, cls: type[Any]) -> Model:
+        model = self._model(cls)
+        if model.aggregate is not None:
+            source = model.aggregate.source.__name__
+            raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
+        return model
+
+    def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
+        if key.__class__ is not KeyOf:
+            raise InvalidEntity("key", [f"Product.key(…) is needed, not {key!r}"])
+        return self._model(key[0]), key[1], key[2]
+
+    def _operation(self, verb: Verb, entity: Any) -> Operation:
+        if not isinstance(entity, Record):
+            raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
+        model = self._writable(type(entity))
+        key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+        partition, row = key.partition, key.row
+        special = self._special.get(model.cls)
+        if special is not None and (other := special(partition, row)) is not None:
+            raise InvalidEntity(f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"])
+        return Operation(verb, model, partition, row, entity=entity)
+
+    def _inserting(self, entity: Any) -> Operation:
+        operation = self._operation("insert", entity)
+        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
+        return operation
+
+    def _replacing(self, entity: Any, if_match: str | None) -> Operation:
+        operation = self._operation("replace", entity)
+        self._condition(operation, entity, if_match)
+        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
+        return operation
+
+    def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
+        read = entity._row
+        if if_match is None:
+            if read is None:
+                raise PreconditionFailed(
+                    f'{operation}: it was not read from the store, so it has no ETag; say if_match="*" to overwrite '
+                    "whatever is there, or use upsert",
+                    entity=operation.model.name,
+                    key=operation.key,
+                )
+            operation.old, operation.etag = read, read[2]
+        elif if_match != "*":
+            operation.etag = _etag(if_match)
+
+    def _upserting(self, entity: Any, *, merge: bool) -> Operation:
+        operation = self._operation("upsert", entity)
+        model = operation.model
+        row = model.to_row(entity, operation.partition, operation.row, 0)
+        operation.new = row
+        if merge:
+            # What is None in the entity is left as it is.
+            def change(old: Row | None) -> Row:
+                if old is None:
+                    return row
+                kept = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
+                entity_merged = model.build_one((*kept, *old[len(row) :]))
+                return model.to_row(entity_merged, row[0], row[1], 0)
+
+            operation.change = change
+        return operation
+
+    def _merging(
+        self, key: KeyOf[Any], assignments: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
+    ) -> Operation:
+        model, partition, row = self._key(key)
+        model = self._writable(model.cls)
+        changes = _checked_assignments(model, assignments, values)
+
+        def change(old: Row | None) -> Row:
+            assert old is not None
+            entity = model.build_one(old)
+            _set_row(entity, None)
+            for field, value, adds in changes:
+                held = getattr(entity, field.name)
+                setattr(entity, field.name, held + value if adds and held is not None else value)
+            return model.to_row(entity, partition, row, 0)
+
+        operation = Operation("merge", model, partition, row, change=change)
+        if if_match is not None and if_match != "*":
+            operation.etag = _etag(if_match)
+        return operation
+
+    def _deleting(self, target: Any, if_match: str | None) -> Operation:
+        if isinstance(target, Record):
+            operation = self._operation("delete", target)
+            self._condition(operation, target, if_match)
+            return operation
+        model, partition, row = self._key(target)
+        self._writable(model.cls)
+        operation = Operation("delete", model, partition, row)
+        if if_match is not None and if_match != "*":
+            operation.etag = _etag(if_match)
+        return operation
+
+
+def _etag(text: str) -> int:
+    if not isinstance(text, str):
+        raise InvalidEntity("if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {text!r}'])
+    return etag_timestamp(text)
+
+
+def _checked_assignments(
+    model: Model, assignments: tuple[Assignment[Any], ...], values: dict[str, Any]
+) -> list[tuple[FieldModel, Any, bool]]:
+    made = model.declaration
+    known = [field.name for field in made.fields]
+    faults, changes = [], []
+    given = []
+    for assignment in assignments:
+        if not isinstance(assignment, Assignment):
+            faults.append(f"Product.name.set(…) or .add(…) is needed, not {assignment!r}")
+        elif not issubclass(model.cls, assignment.attr.owner) or assignment.attr.path or assignment.attr.part:
+            faults.append(f"{assignment.attr!r} is not a field of {model.name}")
+        else:
+            given.append((assignment.attr.name, assignment.value, assignment.adds))
+    for name, value, adds in [*given, *((name, value, False) for name, value in values.items())]:
+        if name not in known:
+            faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
+            continue
+        field = made.field(name)
+        if name in made.key_fields:
+            faults.append(f"{name}: a key field can not be merged; store.move(entity, new_key) gives another key")
+            continue
+        try:
+            changes.append((field, check_value(field, value), adds))
+        except ValueError as error:
+            faults.append(f"{name}: {error}")
+    if not faults and not changes:
+        faults.append("nothing to change; give fields, as in name=… or Product.name.set(…)")
+    if faults:
+        raise InvalidEntity(f"merge of {model.name}", faults)
+    return changes
+
+
+class Store(_Verbs):
+    """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child."""
+
+    def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
+        special = {
+            cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()
+        }
+        super().__init__(engine, special)
+        self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self._engine!r}>"
+
+    def close(self) -> None:
+        """Close the files. Safe to call twice."""
+        self._engine.close()
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def get(self, key: KeyOf[R], /) -> R | None:
+        """Return the entity with this key, or None."""
+        model, partition, row = self._key(key)
+        stored = self._engine.get(model, partition, row)
+        found: R | None = None if stored is None else model.build((stored,))[0]
+        return found
+
+    def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return the entity with this key, or raise EntityNotFound."""
+        found = self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
+        """Return the entities with these keys, None where there is none, all of one state of the store."""
+        wanted = [self._key(key) for key in keys]
+        rows = self._engine.get_many(wanted)
+        return [None if row is None else model.build_one(row) for (model, _, _), row in zip(wanted, rows, strict=True)]
+
+    def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity has this key."""
+        return self._engine.get(*self._key(key)) is not None
+
+    @overload
+    def query(self, what: type[R], /) -> Query[R]: ...
+    @overload
+    def query(self, what: IndexRange[R], /) -> Query[R]: ...
+    def query(self, what: Any, /) -> Any:
+        """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``."""
+        if isinstance(what, IndexRange):
+            return Query(self._engine, self._model(what.entity), range=what)
+        if not isinstance(what, type):
+            raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {what!r}")
+        return Query(self._engine, self._model(what))
+
+    def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
+        """Yield every entity of one partition, of every type, in row order.
+
+        Args:
+            where: equalities that fix the partition of a class: ``store.partition(Employee.department == "Sales")``.
+        """
+        values: dict[str, Any] = {}
+        owner: Any = None
+        for predicate in conjuncts(where):
+            if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
+                raise InvalidQuery(f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}")
+            owner = predicate.attr.owner
+            values[predicate.attr.name] = predicate.value
+        if owner is None:
+            raise InvalidQuery("partition: say which, as in Employee.department == …")
+        model = self._model(owner)
+        template = model.declaration.templates[0]
+        if set(template.fields) != set(values):
+            raise InvalidQuery(
+                f"partition: the partition key of {model.name} is made of {', '.join(template.fields) or 'no field'}; "
+                f"{', '.join(values)} was given"
+            )
+        return self._partition(model.table, template.encode(values))
+
+    def _partition(self, table: str, partition: str) -> Iterator[Record | Unknown]:
+        for chunk in self._engine.partition(table, partition):
+            for model, row in chunk:
+                if model is None:
+                    yield Unknown(row[0], row[1], row[3])
+                else:
+                    yield model.build_one(row)
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def insert(self, entity: Entity, /) -> None:
+        """Store a new entity.
+
+        Raises:
+            EntityExists: its key is taken.
+            InvalidEntity, EntityTooLarge: it can not be stored.
+            UniqueViolation: a unique index holds its value for another entity.
+        """
+        self._apply([self._inserting(entity)])
+
+    def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
+        """Store an entity over what is there.
+
+        Args:
+            entity: what to store.
+            if_match: an ETag that what is there must have; ``"*"`` for whatever is there; by default the ETag that the
+                entity was read with.
+
+        Raises:
+            EntityNotFound: it is not there.
+            PreconditionFailed: someone else wrote it since, or it was never read.
+        """
+        self._apply([self._replacing(entity, if_match)])
+
+    def merge(
+        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
+    ) -> None:
+        """Change some fields of an entity, without reading it first.
+
+        Args:
+            key: whose.
+            assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``.
+            if_match: an ETag that it must have; by default whatever is there is changed.
+            values: the same by name: ``name="Dune"``; None removes an optional value.
+        """
+        self._apply([self._merging(key, assignments, values, if_match)])
+
+    def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
+        """Insert an entity, or replace what is there; with ``merge=True`` what is None in it is left as it is."""
+        self._apply([self._upserting(entity, merge=merge)])
+
+    def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
+        """Delete an entity, if it is still as it was read; or by its key, as it is.
+
+        Raises:
+            EntityNotFound, PreconditionFailed
+        """
+        self._apply([self._deleting(target, if_match)])
+
+    def update(self, key: KeyOf[E], change: Callable[[E], E | None], /) -> E:
+        """Read an entity, change it, replace it; again from the start if someone else was faster.
+
+        Args:
+            key: which entity.
+            change: gets the entity and returns it changed, or changes it in place and returns None.
+
+        Returns:
+            The entity as it was stored.
+        """
+        for _ in range(_ATTEMPTS):
+            entity = self[key]
+            changed = change(entity)
+            entity = entity if changed is None else changed
+            if entity.key != key:  # type: ignore[attr-defined]
+                raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])
+            try:
+                self.replace(entity)
+            except PreconditionFailed:
+                continue
+            return entity
+        raise PreconditionFailed(
+            f"update of {key.entity.__name__} {key[1:]}: others were faster {_ATTEMPTS} times; write it less often, "
+            "or use merge with .add(…)",
+            entity=key.entity.__name__,
+            key=(key.partition, key.row),
+        )
+
+    def move(self, entity: E, new_key: KeyOf[E], /) -> None:
+        """Give an entity another key, atomically; the object is the moved entity afterwards."""
+        model, partition, row = self._key(new_key)
+        if model.cls is not type(entity):
+            raise InvalidEntity("move", [f"a key of {type(entity).__name__} is needed, not of {model.name}"])
+        deleting = self._deleting(entity, None)
+        first, second = model.declaration.templates
+        values = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
+        fields = {field.name: getattr(entity, field.name) for field in model.declaration.fields}
+        moved = model.cls(**(fields | values))
+        if moved.key != new_key:
+            raise InvalidEntity("move", [f"the new key {new_key[1:]} can not be made of the entity's other fields"])
+        deleting.entity = None
+        inserting = self._inserting(moved)
+        if deleting.key == inserting.key:
+            raise InvalidEntity("move", ["the entity has this key already"])
+        self._apply([deleting, inserting])
+        entity.__setstate__(moved.__getstate__())
+
+    def transaction(self, *, across_partitions: bool = False) -> Transaction:
+        """Return an entity group transaction, for ``with store.transaction() as tx:``.
+
+        Its operations are sent together at the end of the block, all or none. They must be of one table and partition,
+        at most 100 and 4 MiB; ``across_partitions=True`` lifts that where the engine can.
+        """
+        return Transaction(self._engine, self._special, self._maintained_limit, across_partitions)
+
+    def insert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
+        """Insert a stream of entities in bounded memory; return their number.
+
+        Atomic by window, not as a whole: an error names its entity, and its ``written`` and a note say how many
+        entities were stored before.
+        """
+        return self._stream("insert", map(self._inserting, entities), progress)
+
+    def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
+        """Insert or replace a stream of entities, as `insert_many` does; of equal keys the last one wins."""
+        return self._stream("upsert", (self._upserting(entity, merge=False) for entity in entities), progress)
+
+    def delete_many(self, targets: Iterable[Entity | KeyOf[Any]], /, *, progress: ProgressOption = False) -> int:
+        """Delete a stream of entities or keys, or what a query finds, as `insert_many` inserts; return the number."""
+        return self._stream("delete", (self._deleting(target, None) for target in targets), progress)
+
+    def _stream(self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption) -> int:
+        written = 0
+        window: dict[tuple[str, str, str], Operation] = {}
+        twins: list[Operation] = []
+        with report(progress, f"{verb}_many") as meter:
+            try:
+                for operation in operations:
+                    place = (operation.model.table, operation.partition, operation.row)
+                    if place in window or len(window) >= _WINDOW:
+                        if verb == "upsert" and place in window and len(twins) < _WINDOW:
+                            twins.append(window.pop(place))
+                        else:
+                            written += self._window(window, twins, meter)
+                    window[place] = operation
+                written += self._window(window, twins, meter)
+            except BaseException as error:
+                error.add_note(f"{verb}_many: {written} entities were written before this")
+                if isinstance(error, TableMapperError):
+                    error.written = written  # type: ignore[attr-defined]
+                raise
+        return written
+
+    def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Any) -> int:
+        count = len(window) + len(twins)
+        if window:
+            self._apply(list(window.values()))
+            for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
+                _set_row(twin.entity, None)
+            window.clear()
+            twins.clear()
+            meter.advance(count)
+        return count
+
+    def _apply(self, operations: list[Operation]) -> None:
+        self._engine.apply(operations)
+        stamp(operations)
+
+    # ------------------------------------------------------------------------------------------ care
+
+    def check(self, *, progress: ProgressOption = False) -> Report:
+        """Recompute every index row and every aggregate from the entities, and report what differs."""
+        with report(progress, "check") as meter:
+            return self._engine.check(meter)
+
+    def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
+        """Write a copy of the store as it is now to a new file, while it is in use."""
+        with report(progress, "backup") as meter:
+            self._engine.backup(os.fspath(path), meter)
+
+
+class Transaction(_Verbs):
+    """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        special: dict[type[Any], Callable[[str, str], str | None]],
+        maintained_limit: int | None,
+        across: bool,  # noqa: FBT001
+    ) -> None:
+        super().__init__(engine, special)
+        self._operations: dict[tuple[str, str, str], Operation] = {}
+        self._maintained_limit = None if across else maintained_limit
+        self._across = across
+        self._size = 0
+        self._thread = 0
+
+    def __enter__(self) -> Self:
+        if self._thread:
+            raise InvalidTransaction("a transaction is used once; call store.transaction() again")
+        self._thread = threading.get_ident()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        operations, self._operations = list(self._operations.values()), {}
+        self._thread = -1
+        if kind is None and operations:
+            self._engine.apply(operations, maintained_limit=self._maintained_limit)
+            stamp(operations)
+
+    def insert(self, entity: Entity, /) -> None:
+        """Store a new entity; as `Store.insert`."""
+        self._admit(self._inserting(entity))
+
+    def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
+        """Store an entity over what is there; as `Store.replace`."""
+        self._admit(self._replacing(entity, if_match))
+
+    def merge(
+        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
+    ) -> None:
+        """Change some fields of an entity; as `Store.merge`."""
+        self._admit(self._merging(key, assignments, values, if_match))
+
+    def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
+        """Insert an entity, or replace or merge into what is there; as `Store.upsert`."""
+        self._admit(self._upserting(entity, merge=merge))
+
+    def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
+        """Delete an entity; as `Store.delete`."""
+        self._admit(self._deleting(target, if_match))
+
+    def get(self, key: KeyOf[R], /) -> R | None:
+        """Return an entity as it will be after the operations so far, or None."""
+        model, partition, row = self._key(key)
+        self._owned()
+        pending = self._operations.get((model.table, partition, row))
+        if pending is None:
+            stored = self._engine.get(model, partition, row)
+            return None if stored is None else model.build_one(stored)  # type: ignore[no-any-return]
+        if pending.verb == "delete":
+            return None
+        new = pending.new
+        if pending.change is not None:
+            stored = self._engine.get(model, partition, row)
+            if stored is None and pending.verb != "upsert":
+                return None
+            new = pending.change(stored)
+        entity = model.build_one(new)  # type: ignore[arg-type]
+        _set_row(entity, None)
+        return entity  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return an entity as it will be after the operations so far, or raise EntityNotFound."""
+        found = self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity will have this key after the operations so far."""
+        return self.get(key) is not None
+
+    def _owned(self) -> None:
+        if self._thread != threading.get_ident():
+            raise InvalidTransaction(
+                "a transaction is used inside its with block, by the thread that opened it"
+                if self._thread != -1
+                else "the transaction is over; call store.transaction() again"
+            )
+
+    def _admit(self, operation: Operation) -> None:
+        self._owned()
+        place = (operation.model.table, operation.partition, operation.row)
+        if place in self._operations:
+            raise InvalidTransaction(
+                f"{operation}: {self._operations[place]} is in the transaction already; each entity can be in it once"
+            )
+        if not self._across:
+            self._limits(operation)
+        self._operations[place] = operation
+
+    def _limits(self, operation: Operation) -> None:
+        lifts = "; use store.transaction(across_partitions=True) where that need not run on Azure"
+        for first in self._operations.values():
+            if (first.model.table, first.partition) != (operation.model.table, operation.partition):
+                raise InvalidTransaction(
+                    f"{operation} is not in the table and partition of {first} "
+                    f"({first.model.table}, {first.partition!r}){lifts}"
+                )
+            break
+        if len(self._operations) >= MAX_OPERATIONS:
+            raise InvalidTransaction(f"{operation} would be one more than {MAX_OPERATIONS} operations{lifts}")
+        if operation.new is not None:
+            self._size += operation.model.size(operation.new)
+            if self._size > MAX_TRANSACTION:
+                raise EntityTooLarge(f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
+
+
+def stamp(operations: Iterable[Operation]) -> None:
+    """Give the entities of committed operations the rows that were stored."""
+    for operation in operations:
+        if operation.entity is not None:
+            if operation.verb == "upsert" and operation.change is not None:
+                merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
+                operation.entity.__setstate__(merged.__getstate__())
+            else:
+                _set_row(operation.entity, None if operation.verb == "delete" else operation.new)
+
+
+def not_found(key: KeyOf[Any]) -> EntityNotFound:
+    """Return the error of reading what is not there."""
+    name = key.entity.__name__
+    return EntityNotFound(f"{name} {key[1:]}: there is no such entity", entity=name, key=(key.partition, key.row))
