@@ -28,6 +28,7 @@ which never heard of tablemapper still catches it::
 
 The text of an error says what is wrong, what was expected and what to do next; the same facts stand in its attributes.
 """
+
 from __future__ import annotations
 
 import difflib
