@@ -1,0 +1,114 @@
+"""An object-entity mapper for data modelled by partition key and row key.
+
+Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
+disagree. Start with `Entity`, `Field`, `Key` and `open`.
+"""
+from __future__ import annotations
+
+import logging
+
+from .aggregates import Aggregate
+from .check import Problem, Report
+from .entity import Entity, Info, Record, info
+from .errors import (
+    CorruptStore,
+    EntityExists,
+    EntityNotFound,
+    EntityTooLarge,
+    InvalidEntity,
+    InvalidModel,
+    InvalidQuery,
+    InvalidToken,
+    InvalidTransaction,
+    NotAStore,
+    OutcomeUnknown,
+    PreconditionFailed,
+    ScanRefused,
+    SchemaMismatch,
+    SnapshotTooOld,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    TableMapperError,
+    UniqueViolation,
+)
+from .expressions import Assignment, Attr, Expr, Order, Predicate
+from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .indexes import Index, IndexRange, Key, KeyOf
+from .progress import Progress
+from .query import Page, Query
+from .store import Store, Transaction, Unknown
+from .store import open_store as open
+from .values import Extra, GeoPoint, Int32, converter
+
+__all__ = [
+    "Aggregate",
+    "Assignment",
+    "Attr",
+    "CorruptStore",
+    "Entity",
+    "EntityExists",
+    "EntityNotFound",
+    "EntityTooLarge",
+    "Expr",
+    "Extra",
+    "Field",
+    "GeoPoint",
+    "Index",
+    "IndexRange",
+    "Info",
+    "Int32",
+    "InvalidEntity",
+    "InvalidModel",
+    "InvalidQuery",
+    "InvalidToken",
+    "InvalidTransaction",
+    "Key",
+    "KeyOf",
+    "NotAStore",
+    "Order",
+    "OutcomeUnknown",
+    "Page",
+    "PreconditionFailed",
+    "Predicate",
+    "Problem",
+    "Progress",
+    "Query",
+    "Record",
+    "Report",
+    "ScanRefused",
+    "SchemaMismatch",
+    "SnapshotTooOld",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "TableMapperError",
+    "Transaction",
+    "UniqueViolation",
+    "Unknown",
+    "avg",
+    "converter",
+    "count",
+    "field",
+    "group_by",
+    "info",
+    "max",
+    "max_ever",
+    "min",
+    "min_ever",
+    "open",
+    "sum",
+]
+
+logging.getLogger("tablemapper").addHandler(logging.NullHandler())
+
+for _name in __all__:
+    # What a traceback or a repr shows is what users import.
+    if getattr(globals()[_name], "__module__", "").startswith("tablemapper."):
+        globals()[_name].__module__ = "tablemapper"
+del _name

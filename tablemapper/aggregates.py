@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 import msgspec
 
-from .entity import Declaration, Record
+from .declaration import Declaration
+from .entity import Record
 from .errors import CorruptStore, InvalidQuery
-from .expressions import Attr, Predicate, attributes, dump
+from .expressions import Attr, OperandType, Predicate, attributes, dump
 from .fields import FieldModel, Measure
 from .keytext import key_text
 from .sums import SUMS, Sum
-from .values import ValueType
 
 __all__ = ["Aggregate", "AggregateModel", "Delta", "Slot", "State", "aggregate_model"]
 
@@ -81,15 +81,21 @@ class Slot:
 
     def zero(self) -> Any:
         """Return a delta that changes nothing."""
-        return {"count": int, "sum": self._zero_sum, "extremes": dict, "ever": list}[self.kind]()
-
-    def _zero_sum(self) -> Any:
-        return self.sum.zero()
+        match self.kind:
+            case "count":
+                return 0
+            case "sum":
+                return self.sum.zero()
+            case "extremes":
+                return {}
+            case "ever":
+                return []
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for slots that always hold the same."""
-        return self.kind, self.attr and self.attr.source, None if self.where is None else repr(dump(self.where))
+        attr = None if self.attr is None else self.attr.source
+        return self.kind, attr, None if self.where is None else repr(dump(self.where))
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -138,7 +144,7 @@ class AggregateModel:
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""
         if state is None:
-            state = [0, *[{"count": 0, "sum": None}.get(slot.kind, []) for slot in self.slots]]
+            state = [0, *[[] if slot.kind == "extremes" else slot.zero() for slot in self.slots]]
         after: State = [state[0] + delta[0]]
         if after[0] < 0:
             raise CorruptStore(f"{self.made.name}: a group would have {after[0]} entities; run check()")
@@ -148,7 +154,7 @@ class AggregateModel:
                 case "count":
                     after.append(held + change)
                 case "sum":
-                    after.append(slot.sum.merge(slot.sum.zero() if held is None else held, change))
+                    after.append(slot.sum.merge(held, change))
                 case "ever":
                     for value in change:
                         held = _widen(held, value)
@@ -213,7 +219,7 @@ class AggregateModel:
             "measures": {
                 field.name: [
                     field.measure.kind,
-                    field.measure.attr and field.measure.attr.label,
+                    None if field.measure.attr is None else field.measure.attr.label,
                     None if field.measure.where is None else dump(field.measure.where),
                 ]
                 for field, _ in self.measures
@@ -233,12 +239,12 @@ def _widen(ends: list[Any], value: Any) -> list[Any]:
     return [value if value < ends[0] else ends[0], value if value > ends[-1] else ends[-1]]
 
 
-def store_sortable(kind: ValueType, value: Any) -> Any:
+def store_sortable(kind: OperandType, value: Any) -> Any:
     """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
     return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
 
 
-def load_sortable(kind: ValueType, stored: Any) -> Any:
+def load_sortable(kind: OperandType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
     return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
 

@@ -5,16 +5,16 @@ index and the check all ask the same generated functions, `Maintenance.entries` 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
 from .aggregates import AggregateModel, Delta, State, store_sortable
 from .codegen import Names, compile_functions
-from .entity import IndexModel
+from .declaration import IndexModel
 from .errors import InvalidEntity
 from .expressions import Attr, Predicate, attribute_source, attributes, python_source, walk
 from .fields import FieldModel
@@ -276,9 +276,9 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
 
 
 @lru_cache(maxsize=None)
-def _sortable_of(kind: Any) -> Callable[[Any], Any]:
-    return lambda value: store_sortable(kind, value)
+def _sortable_of(kind: Hashable) -> Callable[[Any], Any]:
+    return lambda value: store_sortable(cast(Any, kind), value)
 
 
 def _sortable(attr: Attr[Any, Any]) -> Callable[[Any], Any]:
-    return _sortable_of(attr.type)
+    return _sortable_of(cast(Any, attr.type))

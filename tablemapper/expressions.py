@@ -53,8 +53,27 @@ _NO_TRUTH = (
 class OperandType(Protocol):
     """What an expression needs to know of a field's type; the value types of `tablemapper.values` are such."""
 
-    name: str
-    ordered: bool
+    @property
+    def name(self) -> str:
+        """Canonical: equal for types whose values compare."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether < and > mean something."""
+
+    @property
+    def kind(self) -> type:
+        """The Python class of the values."""
+
+    @property
+    def keyable(self) -> bool:
+        """Whether a key can be made of it: it is scalar."""
+
+    def store(self, value: Any, /) -> Any:
+        """Return the stored form of a value."""
+
+    def load(self, stored: Any, /) -> Any:
+        """Return the value of a stored form."""
 
     def operand(self, value: Any) -> Any:
         """Return the value as it is compared; raise ValueError if it is of another type."""

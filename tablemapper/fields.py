@@ -60,7 +60,7 @@ else:
 class FieldOptions:
     """What `field` was called with."""
 
-    default: Any = attrs.NOTHING
+    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
     factory: Callable[[], Any] | None = None
     name: str | None = None
     stored: bool = False
@@ -98,6 +98,10 @@ def field(
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
 
 
+def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None) -> Any:
+    return Measure(kind, attr, where)
+
+
 @attrs.frozen(eq=False)
 class Measure:
     """A field of an aggregate: a part of its group, or what is maintained over the group's entities."""
@@ -109,23 +113,27 @@ class Measure:
 
 def group_by(attr: Expr[T], /) -> Field[T]:
     """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``."""
-    return _measure("group", attr, None)
+    return _measure("group", attr, None)  # type: ignore[no-any-return]
 
 
 def count(attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None) -> Field[int]:
     """Count the entities of the group, or those of which a field has a value."""
-    return _measure("count", attr, where)
+    return _measure("count", attr, where)  # type: ignore[no-any-return]
 
 
 def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None) -> Field[T]:
     """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding."""
-    return _measure("sum", attr, where)
+    return _measure("sum", attr, where)  # type: ignore[no-any-return]
 
 
 @overload
-def avg(attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None) -> Field[Decimal | None]: ...
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None
+) -> Field[Decimal | None]: ...
 @overload
-def avg(attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None) -> Field[timedelta | None]: ...
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None
+) -> Field[timedelta | None]: ...
 @overload
 def avg(attr: Expr[float | None], /, *, where: Predicate[Any] | None = None) -> Field[float | None]: ...
 def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None) -> Any:
@@ -135,26 +143,25 @@ def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None) -> Any:
 
 def min(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
     """Keep the least value of a field, also when the entity that held it goes."""
-    return _measure("min", attr, where)
+    return _measure("min", attr, where)  # type: ignore[no-any-return]
 
 
 def max(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
     """Keep the greatest value of a field, also when the entity that held it goes."""
-    return _measure("max", attr, where)
+    return _measure("max", attr, where)  # type: ignore[no-any-return]
 
 
 def min_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
     """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added."""
-    return _measure("min_ever", attr, where)
+    return _measure("min_ever", attr, where)  # type: ignore[no-any-return]
 
 
 def max_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
     """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added."""
-    return _measure("max_ever", attr, where)
+    return _measure("max_ever", attr, where)  # type: ignore[no-any-return]
 
 
-def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None) -> Any:
-    return Measure(kind, attr, where)
+_property = property  # a field model has an attribute of this name
 
 
 @attrs.frozen(eq=False)
@@ -165,18 +172,18 @@ class FieldModel:
     property: str
     type: ValueType
     optional: bool
-    default: Any = attrs.NOTHING
+    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
     factory: Callable[[], Any] | None = None
     stored: bool = False
     kw_only: bool = False
     measure: Measure | None = None
 
-    @property
+    @_property
     def required(self) -> bool:
         """Whether the constructor needs a value."""
         return self.default is attrs.NOTHING and self.factory is None
 
-    @property
+    @_property
     def missing(self) -> Any:
         """What the field reads as where no property is stored: None if it is optional, else its default."""
         return None if self.optional or self.default is attrs.NOTHING else self.default

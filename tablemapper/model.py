@@ -19,13 +19,14 @@ import msgspec
 
 from .aggregates import AggregateModel, aggregate_model
 from .codegen import Names, compile_functions
-from .entity import Declaration, IndexModel, Record, declaration
+from .declaration import Declaration, IndexModel, declaration
+from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
 from .keys import Template, disjoint
-from .limits import MAX_ENTITY, MAX_PROPERTIES, check_value, entity_size
+from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
 
-__all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "model_of"]
+__all__ = ["Model", "Row", "Schema", "carved", "compile_schema"]
 
 Row = tuple[Any, ...]
 
@@ -87,7 +88,7 @@ class Model:
         """Return the size of an entity in bytes, by Azure's published formula."""
         return entity_size(row[0], row[1], self.properties(row))
 
-    def properties(self, row: Row) -> Iterator[tuple[str, str, Any]]:
+    def properties(self, row: Row) -> Iterator[tuple[str, Edm, Any]]:
         """Yield the stored properties of a row: name, EDM type, stored value."""
         for at, field in enumerate(self.columns, _FIRST):
             if (value := row[at]) is None:
@@ -166,10 +167,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     faults: list[str] = []
     models: list[Model] = []
     for cls in dict.fromkeys(classes):
-        if not (isinstance(cls, type) and issubclass(cls, Record)) or declaration(cls).table is None:
+        if not _is_record(cls) or declaration(cls).table is None:
             faults.append(f"{cls!r} is not an entity class with table=")
             continue
-        models.append(model_of(cls))
+        models.append(_model(cls))
     schema = Schema(tuple(models))
     if len(schema.by_name) < len(models):
         names = [model.name for model in models]
@@ -183,6 +184,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     if faults:
         raise InvalidModel("models", faults)
     return schema
+
+
+def _is_record(cls: object) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Record)
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:
@@ -240,7 +245,7 @@ def carved(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | No
 
 
 @lru_cache(maxsize=None)
-def model_of(cls: type[Any]) -> Model:
+def _model(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
     made = declaration(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
@@ -326,7 +331,7 @@ def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
 def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
     def check(row: Row) -> None:
         faults = []
-        properties: list[tuple[str, str, Any]] = []
+        properties: list[tuple[str, Edm, Any]] = []
         for at, field in enumerate(columns, _FIRST):
             if (value := row[at]) is not None:
                 if field.type.spillable and field.type.name != "extra":

@@ -15,7 +15,8 @@ import attrs
 from .check import Report
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
-from .entity import Entity, FieldModel, Record, check_value, etag_timestamp
+from .declaration import check_value
+from .entity import Entity, Record, etag_timestamp
 from .errors import (
     EntityNotFound,
     EntityTooLarge,
@@ -27,6 +28,7 @@ from .errors import (
     did_you_mean,
 )
 from .expressions import Assignment, Compare, Predicate, conjuncts
+from .fields import FieldModel
 from .indexes import IndexRange, KeyOf
 from .limits import MAX_OPERATIONS, MAX_TRANSACTION
 from .model import Model, Row, carved, compile_schema

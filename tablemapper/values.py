@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from .codegen import Names
+from .limits import Edm, check_property_name
 
 if TYPE_CHECKING:
     import cattrs
@@ -53,7 +54,7 @@ class ValueType:
     annotation: Any
     kind: type
     """The Python class of its values (for Enum and Literal, of their values); ``object`` if it is stored as JSON."""
-    edm: str
+    edm: Edm
     check: Callable[[Any], Any]
     """Return the value as it is kept; raise ValueError, saying what was expected, if it is none of this type."""
     store: Callable[[Any], Any] = lambda value: value
@@ -394,7 +395,7 @@ def _enum(cls: type[Enum]) -> ValueType:
     listed = ",".join(f"{member.name}={value}" for member, value in zip(cls, values, strict=True))
     return ValueType(
         f"enum[{kind.__name__} {listed}]", cls, kind, "String" if kind is str else "Int64", check,
-        lambda value: value.value, cls, "$.__class__ is @.cls" if False else "False", "$.value", "@($)",
+        lambda value: value.value, cls, "False", "$.value", "@($)",
         enum=cls, ordered=False,
     )  # fmt: skip
 
@@ -602,8 +603,6 @@ class Extra(dict[str, Any]):
     @classmethod
     def checked(cls, value: Any) -> Extra:
         """Return a copy with every value checked; raise ValueError with the first that is wrong."""
-        from .limits import check_property_name
-
         if not isinstance(value, dict):
             raise _wrong(value, "a dict of properties")
         kept = cls()

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from ...changes import index_columns
-from ...entity import IndexModel
+from ...declaration import IndexModel
 from ...fields import FieldModel
 from ...model import Model, Row
 

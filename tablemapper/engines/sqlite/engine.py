@@ -1,0 +1,205 @@
+"""The SQLite engine: a schema over one file, everything maintained in the transaction that changes the entities."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from ...check import Report
+from ...engine import Operation
+from ...errors import CorruptStore
+from ...model import Model, Row, Schema
+from ...planner import Plan
+from ...progress import ProgressOption, report
+from ...progress import Report as Meter
+from .catalogue import Catalogue, read_catalogue, take_over, verify
+from .files import File, Writer
+from .operations import Lowered, apply
+from .scrub import scrub
+from .selecting import Selecting
+from .tables import Statements, quoted
+
+__all__ = ["SqliteEngine"]
+
+
+class SqliteEngine:
+    """Keeps the rows of a schema in one SQLite file."""
+
+    def __init__(self, file: File, schema: Schema, catalogue: Catalogue, generation: int) -> None:
+        self.file = file
+        self.schema = schema
+        self.store_id = file.store_id
+        self._catalogue = catalogue
+        self._generation = generation
+        self._lowered = Lowered(schema, catalogue.tables)
+        self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
+        self._selecting = Selecting(file, self._lowered)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        durability: Literal["full", "relaxed"] = "full",
+        timeout: float = 5.0,
+        progress: ProgressOption = False,
+        **options: Any,
+    ) -> SqliteEngine:
+        """Open a file, and make it follow the schema if that only adds to what it holds.
+
+        Args:
+            path: the file, or ``":memory:"``.
+            schema: what is opened.
+            durability: as for `tablemapper.open`.
+            timeout: seconds to wait for another process.
+            progress: told of what is built.
+            options: of `File.open`: the clock, locks and VFS of a test.
+        """
+        file = File.open(path, durability=durability, timeout=timeout, **options)
+        try:
+            catalogue, generation = _current(file)
+            if catalogue.evolution(schema).changed:
+                def follow(writer: Writer) -> tuple[Catalogue, int]:
+                    def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
+                        return writer.execute(sql, args).fetchall()
+
+                    made = take_over(
+                        writer, schema, read, lambda what, total: report(progress, what, total=total)
+                    )
+                    return made, writer.generation
+
+                catalogue, generation = file.write(follow)
+            verify(file.schema(), Lowered(schema, catalogue.tables), catalogue)
+            return cls(file, schema, catalogue, generation)
+        except BaseException:
+            file.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"SQLite {self.file!r}"
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def get(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return one row, or None."""
+        return self.file.get(self._gets[model], (partition, row))
+
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+        """Return rows, all of one state of the file."""
+        with self.file.snapshot() as snapshot:
+            return [snapshot.get(self._gets[model], (partition, row)) for model, partition, row in wanted]
+
+    def run(self, plan: Plan, *, after: Any = None, limit: int | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of a plan, in chunks, of one state of the file."""
+        return self._selecting.run(plan, after=after, limit=limit)
+
+    def explain(self, plan: Plan) -> list[str]:
+        """Return SQLite's own EXPLAIN QUERY PLAN."""
+        return self._selecting.explain(plan)
+
+    def count(self, plan: Plan) -> int:
+        """Return the number of rows of a plan."""
+        return self._selecting.count(plan)
+
+    def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
+        """Yield every row of a partition with its model, in row order, in chunks."""
+        models = self._lowered.by_table[table]
+        statements = [self._lowered.statements[model] for model in models]
+        layout = self._lowered.tables[table]
+        typed = "_type" in layout.has
+        columns, pickers = _union(statements)
+        numbers = {layout.type_number(model): place for place, model in enumerate(models)}
+        sql = f"SELECT {'t.\"_type\"' if typed else 'NULL'}, {columns} FROM {quoted(table)} t WHERE t.\"PartitionKey\" = ? ORDER BY t.\"RowKey\""
+        for chunk in self.file.stream(sql, (partition,)):
+            found: list[tuple[Model | None, Row]] = []
+            for number, *values in chunk:
+                place = numbers.get(number)
+                if place is None:
+                    named = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
+                    found.append((None, (*values[:3], named)))
+                else:
+                    found.append((models[place], tuple([values[at] for at in pickers[place]])))
+            yield found
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
+        """Apply operations in one transaction, and what is maintained from them."""
+        lowered = self._lowered
+
+        def write(writer: Writer) -> None:
+            apply(lowered, writer, operations, maintained_limit)
+            writer.proof = _proof(lowered, operations[0])
+
+        self.file.write(write, generation=self._generation)
+
+    # ------------------------------------------------------------------------------------------ care
+
+    def check(self, meter: Meter) -> Report:
+        """Compare everything that is maintained with what the entities say that it should be."""
+        integrity = self.file.integrity()
+        with self.file.snapshot() as snapshot:
+
+            def rows(sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
+                for chunk in snapshot.stream(sql, args):
+                    yield from chunk
+
+            try:
+                catalogue = read_catalogue(snapshot.read)
+                verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._lowered, catalogue)
+            except CorruptStore as error:
+                integrity = [*integrity, str(error)]
+            return scrub(self._lowered, rows, integrity, self.file.timestamp, meter)
+
+    def backup(self, path: str, meter: Meter) -> None:
+        """Write a copy of one state of the file."""
+        done = 0
+
+        def tell(remaining: int, total: int) -> None:
+            nonlocal done
+            meter.advance(total - remaining - done)
+            done = total - remaining
+
+        self.file.backup(path, tell)
+
+
+def _current(file: File) -> tuple[Catalogue, int]:
+    """Return the catalogue and its generation, of one state of the file."""
+    with file.snapshot() as snapshot:
+        row = snapshot.get("SELECT generation FROM tablemapper_state")
+        return read_catalogue(snapshot.read), row[0] if row else 0
+
+
+def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
+    """Return a select list that holds the rows of several models, and the places of each model's own."""
+    first = statements[0]
+    listed = [part for part in ('t."PartitionKey"', 't."RowKey"', 't."Timestamp"')]
+    place: dict[str, int] = {}
+    for property, _ in first.table.properties:
+        owner = next(
+            ((s, f) for s in statements for f in s.model.columns if f.property == property), None
+        )
+        place[property] = len(listed)
+        listed.append(
+            owner[0].value(owner[0].model, owner[1], "t") if owner else f"t.{quoted(first.table.column(property))}"
+        )
+    tail = []
+    if first.has_big:
+        tail = [len(listed)]
+        listed.append('t."_big"')
+    pickers = [[0, 1, 2, *(place[field.property] for field in s.model.columns), *tail] for s in statements]
+    return ", ".join(listed), pickers
+
+
+def _proof(lowered: Lowered, operation: Operation) -> tuple[str, tuple[Any, ...]]:
+    """Return a query that finds a row only if the transaction of this operation is in the file."""
+    place = f'SELECT 1 FROM {quoted(operation.model.table)} WHERE "PartitionKey" = ? AND "RowKey" = ? AND "Timestamp" = ?'
+    if operation.new is not None and operation.verb != "delete":
+        return place, operation.new[:3]
+    assert operation.old is not None
+    return f"SELECT 1 WHERE NOT EXISTS ({place})", operation.old[:3]
