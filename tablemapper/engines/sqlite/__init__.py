@@ -1,0 +1,1 @@
+"""Entities in one SQLite file."""
