@@ -111,14 +111,14 @@ class SqliteEngine:
         models = self._lowered.by_table[table]
         statements = [self._lowered.statements[model] for model in models]
         layout = self._lowered.tables[table]
-        typed = "_type" in layout.has
         columns, pickers = _union(statements)
         numbers = {layout.type_number(model): place for place, model in enumerate(models)}
-        sql = f"SELECT {'t.\"_type\"' if typed else 'NULL'}, {columns} FROM {quoted(table)} t WHERE t.\"PartitionKey\" = ? ORDER BY t.\"RowKey\""
+        number = 't."_type"' if "_type" in layout.has else "NULL"
+        sql = f'SELECT {number}, {columns} FROM {quoted(table)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
         for chunk in self.file.stream(sql, (partition,)):
             found: list[tuple[Model | None, Row]] = []
-            for number, *values in chunk:
-                place = numbers.get(number)
+            for kind, *values in chunk:
+                place = numbers.get(kind)
                 if place is None:
                     named = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
                     found.append((None, (*values[:3], named)))
@@ -154,7 +154,8 @@ class SqliteEngine:
                 verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._lowered, catalogue)
             except CorruptStore as error:
                 integrity = [*integrity, str(error)]
-            return scrub(self._lowered, rows, integrity, self.file.timestamp, meter)
+            state = snapshot.get("SELECT until FROM tablemapper_state")
+            return scrub(self._lowered, rows, integrity, state[0] if state else 0, meter)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

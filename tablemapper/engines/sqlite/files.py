@@ -263,7 +263,7 @@ class File:
             StoreError: the disk failed; nothing was written.
         """
         if self._owner == threading.get_ident() and self._lock.locked():
-            raise StoreError(f'"{self.path}": a write within a write; use the writer that was passed in')
+            raise StoreError(f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, or write afterwards')
         with self._lock:
             self._owner = threading.get_ident()
             try:
@@ -378,10 +378,6 @@ class File:
             held.expire(now)
 
     # The file as a whole
-
-    def timestamp(self) -> int:
-        """Return the timestamp of the last write transaction of this object; 0 before the first."""
-        return self._writer.timestamp
 
     def store_id(self) -> str:
         """Return the random name that the file was given when it was made; copies and backups share it."""
