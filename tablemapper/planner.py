@@ -177,12 +177,19 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
         if index is not None and (why := _unfit(model, index, facts)) is not None:
             refused.append(f"{model.name}.{index.name}: {why}")
             continue
-        one = _along(question, index, facts, {})
-        if one.scan and index is not None:
+        if index is not None and index.partition.slots and not _known(index.partition.slots[0], facts):
             refused.append(f"{model.name}.{index.name}: no condition on {_first(index.partition)}")
-        else:
+            continue
+        one = _along(question, index, facts, {})
+        if index is None or not one.scan:
             found.append(one)
     return found, refused
+
+
+def _known(slot: Slot, facts: _Facts) -> bool:
+    name = slot.field
+    kinds = (facts.equal, facts.among, facts.ranges, facts.prefixes, facts.elements)
+    return bool(slot.buckets) or any(name in kind for kind in kinds)
 
 
 def _first(template: Template) -> str:
@@ -212,11 +219,11 @@ def _along(question: Question, index: IndexModel | None, facts: _Facts, given: M
     equal = {**facts.equal, **given}
     if index is not None and index.fan_out is not None and index.fan_out in facts.elements:
         equal.setdefault(index.fan_out, facts.elements[index.fan_out])
-    ranges = sorted(
-        set(_ranges(partition, row, equal, facts)), key=lambda r: (r.partition.lo or "", r.row.lo or "")
-    )
+    ranges = list(_ranges(partition, row, equal, facts))
+    sample = ranges[0]
+    if len(ranges) > 1:
+        ranges = sorted(set(ranges), key=lambda r: (r.partition.lo or "", r.row.lo or ""))
     ranges = [r for r in ranges if not (r.partition.empty or r.row.empty)]
-    sample = next(iter(_ranges(partition, row, equal, facts)))
     bounds = (sample.partition, sample.row) if sample.partition.point else (sample.partition,)
     slots = sum(bound.equal_slots + (bound.range_field is not None) for bound in bounds)
     exact = frozenset[str]().union(*(bound.fields - bound.inexact for bound in bounds))

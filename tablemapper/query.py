@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import attrs
@@ -39,8 +40,13 @@ class Reader(Protocol):
 
     store_id: str
 
-    def run(self, plan: Plan, *, after: Position | None = None, limit: int | None = None) -> Iterator[list[tuple[Position, Row]]]:
-        """Yield rows with their positions, in chunks, of one state of the store; ``limit`` only if nothing is filtered here."""
+    def rows(self, plan: Plan, *, limit: int | None = None) -> Iterator[list[Row]]:
+        """Yield rows, in chunks, of one state of the store; at least the first ``limit``, if there are so many."""
+
+    def positioned(
+        self, plan: Plan, *, after: Position | None, limit: int | None = None
+    ) -> Iterator[list[tuple[Position, Row]]]:
+        """Yield rows with their positions, those after one position."""
 
     def explain(self, plan: Plan) -> list[str]:
         """Return what the database itself says that it will do."""
@@ -164,7 +170,17 @@ class Query(Generic[E]):
     # ------------------------------------------------------------------------------------------ reading
 
     def __iter__(self) -> Iterator[E]:
-        return (entity for _, entity in self._entities(None, self._limit))
+        made = self._plan
+        limit = self._limit
+        residual = self._reader.residual(made)
+        sorting = bool(made.sort) and not self._reader.sorts(made)
+        whole = not residual and not sorting and not made.distinct
+        found: Iterator[E] = chain.from_iterable(map(self._model.build, self._reader.rows(made, limit=limit if whole else None)))
+        if not whole:
+            found = self._filtered(found, residual)
+            if sorting:
+                found = iter(_sorted(found, made.sort))
+        return found if limit is None else islice(found, limit)
 
     def first(self) -> E | None:
         """Return the first entity, or None."""
@@ -204,13 +220,15 @@ class Query(Generic[E]):
         if self._plan.sort:
             steps = ", ".join(repr(step.attr) for step in self._plan.sort)
             raise InvalidQuery(f"page: no key or index gives the order by {steps}; declare an index, or read it all")
+        if self._plan.distinct:
+            raise InvalidQuery(f"page: an entity can come more than once from {self._plan.path}; give it an element")
         after, done = (None, 0) if token is None else self._position(token)
         left = size if self._limit is None else min(size, self._limit - done)
         items: list[E] = []
         last: Position = ()
         if left <= 0:
             return Page([], None)
-        for position, entity in self._entities(after, left + 1):
+        for position, entity in self._positioned(after, left + 1):
             if len(items) == left:
                 more = self._limit is None or done + left < self._limit
                 return Page(items, self._token(last, done + left) if more else None)
@@ -268,31 +286,26 @@ class Query(Generic[E]):
             _scans.warning("%r reads the whole table %s", self, self._model.table)
         return made
 
-    def _entities(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, E]]:
+    def _filtered(self, found: Iterator[E], residual: tuple[Predicate[Any], ...]) -> Iterator[E]:
+        """Yield what satisfies the predicates that the engine leaves, each entity once."""
+        holds = [matcher(predicate) for predicate in residual]
+        seen: set[tuple[str, str]] | None = set() if self._plan.distinct else None
+        for entity in found:
+            if seen is not None:
+                key = entity._row[:2]  # type: ignore[attr-defined]
+                if key in seen:
+                    continue
+                seen.add(key)
+            if all(test(entity) for test in holds):
+                yield entity
+
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, E]]:
         made = self._plan
         residual = self._reader.residual(made)
-        sorting = bool(made.sort) and not self._reader.sorts(made)
-        pushed = None if residual or sorting or made.distinct else limit
-        found = self._filtered(made, residual, after, pushed)
-        if sorting:
-            found = iter(_sorted(found, made.sort))
-        if limit is not None:
-            found = _take(found, limit)
-        return found
-
-    def _filtered(
-        self, made: Plan, residual: tuple[Predicate[Any], ...], after: Position | None, limit: int | None
-    ) -> Iterator[tuple[Position, E]]:
-        holds = [matcher(predicate) for predicate in residual]
         build: Callable[[Iterable[Row]], list[E]] = self._model.build
-        seen: set[tuple[str, str]] | None = set() if made.distinct else None
-        for chunk in self._reader.run(made, after=after, limit=limit):
-            positions = [position for position, _ in chunk]
-            for position, entity, row in zip(positions, build([row for _, row in chunk]), chunk, strict=True):
-                if seen is not None:
-                    if row[1][:2] in seen:
-                        continue
-                    seen.add(row[1][:2])
+        holds = [matcher(predicate) for predicate in residual]
+        for chunk in self._reader.positioned(made, after=after, limit=None if residual else limit):
+            for (position, _), entity in zip(chunk, build([row for _, row in chunk]), strict=True):
                 if all(test(entity) for test in holds):
                     yield position, entity
 
@@ -374,21 +387,13 @@ def _counted(verb: str, count: object, *, least: int) -> None:
         raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")
 
 
-def _take(found: Iterator[tuple[Position, E]], limit: int) -> Iterator[tuple[Position, E]]:
-    if limit > 0:
-        for number, one in enumerate(found, 1):
-            yield one
-            if number >= limit:
-                return
-
-
-def _sorted(found: Iterator[tuple[Position, E]], order: tuple[Order[Any], ...]) -> list[tuple[Position, E]]:
+def _sorted(found: Iterator[E], order: tuple[Order[Any], ...]) -> list[E]:
     """Sort by fields, missing values first, ties by key."""
-    rows = list(found)
-    rows.sort(key=lambda one: one[1]._row[:2])  # type: ignore[attr-defined]
+    rows = sorted(found, key=lambda entity: entity._row[:2])  # type: ignore[attr-defined]
     for step in reversed(order):
         value = _getter(step.attr)
-        keyed = [(value(entity), (position, entity)) for position, entity in rows]
+        keyed = [(value(entity), entity) for entity in rows]
+        # (Equal values keep the order of the keys, also backwards: sort is stable under reverse.)
         keyed.sort(key=lambda pair: (pair[0] is not None, pair[0]), reverse=step.descending)
-        rows = [one for _, one in keyed]
+        rows = [entity for _, entity in keyed]
     return rows

@@ -33,7 +33,8 @@ class SqliteEngine:
         self._lowered = Lowered(schema, catalogue.tables)
         self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
-        self.run, self.count, self.explain = selecting.run, selecting.count, selecting.explain
+        self.rows, self.positioned = selecting.rows, selecting.positioned
+        self.count, self.explain = selecting.count, selecting.explain
         self.residual, self.sorts = selecting.residual, selecting.sorts
 
     @classmethod
