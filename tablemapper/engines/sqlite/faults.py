@@ -50,8 +50,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     (
         (apsw.CantOpenError,),
         StoreError,
-        "it, or a file beside it (-wal, -shm), can not be opened; check that the directory exists and can be written, that no "
-        "symbolic link is on the way, and the limit of open files",
+        "it, or a file beside it (-wal, -shm), can not be opened; check its directory and the limit of open files",
     ),
     (
         (apsw.PermissionsError, apsw.AuthError),

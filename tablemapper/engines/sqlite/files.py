@@ -263,7 +263,7 @@ class File:
             StoreError: the disk failed; nothing was written.
         """
         if self._owner == threading.get_ident() and self._lock.locked():
-            raise StoreError(f'"{self.path}": a write within a write; use the writer that was passed in')
+            raise StoreError(f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, or write afterwards')
         with self._lock:
             self._owner = threading.get_ident()
             try:
@@ -278,24 +278,30 @@ class File:
         writer.proof = None
         result: Any = None
         applied = False
+        raised: BaseException | None = None
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
             with connection:
-                writer.timestamp = timestamps.begin(connection)
-                if generation is not None and generation != timestamps.generation:
-                    raise self._other_generation(generation)
-                result = apply(writer)
-                applied = True
+                try:
+                    writer.timestamp = timestamps.begin(connection)
+                    if generation is not None and generation != timestamps.generation:
+                        raise self._other_generation(generation)
+                    result = apply(writer)
+                    applied = True
+                except BaseException as error:
+                    raised = error  # a disk error has ended the transaction, and apsw then raises that it can not roll back
+                    raise
             timestamps.committed(connection)
         except Exception as error:
             if applied:
                 self._settle(error, writer)
             else:
                 self._undo(connection)
-                if isinstance(error, DRIVER_ERRORS):
-                    raise translated(error, self.path) from error
-                raise
+                cause = raised or error
+                if isinstance(cause, DRIVER_ERRORS):
+                    raise translated(cause, self.path) from cause
+                raise cause
         if self.monotonic() >= self._look_at:
             self._expire()
         value: T = result
@@ -378,10 +384,6 @@ class File:
             held.expire(now)
 
     # The file as a whole
-
-    def timestamp(self) -> int:
-        """Return the timestamp of the last write transaction of this object; 0 before the first."""
-        return self._writer.timestamp
 
     def store_id(self) -> str:
         """Return the random name that the file was given when it was made; copies and backups share it."""

@@ -52,6 +52,11 @@ class MemoryFile(File):
     def _disconnect(self) -> None:
         self._timestamps.forget()  # the connection is the store
 
+    def _reconnect(self) -> apsw.Connection:
+        self.check_open()
+        assert self._connection is not None
+        return self._connection
+
     def _backup_source(self, copy: Callable[[apsw.Connection], None]) -> None:
         self._alone(copy)
 

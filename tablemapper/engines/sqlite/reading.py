@@ -52,6 +52,7 @@ class _Held:
 
     def _check_age(self) -> None:
         file = self._file
+        file.check_open()
         now = file.monotonic()
         if now < self._warn_at and not self._expired:
             return
@@ -61,7 +62,11 @@ class _Held:
             raise self._too_old(age)
         self._warn_at = self._since + file.refuse_after
         _log.warning(
-            '"%s": %s is open for %.0f s and keeps the write-ahead log growing; after %.0f s it is refused', file.path, self._what, age, file.refuse_after
+            '"%s": %s is open for %.0f s and keeps the write-ahead log growing; after %.0f s it is refused',
+            file.path,
+            self._what,
+            age,
+            file.refuse_after,
         )
 
     def _too_old(self, age: float) -> SnapshotTooOld:

@@ -62,7 +62,7 @@ class Timestamps:
         if connection.data_version() != seen:
             self._reload(connection)
         timestamp = self._last + 1
-        if now > timestamp:
+        if now > timestamp:  # noqa: PLR1730  max() is slower
             timestamp = now
         self._last = timestamp
         if timestamp > self._until:
@@ -100,9 +100,13 @@ class Timestamps:
         row = connection.execute(_READ).fetchone()
         if row is None:
             raise CorruptStore(f'"{self._path}": the row of {STATE} is missing; restore a backup')
-        self.generation, until, owner = row
-        if not 0 <= until < _END_OF_TIME:
-            raise CorruptStore(f'"{self._path}": {STATE} holds the impossible time {until}; restore a backup')
+        generation, until, owner = row
+        if type(generation) is not int or type(owner) is not int or type(until) is not int or not 0 <= until < _END_OF_TIME:
+            raise CorruptStore(
+                f'"{self._path}": {STATE} holds what was never written there (generation {generation!r}, until {until!r}, '
+                f"owner {owner!r}); restore a backup"
+            )
+        self.generation = generation
         if owner != self._owner:
             self._alone = 0
             self._last = max(self._last, until)
