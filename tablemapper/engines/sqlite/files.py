@@ -262,14 +262,21 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        if self._owner == threading.get_ident() and self._lock.locked():
-            raise StoreError(f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, or write afterwards')
+        if self._owner == threading.get_ident():
+            self._check_outside()
         with self._lock:
             self._owner = threading.get_ident()
             try:
                 return self._write(apply, generation)
             finally:
                 self._owner = 0
+
+    def _check_outside(self) -> None:
+        if self._owner == threading.get_ident() and self._lock.locked():
+            raise StoreError(
+                f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, '
+                "or write afterwards"
+            )
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None) -> T:
         connection = self._connection or self._reconnect()
@@ -380,7 +387,7 @@ class File:
     def _expire(self) -> None:
         now = self.monotonic()
         self._look_at = now + min(self.warn_after, 1.0)
-        for held in list(self._held):
+        for held in _members(self._held):
             held.expire(now)
 
     # The file as a whole
@@ -411,6 +418,7 @@ class File:
 
     def vacuum(self) -> None:
         """Rewrite the file without its gaps. Nobody else can write meanwhile."""
+        self._check_outside()
         with self._lock:
             connection = self._connection or self._reconnect()
             try:
@@ -428,6 +436,7 @@ class File:
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
+        self._check_outside()
         with self._lock:
             connection = self._connection or self._reconnect()
             try:
@@ -468,6 +477,7 @@ class File:
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
+        self._check_outside()
         with self._lock:
             if self._ended:
                 return
@@ -479,7 +489,7 @@ class File:
             self._ended = "was closed; open it again"
             self._keep = 0
             self._idle.clear()
-            for known in list(self._known):
+            for known in _members(self._known):
                 if known is not connection:
                     quiet_close(known)
             if connection is not None:
@@ -494,7 +504,7 @@ class File:
     def _forked(self) -> None:
         self._ended = "was opened by the process that this one was forked from; open it again here"
         self._keep = 0
-        for known in list(self._known):
+        for known in _members(self._known):
             # Never to be closed or freed here: SQLite would act on locks that are the parent's.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(known))
         self._known = weakref.WeakSet()
@@ -504,8 +514,16 @@ class File:
         self._owner = 0
 
 
+def _members(weak: weakref.WeakSet[T]) -> list[T]:
+    while True:
+        try:
+            return list(weak)
+        except RuntimeError:  # another thread added one meanwhile
+            continue
+
+
 def _after_fork() -> None:
-    for file in list(_files):
+    for file in _members(_files):
         file._forked()
 
 
