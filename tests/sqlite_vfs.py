@@ -1,4 +1,5 @@
 """SQLite file layers for the tests: one that fails on demand, one whose disk can not be written."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

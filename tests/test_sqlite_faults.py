@@ -1,4 +1,5 @@
 """What happens to a file when the disk fails, the process is killed, or a call is interrupted."""
+
 from __future__ import annotations
 
 import os
@@ -57,9 +58,15 @@ def put(*keys: int, size: int = 600) -> Any:
 
 def keys_in(file: Any) -> set[int]:
     """The keys of a file that agrees with itself."""
-    rows = list(file.execute("SELECT k FROM thing")) if isinstance(file, apsw.Connection) else file.read("SELECT k FROM thing")
+    rows = (
+        list(file.execute("SELECT k FROM thing"))
+        if isinstance(file, apsw.Connection)
+        else file.read("SELECT k FROM thing")
+    )
     total = (
-        file.execute("SELECT n FROM total").fetchone() if isinstance(file, apsw.Connection) else file.get("SELECT n FROM total")
+        file.execute("SELECT n FROM total").fetchone()
+        if isinstance(file, apsw.Connection)
+        else file.get("SELECT n FROM total")
     )
     assert total == (len(rows),)
     return {k for (k,) in rows}
@@ -115,7 +122,9 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
             file.write(put(*range(10, 18)))
         except TableMapperError as raised:
             outcome = raised
-            assert "report it" not in str(raised) or error not in (apsw.IOError, apsw.FullError), "the true error was hidden"
+            assert "report it" not in str(raised) or error not in (apsw.IOError, apsw.FullError), (
+                "the true error was hidden"
+            )
         finally:
             fired = Fault.disarm()
         if not fired:
@@ -146,7 +155,9 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
 @pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "sticky"])
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(folder: Path, op: str, sticky: bool, readers: bool) -> None:
+def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(
+    folder: Path, op: str, sticky: bool, readers: bool
+) -> None:
     seen = fail_every_call(folder, op, sticky=sticky, readers=readers)
     print(dict(seen))
     assert sum(seen.values()) >= EXPECTED.get(op, 0)
@@ -156,6 +167,35 @@ def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(folder: Path, op:
 def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(folder: Path, op: str) -> None:
     for error in (apsw.FullError, lambda: OSError(5, "gone"), lambda: OSError(28, "full")):
         assert sum(fail_every_call(folder, op, sticky=False, readers=True, error=error).values()) >= 2
+
+
+@pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
+def test_a_disk_that_stays_full_is_never_an_unknown_outcome(folder: Path, readers: bool) -> None:
+    seen = fail_every_call(folder, "xWrite", sticky=True, readers=readers, error=apsw.FullError)
+    assert set(seen) == {"StoreFull", "NoneType"}
+
+
+def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(folder: Path) -> None:
+    file = File.open(folder / "found.db", vfs="faulty")
+    file.write(create_tables)
+    file.write(put(*range(5)))
+
+    def found(w: Writer) -> str:
+        w.proof = ("SELECT 1", ())
+        w.execute("INSERT INTO thing VALUES (?, '')", (w.timestamp,))
+        return "returned"
+
+    Fault.arm("xSync", 1, sticky=False)
+    assert file.write(found) == "returned"
+    assert Fault.disarm()
+    stream = file.stream("SELECT * FROM thing", chunk=1)
+    next(stream)
+    file.write(put(10))
+    Fault.arm("xSync", 1, sticky=False)
+    with pytest.raises(OutcomeUnknown, match="read what it wrote"):
+        file.write(found)
+    assert Fault.disarm()
+    file.close()
 
 
 def test_without_the_fencing_write_a_failed_sync_would_break_the_promise(

@@ -1,4 +1,5 @@
-"""One open database file: what it accepts, how it is set, what readers and writers of several threads and processes see."""
+"""One open database file: what it accepts, how it is set, what threads and processes see of it."""
+
 from __future__ import annotations
 
 import gc
@@ -9,6 +10,7 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -130,7 +132,10 @@ def sqlite_file(path: Path, *statements: str) -> None:
 
 
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "another database": (lambda p: sqlite_file(p, "CREATE TABLE t (a)"), "is an SQLite database, but not a tablemapper store"),
+    "another database": (
+        lambda p: sqlite_file(p, "CREATE TABLE t (a)"),
+        "is an SQLite database, but not a tablemapper store",
+    ),
     "another database with a log": (
         lambda p: sqlite_file(p, "PRAGMA journal_mode = WAL", "CREATE TABLE t (a)"),
         "is an SQLite database, but not a tablemapper store",
@@ -173,7 +178,13 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
     path.write_bytes(bytes(4096))
     Path(f"{path}-journal").write_bytes(bytes.fromhex("d9d505f920a163d7") + bytes(12) + bytes(8) + bytes(484))
     Path(f"{path}-journal").write_bytes(
-        bytes.fromhex("d9d505f920a163d7") + bytes(4) + bytes(4) + bytes(4) + (512).to_bytes(4, "big") + (4096).to_bytes(4, "big") + bytes(484)
+        bytes.fromhex("d9d505f920a163d7")
+        + bytes(4)
+        + bytes(4)
+        + bytes(4)
+        + (512).to_bytes(4, "big")
+        + (4096).to_bytes(4, "big")
+        + bytes(484)
     )
     with File.open(path) as file:
         file.write(create_table)
@@ -193,7 +204,9 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
         ("pipe", "is no regular file"),
     ],
 )
-def test_a_path_that_can_not_be_a_store_is_refused(tmp_path: Path, name: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_can_not_be_a_store_is_refused(
+    tmp_path: Path, name: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain").touch()
     (tmp_path / "link").symlink_to(tmp_path / "plain")
@@ -296,7 +309,14 @@ CONFIG = {
     "DQS_DDL": 0,
     "ENABLE_LOAD_EXTENSION": 0,
 }
-LIMITS = {"ATTACHED": 0, "LENGTH": 8 << 20, "SQL_LENGTH": 1_000_000, "EXPR_DEPTH": 1_000, "LIKE_PATTERN_LENGTH": 50_000, "TRIGGER_DEPTH": 1}
+LIMITS = {
+    "ATTACHED": 0,
+    "LENGTH": 8 << 20,
+    "SQL_LENGTH": 1_000_000,
+    "EXPR_DEPTH": 1_000,
+    "LIKE_PATTERN_LENGTH": 50_000,
+    "TRIGGER_DEPTH": 1,
+}
 
 
 def check_settings(connection: apsw.Connection, pragmas: dict[str, object]) -> None:
@@ -478,7 +498,9 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
-def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(steps: list[tuple[int, str, int]]) -> None:
+def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
+    steps: list[tuple[int, str, int]],
+) -> None:
     folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     path = f"{folder}/store.db"
     clocks = [Clock(), Clock()]
@@ -520,6 +542,20 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(s
         for file in files:
             file.close()
         shutil.rmtree(folder)
+
+
+def test_writers_that_take_turns_push_time_no_further_than_they_use(path: Path) -> None:
+    clock = Clock()
+    with (
+        File.open(path, clock=clock, durability="relaxed") as one,
+        File.open(path, clock=clock, durability="relaxed") as two,
+    ):
+        one.write(create_table)
+        for _ in range(60):
+            for file in (one, two):
+                for _ in range(10):
+                    last = file.write(insert(None))
+        assert last - clock.now <= 1_000_000 + 2 * 60 * 2 * 10
 
 
 def test_a_single_writer_pays_no_statement_for_its_timestamps_after_a_while(file: File) -> None:
@@ -710,7 +746,9 @@ def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path
             try:
                 while not stop.is_set():
                     with file.snapshot() as snapshot:
-                        assert snapshot.get("SELECT n FROM a WHERE rowid = 1") == snapshot.get("SELECT n FROM a WHERE rowid = 2")
+                        assert snapshot.get("SELECT n FROM a WHERE rowid = 1") == snapshot.get(
+                            "SELECT n FROM a WHERE rowid = 2"
+                        )
                     assert len(set(file.read("SELECT n FROM a"))) == 1
                     assert len({row for chunk in file.stream("SELECT n FROM a", chunk=1) for row in chunk}) == 1
                     file.get("SELECT n FROM a")
@@ -736,6 +774,8 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
     stream = file.stream("SELECT v FROM t", chunk=1)
     next(stream)
+    file.read("SELECT 1")
+    assert file._idle
     uses: list[Callable[[], object]] = [
         lambda: file.get("SELECT 1"),
         lambda: file.read("SELECT 1"),
@@ -760,6 +800,19 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     file.write(insert("parent"))
     assert file.read("SELECT v FROM t WHERE k > 10") == [("child",), ("parent",)]
     assert file.integrity() == []
+
+
+def test_a_forked_child_never_closes_what_is_the_parents(file: File) -> None:
+    file.read("SELECT 1")
+    connections_of_parent = [weakref.ref(connection) for connection in file._known]
+    assert len(connections_of_parent) == 2
+
+    def forget() -> int:
+        file.__dict__.clear()
+        gc.collect()
+        return sum(reference() is not None for reference in connections_of_parent)
+
+    assert in_child(forget) == "2"
 
 
 def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_say_no(file: File) -> None:
@@ -836,6 +889,26 @@ def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) 
         assert other.integrity() == []
         assert other.write(insert(1)) > 0
     assert file.checkpoint()
+
+
+def test_a_backup_has_its_name_only_once_it_is_on_the_disk(
+    path: Path, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = path.with_name("copy.db")
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), copy.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    file.backup(copy)
+    (part, there), directory = synced
+    assert part.startswith("copy.db.")
+    assert part.endswith(".part")
+    assert not there
+    assert directory == (path.parent.name, True)
 
 
 def test_a_backup_never_overwrites_and_a_failed_one_leaves_nothing(path: Path, file: File) -> None:

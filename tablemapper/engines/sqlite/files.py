@@ -3,6 +3,7 @@
 Nothing here knows about entities. What is written is a function of a :class:`Writer`, run in one transaction; what is
 read is a statement, in the state after the last commit.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -199,7 +200,7 @@ class File:
         return row
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
-        """Return the rows of one statement in lists of at most ``chunk``; it holds a reader until it ends or is closed."""
+        """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""
         stream = Stream(self, sql, args, chunk)
         self._held.add(stream)
         return stream
@@ -274,8 +275,8 @@ class File:
     def _check_outside(self) -> None:
         if self._owner == threading.get_ident() and self._lock.locked():
             raise StoreError(
-                f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, '
-                "or write afterwards"
+                f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was '
+                "passed in, or write afterwards"
             )
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None) -> T:
@@ -297,7 +298,9 @@ class File:
                     result = apply(writer)
                     applied = True
                 except BaseException as error:
-                    raised = error  # a disk error has ended the transaction, and apsw then raises that it can not roll back
+                    raised = (
+                        error  # a disk error has ended the transaction, and apsw then raises that it can not roll back
+                    )
                     raise
             timestamps.committed(connection)
         except Exception as error:
@@ -330,36 +333,35 @@ class File:
     def _settle(self, error: Exception, writer: Writer) -> None:
         """Find out what became of a transaction whose COMMIT failed, and make that final.
 
-        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by the
-        next process that opens the file. So: look for the transaction through a new connection, then write something.
+        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by
+        the next process that opens the file. So: look for the transaction through a new connection, then write
+        something, after which what the log held before is gone for good.
         """
         proof = writer.proof or self._timestamps.proof
+        found: bool | None = None
         self._disconnect()
         try:
             connection = self._reconnect()
-            if proof is not None and connection.execute(*proof).fetchone() is not None:
-                with connection:
-                    connection.execute(FENCE)
-                # What failed to sync may count as clean by now: only a copy of it into the file itself is safe to trust.
-                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                if behind == done:
-                    return
-                raise OutcomeUnknown(self._unknown())
+            if proof is not None:
+                found = connection.execute(*proof).fetchone() is not None
             with connection:
                 connection.execute(FENCE)
-            if proof is None:
-                raise OutcomeUnknown(self._unknown())
-        except Exception as again:
+            final = found is not None
+            if found:
+                # What failed to sync may count as clean by now: only a copy of it into the file itself can be trusted.
+                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                final = behind == done
+        except Exception:
             self._disconnect()
-            if not isinstance(error, apsw.FullError):  # what found no space never wrote the frame that commits
-                raise OutcomeUnknown(self._unknown()) from (error if isinstance(again, OutcomeUnknown) else again)
-        raise translated(error, self.path) from error
-
-    def _unknown(self) -> str:
-        return (
-            f'"{self.path}": the disk failed while a transaction was committed, and it is not known whether it was written; '
-            "read what it wrote before you try again"
-        )
+            # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
+            final = found is not None and isinstance(error, apsw.FullError)
+        if not final:
+            raise OutcomeUnknown(
+                f'"{self.path}": the disk failed while a transaction was committed, and it is not known whether it was '
+                "written; read what it wrote before you try again"
+            ) from error
+        if not found:
+            raise translated(error, self.path) from error
 
     def _connect_writer(self, *, create: bool = False) -> Writer:
         connection = self._place.writer(create=create)
@@ -403,7 +405,7 @@ class File:
         return int(row[0]) if row else 0
 
     def schema(self) -> list[Row]:
-        """Return (type, name, tbl_name, sql) of everything in the schema, sorted, to be compared with what is expected."""
+        """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared with what should be."""
         return self.read("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
 
     def integrity(self) -> list[str]:
