@@ -169,6 +169,17 @@ def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(fold
         assert sum(fail_every_call(folder, op, sticky=False, readers=True, error=error).values()) >= 2
 
 
+def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_unknown_outcome(folder: Path) -> None:
+    with File.open(folder / "sync.db", vfs="faulty") as file:
+        file.write(create_tables)
+        Fault.arm("xSync", 1, sticky=True)
+        with pytest.raises(OutcomeUnknown):
+            file.write(put(1))
+        Fault.disarm()
+        file.write(put(2))
+        assert keys_in(file) >= {2}
+
+
 @pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
 def test_a_disk_that_stays_full_is_never_an_unknown_outcome(folder: Path, readers: bool) -> None:
     seen = fail_every_call(folder, "xWrite", sticky=True, readers=readers, error=apsw.FullError)

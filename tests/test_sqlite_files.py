@@ -551,11 +551,11 @@ def test_writers_that_take_turns_push_time_no_further_than_they_use(path: Path) 
         File.open(path, clock=clock, durability="relaxed") as two,
     ):
         one.write(create_table)
-        for _ in range(60):
+        for _ in range(800):
             for file in (one, two):
-                for _ in range(10):
+                for _ in range(3):
                     last = file.write(insert(None))
-        assert last - clock.now <= 1_000_000 + 2 * 60 * 2 * 10
+        assert last - clock.now <= 2 * 800 * 2 * 3
 
 
 def test_a_single_writer_pays_no_statement_for_its_timestamps_after_a_while(file: File) -> None:
@@ -713,6 +713,7 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go_by_a_write(path: Path) 
             clock.now = 301
             file.write(insert(1))
             assert file.checkpoint()
+            clock.now = 10
             with pytest.raises(SnapshotTooOld):
                 next(stream)
             with pytest.raises(SnapshotTooOld):

@@ -192,7 +192,8 @@ class Place:
         if application_id != self.application_id:
             raise NotAStore(
                 f'"{self.path}" is an SQLite database, but not a tablemapper store (application id '
-                f"{application_id:#010x}, expected {self.application_id:#010x}); it was left as it is: choose another path"
+                f"{application_id:#010x}, expected {self.application_id:#010x}); it was left as it is: "
+                "choose another path"
             )
         if version > self.format_version:
             raise NotAStore(

@@ -405,7 +405,7 @@ class File:
         return int(row[0]) if row else 0
 
     def schema(self) -> list[Row]:
-        """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared with what should be."""
+        """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared."""
         return self.read("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
 
     def integrity(self) -> list[str]:

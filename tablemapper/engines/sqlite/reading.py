@@ -73,7 +73,8 @@ class _Held:
     def _too_old(self, age: float) -> SnapshotTooOld:
         return SnapshotTooOld(
             f'"{self._file.path}": {self._what} was open for {age:.0f} s, at most '
-            f"{self._file.refuse_after:.0f} s are allowed; read in pages, or collect the rows first and work on them afterwards"
+            f"{self._file.refuse_after:.0f} s are allowed; read in pages, or collect the rows first "
+            "and work on them afterwards"
         )
 
     def _failed(self, error: Exception) -> BaseException:
