@@ -1,4 +1,5 @@
 """A store that is never saved: one connection, which all threads share in turn."""
+
 from __future__ import annotations
 
 import threading
