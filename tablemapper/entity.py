@@ -74,12 +74,11 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
 
 def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
-    written = cls.__dict__.get("__annotations__", {})
     attrs.define(
         cls,
         these={
             f.name: attrs.field(
-                default=_default(f), kw_only=f.kw_only, type=None if f.name in written else f.type.annotation
+                default=_default(f), kw_only=f.kw_only
             )
             for f in made.fields
         },

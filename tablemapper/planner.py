@@ -166,14 +166,15 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
     model = question.model
     where = question.where
     if question.range is not None:
-        index = model.index(question.range.name)
-        fields = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
+        chosen = model.index(question.range.name)
+        fields = tuple(dict.fromkeys((*chosen.partition.arguments, *chosen.row.arguments)))
         given = dict(zip(fields, question.range.values, strict=False))
-        return [_along(question, index, _facts(where), given)], []
+        return [_along(question, chosen, _facts(where), given)], []
     facts = _facts(where)
     found: list[Plan] = []
     refused: list[str] = []
-    for index in (None, *model.indexes):
+    paths: tuple[IndexModel | None, ...] = (None, *model.indexes)
+    for index in paths:
         if index is not None and (why := _unfit(model, index, facts)) is not None:
             refused.append(f"{model.name}.{index.name}: {why}")
             continue
@@ -323,7 +324,7 @@ def _said(
             return False
         case Compare(attr=attr, op="==", value=value):
             name = _name(attr)
-            return name in exact and name in equal and name not in ranged and _same(equal[name], value)
+            return name is not None and name in exact and name in equal and name not in ranged and _same(equal[name], value)
         case Compare(attr=attr, op=op) if op != "!=":
             name = _name(attr)
             return name in exact and name in ranged and name not in equal and name not in facts.prefixes
@@ -336,7 +337,7 @@ def _said(
         case Contains(attr=attr, value=value):
             name = _name(attr)
             fixed = index is not None and index.fan_out == name and name in exact
-            return fixed and name in equal and _same(equal[name], value)
+            return fixed and name is not None and name in equal and _same(equal[name], value)
     if index is not None and index.where is not None:
         return dump(predicate) in [dump(part) for part in conjuncts([index.where])]
     return False

@@ -129,7 +129,7 @@ class Query(Generic[E]):
     def where(self, *predicates: Predicate[E]) -> Query[E]:
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
         for predicate in predicates:
-            if not isinstance(predicate, Predicate):
+            if not _is_predicate(predicate):
                 raise InvalidQuery(
                     f"where: a condition is needed, as in {self._model.name}.field == value, not {predicate!r}"
                 )
@@ -160,7 +160,7 @@ class Query(Generic[E]):
         return attrs.evolve(self, scan=True)
 
     def _own(self, attr: Attr[Any, Any]) -> None:
-        if not isinstance(attr, Attr) or not issubclass(self._model.cls, attr.owner):
+        if not _is_attr(attr) or not issubclass(self._model.cls, attr.owner):
             names = [field.name for field in self._model.declaration.fields]
             raise InvalidQuery(
                 f"{attr!r} is not a field of {self._model.name} (fields: {', '.join(names)})"
@@ -380,6 +380,14 @@ def _text(predicate: Predicate[Any]) -> str:
         return f"{rest[0]} {op} {other}"
 
     return shown(form)
+
+
+def _is_predicate(value: object) -> bool:
+    return isinstance(value, Predicate)
+
+
+def _is_attr(value: object) -> bool:
+    return isinstance(value, Attr)
 
 
 def _counted(verb: str, count: object, *, least: int) -> None:

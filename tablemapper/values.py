@@ -1,645 +1,505 @@
-"""The types of fields: how their values are checked, stored and read back. Defined here, once, for every engine.
+"""Field types: the one place that says what a value of a field may be, and how it is stored.
 
-A value has three forms: the Python value; its *stored* form, one of str, int, float and bytes, which an engine keeps;
-and, for keys, the text of `tablemapper.keytext`. cattrs and msgspec are met in this module and nowhere else.
+`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here, which are stored as
+JSON text: lists, dicts, attrs classes, dataclasses, msgspec Structs, TypedDicts, and any class with a cattrs hook.
+
+A check of a nested value writes that text and reads it back, so what a field holds is what a read will return. The
+text is canonical: equal values have equal texts, sets and dicts stand in order.
 """
 from __future__ import annotations
 
+import dataclasses
+import math
 import types
+import typing
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 import attrs
 import msgspec
+from msgspec import inspect
 
-from .codegen import Names
-from .limits import Edm, check_property_name
+from .errors import did_you_mean
+from .scalars import (
+    INT32,
+    INT32_RANGE,
+    SCALARS,
+    Fault,
+    Int32,
+    ValueType,
+    enum_type,
+    inside_json,
+    literal_type,
+    shown,
+    unexpected,
+)
 
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["Extra", "GeoPoint", "Int32", "Int32Value", "ValueType", "converter", "value_type"]
+__all__ = ["Extra", "Fault", "GeoPoint", "Int32", "Int32Value", "ValueType", "converter", "value_type"]
 
-
-class _Int32:
-    def __repr__(self) -> str:
-        return "Int32"
-
-
-Int32 = Annotated[int, _Int32()]
-"""An int of 32 bits, which Azure keeps as Edm.Int32; a plain ``int`` has 64."""
-
-_INT64 = 2**63
-_INT32 = 2**31
-_MAX_DEPTH = 100
-_DECIMAL = Context(prec=34, Emin=-6143, Emax=6144, clamp=0, traps=[Inexact, Rounded, InvalidOperation, Overflow])
+MAX_DEPTH = 100
 _SUPPORTED = (
-    "str, int, tm.Int32, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, Enum, Literal, NewType, "
-    "list, dict, attrs classes, msgspec Structs, dataclasses, tm.GeoPoint, tm.Extra, each also with | None; any other "
-    "class once a hook is registered on tm.converter()"
+    "str, int, Int32, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, Enum, Literal, "
+    "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
+    "Extra, and any class with hooks on tablemapper.converter()"
 )
+_converter: cattrs.Converter | None = None
+_NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
 
 
-@attrs.frozen(eq=False)
-class ValueType:
-    """One type of field."""
-
-    name: str
-    """Canonical: equal for types whose stored values mean the same."""
-    annotation: Any
-    kind: type
-    """The Python class of its values (for Enum and Literal, of their values); ``object`` if it is stored as JSON."""
-    edm: Edm
-    check: Callable[[Any], Any]
-    """Return the value as it is kept; raise ValueError, saying what was expected, if it is none of this type."""
-    store: Callable[[Any], Any] = lambda value: value
-    """Return the stored form of a checked value; nested values are checked again, for they can have changed."""
-    load: Callable[[Any], Any] = lambda stored: stored
-    """Return the value of a stored form; raise ValueError if it is damaged."""
-    fast: str = "False"
-    """Python source, ``$`` for the variable, that is true only of values that are as they are kept already."""
-    store_fast: str = ""
-    load_fast: str = ""
-    enum: type[Enum] | None = None
-    element: ValueType | None = None
-    """The type of a list's elements, if they are scalar."""
-    children: Callable[[], dict[str, Any]] | None = None
-    """The annotations of a nested class's attributes."""
-    ordered: bool = True
-    spillable: bool = False
-    """Whether a value can be long."""
-
-    @property
-    def keyable(self) -> bool:
-        """Whether a key can be made of it."""
-        return self.kind is not object
-
-    @property
-    def key_kind(self) -> Any:
-        """What the key codec is told of it."""
-        return self.enum or self.kind
-
-    @property
-    def sql_ordered(self) -> bool:
-        """Whether stored forms sort in SQLite as the values do."""
-        return self.ordered and self.kind is not Decimal
-
-    def fast_source(self, variable: str, names: Names) -> str:
-        """Return source that is true only if the variable's value is as it is kept already."""
-        return self._source(self.fast, variable, names, self.check)
-
-    def store_source(self, variable: str, names: Names) -> str:
-        """Return source for the stored form of the variable's value; the variable itself if they are the same."""
-        return self._source(self.store_fast or "$", variable, names, self.store)
-
-    def load_source(self, variable: str, names: Names) -> str:
-        """Return source for the value of the stored form in the variable; the variable itself if they are the same."""
-        return self._source(self.load_fast or "$", variable, names, self.load)
-
-    def _source(self, source: str, variable: str, names: Names, function: Any) -> str:
-        if "@" in source:
-            source = source.replace("@", names.name("of", function))
-        names.setdefault("datetime", datetime)
-        for word, value in _GLOBALS.items():
-            if word in source:
-                names.setdefault(word, value)
-        return source.replace("$", variable)
-
-    # What an expression asks (`expressions.OperandType`).
-
-    def operand(self, value: Any) -> Any:
-        return self.check(value)
-
-    def dump(self, value: Any) -> Any:
-        """Return a value in builtins that JSON knows."""
-        stored = self.store(value)
-        if isinstance(stored, bytes):
-            return {"bytes": stored.hex()}
-        return {"float": repr(stored)} if stored.__class__ is float and stored - stored != 0 else stored
-
-    def nested(self, path: tuple[str, ...]) -> ValueType:
-        """Return the type of a nested value, or of a part of a time (``date``, or a time format)."""
-        if self.kind is datetime and len(path) == 1:
-            return value_type(date if path[0] == "date" else str)[0]
-        if self.children is None:
-            raise ValueError(f"{self.name} has no attributes")
-        known = self.children()
-        annotation = known.get(path[0], known.get("*"))
-        if annotation is None:
-            raise ValueError(f'no attribute "{path[0]}" (attributes: {", ".join(known)})')
-        found, _ = value_type(annotation)
-        return found.nested(path[1:]) if path[1:] else found
-
-
-# ------------------------------------------------------------------------------------------------- scalar checks
-
-
-def _wrong(value: Any, wanted: str) -> ValueError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return ValueError(f"expected {wanted}, got {type(value).__name__} {shown}")
-
-
-def _well_formed(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _check_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _wrong(value, "a str")
-    if isinstance(value, Enum):
-        value = value.value
-    text = str.__str__(value)
-    if not text.isascii() and not _well_formed(text):
-        raise ValueError("a lone surrogate, which is no character and can not be stored; decode the text properly")
-    return text
-
-
-def _int_check(limit: int, name: str) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _wrong(value, "an int")
-        if not -limit <= value < limit:
-            raise ValueError(f"{value} is outside {name}, {-limit} to {limit - 1}; use Decimal or str for larger ones")
-        return int(value)
-
-    return check
-
-
-def _check_float(value: Any) -> float:
-    if isinstance(value, int) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            raise ValueError(f"the int {value} is too large for a float") from None
-        if number != value:
-            raise ValueError(f"the int {value} can not be held by a float without loss; use int or Decimal")
-        return number
-    if not isinstance(value, float):
-        raise _wrong(value, "a float")
-    if value != value:
-        raise ValueError("NaN can not be stored; use None for a missing value")
-    return float(value) + 0.0  # -0.0 becomes 0.0
-
-
-def _check_bool(value: Any) -> bool:
-    if value.__class__ is not bool:
-        raise _wrong(value, "a bool")
-    return bool(value)
-
-
-def _check_datetime(value: Any) -> datetime:
-    if not isinstance(value, datetime):
-        raise _wrong(value, "a datetime")
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise ValueError(f"{value} has no time zone; say which, as in .replace(tzinfo=timezone.utc)")
-    try:
-        moment = value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{value} is outside the years that UTC can say") from None
-    if moment.year < 1601:
-        raise ValueError(f"{value} is before 1601-01-01, the first time that can be stored")
-    return datetime(
-        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond, UTC
-    )
-
-
-def _check_date(value: Any) -> date:
-    if not isinstance(value, date) or isinstance(value, datetime):
-        raise _wrong(value, "a date" + (" (use .date())" if isinstance(value, datetime) else ""))
-    return date(value.year, value.month, value.day)
-
-
-def _check_time(value: Any) -> time:
-    if not isinstance(value, time):
-        raise _wrong(value, "a time")
-    if value.tzinfo is not None:
-        raise ValueError(f"{value!r} has a time zone, which a time of day can not keep; use a datetime")
-    return time(value.hour, value.minute, value.second, value.microsecond)
-
-
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def _check_timedelta(value: Any) -> timedelta:
-    if not isinstance(value, timedelta):
-        raise _wrong(value, "a timedelta")
-    if not -_INT64 <= value // _MICROSECOND < _INT64:
-        raise ValueError(f"{value} has more microseconds than 64 bits hold (about 292,000 years)")
-    return timedelta(value.days, value.seconds, value.microseconds)
-
-
-def _check_decimal(value: Any) -> Decimal:
-    if not isinstance(value, Decimal):
-        raise _wrong(value, "a Decimal" + (f', as in Decimal("{value}")' if isinstance(value, int | float) else ""))
-    if not value.is_finite():
-        raise ValueError(f"{value} is not finite and can not be stored")
-    try:
-        kept = _DECIMAL.plus(value) if value else value
-    except (Inexact, Rounded, Overflow, InvalidOperation):
-        kept = None
-    if kept is None or not -6143 <= value.adjusted() <= 6144:
-        raise ValueError(f"{value} has more than 34 digits, or an exponent outside -6143 to 6144; round it")
-    return Decimal(value)
-
-
-def _check_uuid(value: Any) -> UUID:
-    if not isinstance(value, UUID):
-        raise _wrong(value, "a UUID")
-    return value if value.__class__ is UUID else UUID(int=value.int)
-
-
-def _check_bytes(value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise _wrong(value, "bytes")
-    return bytes(value)
-
-
-def _store_datetime(value: datetime) -> str:
-    return "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ" % (
-        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond,
-    )  # fmt: skip
-
-
-def _load_datetime(stored: str) -> datetime:
-    return datetime.fromisoformat(stored)
-
-
-def _load_decimal(stored: str) -> Decimal:
-    try:
-        return Decimal(stored)
-    except InvalidOperation:
-        raise ValueError(f"{stored!r} is no Decimal") from None
-
-
-_GLOBALS: dict[str, Any] = {
-    "UTC": UTC, "Decimal": Decimal, "UUID": UUID, "date": date, "time": time, "timedelta": timedelta,
-    "fromisoformat": datetime.fromisoformat, "date_of": date.fromisoformat, "time_of": time.fromisoformat,
-    "well_formed": _well_formed, "PLUS": _DECIMAL.plus,
-}  # fmt: skip
-
-_INT_FAST = f"$.__class__ is int and {-_INT64} <= $ < {_INT64}"
-_SCALARS: dict[Any, ValueType] = {
-    str: ValueType(
-        "str", str, str, "String", _check_str,
-        fast="($.__class__ is str and ($.isascii() or well_formed($)))", spillable=True,
-    ),
-    int: ValueType("int", int, int, "Int64", _int_check(_INT64, "Int64"), fast=_INT_FAST),
-    float: ValueType(
-        "float", float, float, "Double", _check_float, fast="($.__class__ is float and $ == $ and ($ or str($) == '0.0'))"
-    ),
-    bool: ValueType("bool", bool, bool, "Boolean", _check_bool, int, bool, "$.__class__ is bool", "int($)", "$ == 1"),
-    datetime: ValueType(
-        "datetime", datetime, datetime, "DateTime", _check_datetime, _store_datetime, _load_datetime,
-        "($.__class__ is datetime and $.tzinfo is UTC and $.year > 1600 and not $.fold)", "@($)", "fromisoformat($)",
-    ),
-    date: ValueType(
-        "date", date, date, "String", _check_date, date.isoformat, date.fromisoformat,
-        "$.__class__ is date", "$.isoformat()", "date_of($)",
-    ),
-    time: ValueType(
-        "time", time, time, "String", _check_time, lambda v: v.isoformat("microseconds"), time.fromisoformat,
-        "($.__class__ is time and $.tzinfo is None and not $.fold)", "$.isoformat('microseconds')", "time_of($)",
-    ),
-    timedelta: ValueType(
-        "timedelta", timedelta, timedelta, "Int64", _check_timedelta,
-        lambda v: v // _MICROSECOND, lambda v: timedelta(microseconds=v),
-        "($.__class__ is timedelta and -100_000_000 < $.days < 100_000_000)", "@($)", "@($)",
-    ),
-    Decimal: ValueType(
-        "Decimal", Decimal, Decimal, "String", _check_decimal, str, _load_decimal,
-        "($.__class__ is Decimal and $.is_finite() and -6000 < $.adjusted() < 6000 and len(str($)) < 34)", "str($)", "Decimal($)",
-    ),
-    UUID: ValueType("UUID", UUID, UUID, "Guid", _check_uuid, str, UUID, "$.__class__ is UUID", "str($)", "UUID($)"),
-    bytes: ValueType("bytes", bytes, bytes, "Binary", _check_bytes, fast="$.__class__ is bytes", spillable=True),
-}  # fmt: skip
-_NAMED_INT32 = ValueType(
-    "int32", Int32, int, "Int32", _int_check(_INT32, "Int32"), fast=f"($.__class__ is int and {-_INT32} <= $ < {_INT32})"
-)
-
-
-# ------------------------------------------------------------------------------------------------- finding a type
-
-
-def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
-    """Return the type of an annotation, and whether it may be None.
-
-    Raises:
-        ValueError: no field can be of this type; the text says what can.
-    """
-    optional = False
-    while True:
-        if isinstance(annotation, NewType):
-            annotation = annotation.__supertype__
-        elif get_origin(annotation) is Annotated:
-            base, *notes = get_args(annotation)
-            if any(isinstance(note, _Int32) for note in notes):
-                return _NAMED_INT32, optional
-            annotation = base
-        elif get_origin(annotation) in (Union, types.UnionType):
-            members = [member for member in get_args(annotation) if member is not types.NoneType]
-            optional = optional or len(members) < len(get_args(annotation))
-            if len(members) != 1:
-                raise ValueError(f"{annotation} is more than one type; use one type, with | None if it may be missing")
-            annotation = members[0]
-        else:
-            break
-    try:
-        return _find(annotation), optional
-    except TypeError as error:  # an annotation that can not be hashed
-        raise ValueError(f"{annotation!r} can not be a field's type: {error}; use one of {_SUPPORTED}") from None
-
-
-@lru_cache(maxsize=None)
-def _find(annotation: Any) -> ValueType:
-    if annotation in _SCALARS:
-        return _SCALARS[annotation]
-    if get_origin(annotation) is Literal:
-        return _literal(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return _enum(annotation)
-    if annotation is Extra:
-        return ValueType(
-            "extra", Extra, object, "String", Extra.checked, Extra.to_text, Extra.from_text,
-            "False", "@($)", "@($)", ordered=False, spillable=True,
-        )  # fmt: skip
-    return _json(annotation)
-
-
-def _homogeneous(values: list[Any], what: str) -> type:
-    kinds = {type(value) for value in values}
-    if kinds not in ({str}, {int}):
-        raise ValueError(f"{what}: its values must all be str, or all be int")
-    return kinds.pop()
-
-
-def _enum(cls: type[Enum]) -> ValueType:
-    values = [str.__str__(m.value) if isinstance(m.value, str) else m.value for m in cls]
-    kind = _homogeneous(values, cls.__name__)
-    known = ", ".join(f"{cls.__name__}.{member.name}" for member in cls)
-
-    def check(value: Any) -> Any:
-        if isinstance(value, cls):
-            return value
-        raise ValueError(f"expected one of {known}, got {value!r}")
-
-    listed = ",".join(f"{member.name}={value}" for member, value in zip(cls, values, strict=True))
-    return ValueType(
-        f"enum[{kind.__name__} {listed}]", cls, kind, "String" if kind is str else "Int64", check,
-        lambda value: value.value, cls, "False", "$.value", "@($)",
-        enum=cls, ordered=False,
-    )  # fmt: skip
-
-
-def _literal(annotation: Any) -> ValueType:
-    values = list(get_args(annotation))
-    kind = _homogeneous(values, str(annotation))
-
-    def check(value: Any) -> Any:
-        if value.__class__ is kind and value in values:
-            return value
-        raise ValueError(f"expected one of {', '.join(map(repr, values))}, got {value!r}")
-
-    return ValueType(
-        f"literal[{', '.join(map(repr, values))}]", annotation, kind, "String" if kind is str else "Int64", check,
-        fast="False", ordered=False,
-    )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------- nested values
-
-
-@lru_cache(maxsize=None)
 def converter() -> cattrs.Converter:
-    """Return the cattrs converter on which hooks for other classes are registered.
+    """Return the converter whose hooks say how classes that nothing else knows are stored.
 
-    A field of any class can be kept once both of its hooks are there: the unstructure hook gives str, int, float, bool,
-    list or dict, the structure hook takes them::
+    Register both, before the class is used in a field::
 
-        tm.converter().register_unstructure_hook(Money, str)
-        tm.converter().register_structure_hook(Money, lambda text, _: Money.parse(text))
+        tablemapper.converter().register_unstructure_hook(Money, lambda money: [str(money.amount), money.currency])
+        tablemapper.converter().register_structure_hook(Money, lambda stored, _: Money(Decimal(stored[0]), stored[1]))
+
+    Classes that have a form of their own (attrs, dataclasses, Structs) keep it, here and nested.
     """
-    import cattrs
+    global _converter
+    if _converter is None:
+        import cattrs
 
-    return cattrs.Converter()
+        _converter = cattrs.Converter()
+    return _converter
 
 
 def _unstructure(value: Any) -> Any:
-    out = converter().unstructure(value)
-    if out is value:
-        raise ValueError(f"{type(value).__name__} can not be stored; register its hooks on tm.converter()")
-    return out
+    if value.__class__ is GeoPoint:
+        return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
+    if _converter is not None and (plain := _converter.unstructure(value)) is not value:
+        return plain
+    for kind, form in SCALARS.items():
+        if isinstance(value, kind):
+            return form.check(value)
+    raise TypeError(f"{type(value).__name__} {shown(value)} can not be stored")
 
 
-def _structure(kind: type, value: Any) -> Any:
-    return converter().structure(value, kind)
+def _structure(kind: Any, plain: Any) -> Any:
+    if kind is GeoPoint:
+        if not isinstance(plain, dict) or plain.get("type") != "Point" or len(plain.get("coordinates", ())) != 2:
+            raise ValueError("expected a GeoJSON point")
+        longitude, latitude = plain["coordinates"]
+        return GeoPoint(latitude, longitude)
+    return converter().structure(plain, kind)
 
 
-class GeoPoint(msgspec.Struct, frozen=True, tag_field="type", tag="Point"):
-    """A point on the Earth, stored as GeoJSON."""
-
-    coordinates: tuple[float, float]
-    """Longitude, latitude, in degrees."""
-
-    def __post_init__(self) -> None:
-        longitude, latitude = self.coordinates
-        if not (-180 <= longitude <= 180 and -90 <= latitude <= 90):
-            raise ValueError(f"longitude {longitude} must be in -180…180, latitude {latitude} in -90…90")
-
-    @classmethod
-    def at(cls, *, latitude: float, longitude: float) -> GeoPoint:
-        """Return the point at these degrees."""
-        return cls((longitude, latitude))
-
-    @property
-    def latitude(self) -> float:
-        return self.coordinates[1]
-
-    @property
-    def longitude(self) -> float:
-        return self.coordinates[0]
-
-
-def _json(annotation: Any) -> ValueType:
-    origin = get_origin(annotation) or annotation
-    if annotation in (Any, object, types.NoneType) or not isinstance(origin, type):
-        raise ValueError(f"{annotation!r} can not be a field's type; use one of {_SUPPORTED}")
+def _plain(value: Any, path: str, depth: int) -> Any:
+    """Return builtins that JSON knows for what msgspec took apart, each scalar in its canonical form."""
+    kind = value.__class__
+    if value is None or kind is bool:
+        return value
+    if kind is dict or kind is list:
+        if depth == MAX_DEPTH:
+            raise Fault(f"nested more than {MAX_DEPTH} deep", path)
+        if kind is list:
+            return [_plain(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(value)]
+        return {_plain(key, path, depth): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if kind is bytearray or kind is memoryview:
+        kind = bytes
     try:
-        decode = msgspec.json.Decoder(annotation, dec_hook=_structure).decode
-    except TypeError as error:
-        raise ValueError(f"{annotation!r} can not be a field's type: {error}") from None
-    if _is_foreign(origin) and not _has_hooks(origin):
-        raise ValueError(
-            f"{annotation!r} can not be a field's type before its hooks are registered on tm.converter(); "
-            f"without one: {_SUPPORTED}"
-        )
-    encode = msgspec.json.Encoder(enc_hook=_unstructure, order="deterministic", decimal_format="string").encode
-
-    def normal(value: Any) -> tuple[str, Any]:
-        if not isinstance(value, origin):
-            raise _wrong(value, f"a {_shown(annotation)}")
-        try:
-            _scan(msgspec.to_builtins(value, enc_hook=_unstructure, str_keys=True, builtin_types=_KEPT), 0)
-            text = encode(value)
-            return text.decode(), decode(text)
-        except msgspec.ValidationError as error:
-            raise ValueError(_path(str(error))) from None
-        except RecursionError:
-            raise ValueError(f"it is nested more than {_MAX_DEPTH} deep") from None
-        except UnicodeEncodeError:
-            raise ValueError("a lone surrogate in it, which is no character and can not be stored") from None
-        except (TypeError, OverflowError) as error:
-            raise ValueError(str(error)) from None
-
-    def load(stored: str) -> Any:
-        return decode(stored)
-
-    element = None
-    if origin is list and get_args(annotation):
-        try:
-            inner, maybe = value_type(get_args(annotation)[0])
-        except ValueError:
-            maybe = True
-        else:
-            element = inner if inner.keyable and not maybe else None
-    children = _children(annotation, origin)
-    return ValueType(
-        _shown(annotation), annotation, object, "String", lambda value: normal(value)[1], lambda value: normal(value)[0],
-        load, "False", "@($)", "@($)", element=element, children=children, ordered=False, spillable=True,
-    )  # fmt: skip
+        form = SCALARS[kind]
+        plain = form.to_json(form.check(value))
+    except KeyError:
+        raise Fault(f"{kind.__name__} {shown(value)} can not be stored", path) from None
+    except Fault as fault:
+        raise Fault(fault.problem, path) from None
+    if kind is float and plain.__class__ is str:
+        raise Fault("a nested float must be finite: JSON knows no infinity", path)
+    return plain
 
 
-_KEPT = (bytes, bytearray, datetime, date, time, timedelta, Decimal, UUID)
-
-
-def _path(message: str) -> str:
-    text, found, path = message.partition(" - at `$")
-    return f"{path.rstrip('`').lstrip('.')}: {text}" if found and path != "`" else text
-
-
-def _scan(value: Any, depth: int) -> None:
-    """Refuse, anywhere in a nested value, what JSON would change or can not hold."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"it is nested more than {_MAX_DEPTH} deep")
-    if value.__class__ is dict:
-        for key, item in value.items():
-            _scan(key, depth + 1)
-            _scan(item, depth + 1)
-    elif value.__class__ in (list, tuple, set, frozenset):
-        for item in value:
-            _scan(item, depth + 1)
-    elif value.__class__ is float:
-        if value - value != 0:
-            raise ValueError(f"{value} in a nested value can not be stored: JSON has no such number")
-    elif value.__class__ is int:
-        if not -_INT64 <= value < _INT64:
-            raise ValueError(f"{value} in a nested value is outside Int64")
-    elif value.__class__ is datetime and value.tzinfo is None:
-        raise ValueError(f"{value} in a nested value has no time zone; say which")
-
-
-def _is_foreign(origin: type) -> bool:
-    return not (
-        origin in (list, dict, set, frozenset, tuple)
-        or attrs.has(origin)
-        or issubclass(origin, msgspec.Struct)
-        or hasattr(origin, "__dataclass_fields__")
-        or (issubclass(origin, dict) and hasattr(origin, "__total__"))
+def _take_apart(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):  # msgspec orders only what has an order
+        return sorted(_take_apart(list(value)), key=lambda item: (type(item).__name__, msgspec.json.encode(item)))
+    return msgspec.to_builtins(
+        value, builtin_types=_NATIVE, str_keys=True, enc_hook=_unstructure, order="deterministic"
     )
 
 
-def _has_hooks(origin: type) -> bool:
-    made = converter()
+def _told_by_msgspec(error: Exception) -> Fault:
+    """Turn "Expected `int`, got `str` - at `$.city`" around."""
+    text, _, where = str(error).partition(" - at ")
+    text = text.replace("`", "")
+    return Fault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
+
+
+def _compare(given: Any, kept: Any, path: str) -> None:
+    """Raise a `Fault` where a value read back is not the one that was given."""
+    if given == kept:
+        return
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for name in given:
+            if name not in kept:
+                raise Fault(f'no field "{name}" (fields: {", ".join(kept)}){did_you_mean(name, kept)}', path)
+            _compare(given[name], kept[name], f"{path}.{name}")
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for number, item in enumerate(given):
+            _compare(item, kept[number], f"{path}[{number}]")
+    raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(kept).__name__} {shown(kept)}", path)
+
+
+def _json_type(annotation: Any) -> ValueType:
+    """Return the type of values that are stored as JSON."""
     try:
-        made.get_structure_hook(origin)
-        hook: Any = made.get_unstructure_hook(origin)
-    except Exception:  # noqa: BLE001  cattrs has an error of its own for each case
-        return False
-    return hook is not made.get_unstructure_hook(object)
+        _check_shape(inspect.type_info(annotation), set(), outermost=True)
+        decode = msgspec.json.Decoder(annotation, dec_hook=_structure).decode
+    except (TypeError, NameError) as error:
+        raise Fault(str(error)) from None
+    shape = get_origin(annotation) or annotation
+    if not isinstance(shape, type) or shape is types.UnionType:
+        shape = object
+    elif typing.is_typeddict(shape):
+        shape = dict
+    name = readable = _readable(annotation)
+    encode, element = msgspec.json.encode, _element(shape, get_args(annotation))
+
+    def through_text(value: Any) -> tuple[Any, str]:
+        if not isinstance(value, shape):
+            raise unexpected(readable, value)
+        try:
+            given = _take_apart(value)
+            text = encode(_plain(given, "", 0))
+            kept = decode(text)
+            _compare(given, _take_apart(kept), "")
+        except Fault:
+            raise
+        except msgspec.MsgspecError as error:
+            raise _told_by_msgspec(error) from None
+        except RecursionError:
+            raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
+        except Exception as error:  # a hook may raise anything
+            raise Fault(f"{type(error).__name__}: {error}") from error
+        return kept, text.decode()
+
+    both = _list_of(element, readable) if shape is list and element is not None else through_text
+
+    def load(stored: Any) -> Any:
+        try:
+            return decode(stored)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise Fault(f"{shown(stored)} is not the stored form of {readable}: {error}") from None
+
+    def store(value: Any) -> str:
+        return both(value)[1]
+
+    if shape is list and element is not None:
+        name = f"list[{element.name}]"
+    elif shape is not GeoPoint:
+        name = f"json[{name}]"
+    return ValueType(
+        name, object, "String", lambda value: both(value)[0], store, load,
+        lambda value: msgspec.json.decode(store(value)), writes="{store}({v})", reads="{load}({v})",
+        objects={"store": store, "load": load}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
+        element=element, member=lambda name: _member(annotation, name),
+    )  # fmt: skip
 
 
-def _children(annotation: Any, origin: type) -> Callable[[], dict[str, Any]] | None:
-    if origin is dict:
-        arguments = get_args(annotation)
-        return (lambda: {"*": arguments[1]}) if arguments and arguments[1] is not Any else None
-    if origin in (list, set, frozenset, tuple) or _is_foreign(origin):
+_ORDERED = (
+    inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BytesType, inspect.DateTimeType, inspect.DateType,
+    inspect.TimeType, inspect.TimeDeltaType, inspect.UUIDType, inspect.DecimalType, inspect.LiteralType,
+)  # fmt: skip
+
+
+def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
+    """Raise a `Fault` for what can be declared but not stored."""
+    if isinstance(info, inspect.CustomType):
+        _check_hooks(info.cls)
+    if isinstance(info, inspect.DictType) and not isinstance(info.key_type, (inspect.StrType, inspect.AnyType)):
+        raise Fault("the keys of a dict must be str")
+    is_set = isinstance(info, (inspect.SetType, inspect.FrozenSetType))
+    if is_set and not outermost and not isinstance(info.item_type, _ORDERED):
+        raise Fault("a set inside another value can hold only what has an order, str and numbers: use a list")
+    if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
+        seen.add(id(info))
+        for name in info.__struct_fields__:
+            part = getattr(info, name)
+            for one in part if isinstance(part, tuple) else (part,):
+                if isinstance(one, inspect.Field) and one.name.startswith("_"):
+                    owner = _readable(getattr(info, "cls", info))
+                    raise Fault(f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore')
+                _check_shape(one, seen)
+
+
+def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
+    """Return the type of the elements, if they are scalars and none may be missing."""
+    if (shape in (list, set, frozenset) and args) or (shape is tuple and len(args) == 2 and args[1] is ...):
+        try:
+            element, optional = value_type(args[0])
+        except Fault:  # such as Any: nothing can be asked of it
+            return None
+        return None if optional or element.kind is object else inside_json(element)
+    return None
+
+
+def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
+    """Return the function that checks and writes a list of scalars, which needs no reading back."""
+
+    def both(value: Any) -> tuple[Any, str]:
+        if not isinstance(value, list):
+            raise unexpected(name, value)
+        kept: list[Any] = []
+        try:
+            for item in value:
+                kept.append(element.check(item))
+        except Fault as fault:
+            raise Fault(fault.problem, f"[{len(kept)}]") from None
+        if element.kind is float and not all(map(math.isfinite, kept)):
+            raise Fault("a nested float must be finite: JSON knows no infinity")
+        return kept, msgspec.json.encode([element.to_json(item) for item in kept]).decode()
+
+    return both
+
+
+def _check_hooks(kind: Any) -> None:
+    if kind is GeoPoint:
+        return
+    fault = Fault(
+        f"{getattr(kind, '__name__', kind)} can not be stored: register_structure_hook and register_unstructure_hook on "
+        f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
+    )
+    if kind in (object, Extra) or not isinstance(kind, type):
+        raise fault
+    import cattrs
+
+    try:
+        converter().get_structure_hook(kind)
+    except cattrs.StructureHandlerNotFoundError:
+        raise fault from None
+    unknown = type("unknown", (), {})
+    if converter().get_unstructure_hook(kind) is converter().get_unstructure_hook(unknown) and not issubclass(
+        kind, (str, int, float)
+    ):
+        raise fault
+
+
+def _readable(annotation: Any) -> str:
+    """Return the annotation as a user writes it, the same in all versions of Python."""
+    if annotation is None or annotation is type(None):
+        return "None"
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return "int32" if INT32_RANGE in args else _readable(args[0])
+    if origin is Union or origin is types.UnionType:
+        return " | ".join(map(_readable, args))
+    if origin is Literal:
+        return f"literal[{', '.join(map(repr, args))}]"
+    if isinstance(annotation, NewType):
+        return _readable(annotation.__supertype__)
+    if annotation is ...:
+        return "..."
+    if origin is not None:
+        return f"{_readable(origin)}[{', '.join(map(_readable, args))}]"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _members(kind: Any) -> dict[str, str] | None:
+    """Return the attributes of a class that is stored as a JSON object, each with its name there; None if it is not."""
+    if not isinstance(kind, type):
         return None
-    return lambda: get_type_hints(origin, include_extras=True)
+    if issubclass(kind, msgspec.Struct):
+        if kind.__struct_config__.array_like:
+            return None
+        return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    if attrs.has(kind):
+        return {field.name: field.name for field in attrs.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: field.name for field in dataclasses.fields(kind)}
+    return {name: name for name in kind.__annotations__} if typing.is_typeddict(kind) else None
 
 
-def _shown(annotation: Any) -> str:
-    if isinstance(annotation, type) and not get_args(annotation):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "")
+def _member(kind: Any, name: str) -> tuple[ValueType, str]:
+    """Return the type of a nested value, and its step in a JSON path."""
+    if kind is GeoPoint and name in ("latitude", "longitude"):
+        return SCALARS[float], ".coordinates[1]" if name == "latitude" else ".coordinates[0]"
+    kind, args = get_origin(kind) or kind, get_args(kind)
+    if kind is dict:
+        if '"' in name:
+            raise Fault(f"the key {name!r} can not be asked for: it holds a quotation mark")
+        return value_type(args[1] if args else Any)[0], f'."{name}"'
+    members = _members(kind)
+    if members is None:
+        raise Fault(f"{_readable(kind)} has no nested values to ask for; attrs classes, Structs and dicts have")
+    if name not in members:
+        known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
+        raise Fault(f'{kind.__name__} has no field "{name}" {known}')
+    return value_type(typing.get_type_hints(kind, include_extras=True)[name])[0], f'."{members[name]}"'
 
 
-# ------------------------------------------------------------------------------------------------- undeclared properties
+class GeoPoint:
+    """A place on the earth, in degrees. It is stored as GeoJSON, which puts the longitude first."""
+
+    __slots__ = ("latitude", "longitude")
+    latitude: float
+    longitude: float
+
+    def __init__(self, latitude: float, longitude: float) -> None:
+        for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
+            number = SCALARS[float].check(value)
+            if not -most <= number <= most:
+                raise Fault(f"a {name} is between -{most} and {most}, not {value!r}")
+            object.__setattr__(self, name, number)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a GeoPoint can not be changed: make a new one with another {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a GeoPoint can not be changed")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GeoPoint):
+            return NotImplemented
+        return (self.latitude, self.longitude) == (other.latitude, other.longitude)
+
+    def __hash__(self) -> int:
+        return hash((self.latitude, self.longitude))
+
+    def __repr__(self) -> str:
+        return f"GeoPoint(latitude={self.latitude!r}, longitude={self.longitude!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GeoPoint, (self.latitude, self.longitude)
 
 
 class Int32Value(int):
-    """An Edm.Int32 among undeclared properties; a plain int there is an Edm.Int64."""
+    """An int in an `Extra` that is an Int32 on Azure; a plain int there is an Int64."""
 
+    __slots__ = ()
 
-ExtraValue: TypeAlias = str | int | float | bool | datetime | UUID | bytes
-_EXTRA: dict[type, tuple[str, Any]] = {
-    str: ("String", str), Int32Value: ("Int32", _NAMED_INT32), int: ("Int64", int), float: ("Double", float),
-    bool: ("Boolean", bool), datetime: ("DateTime", datetime), UUID: ("Guid", UUID), bytes: ("Binary", bytes),
-}  # fmt: skip
-_BY_EDM = {edm: kind for kind, (edm, _) in _EXTRA.items()}
+    def __repr__(self) -> str:
+        return f"Int32Value({int(self)})"
 
 
 class Extra(dict[str, Any]):
-    """The undeclared properties of an entity: each a value of one of Azure's types, which it keeps."""
+    """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
 
-    @classmethod
-    def checked(cls, value: Any) -> Extra:
-        """Return a copy with every value checked; raise ValueError with the first that is wrong."""
-        if not isinstance(value, dict):
-            raise _wrong(value, "a dict of properties")
-        kept = cls()
-        for name, item in value.items():
-            if not isinstance(name, str) or (fault := check_property_name(name)) is not None:
-                raise ValueError(f"[{name!r}]: {fault if isinstance(name, str) else 'a property name is text'}")
-            found = next((k for k in (item.__class__, *type(item).__mro__) if k in _EXTRA), None)
-            if found is None:
-                raise ValueError(f"[{name!r}]: {type(item).__name__} is none of Azure's types: {', '.join(_BY_EDM)}")
-            try:
-                checked = _scalar(found).check(item)
-            except ValueError as error:
-                raise ValueError(f"[{name!r}]: {error}") from None
-            kept[name] = Int32Value(checked) if found is Int32Value else checked
-        return kept
+    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes.
+    """
 
-    @classmethod
-    def to_text(cls, value: Any) -> str:
-        """Return the stored form: JSON of ``{name: [EDM type, value]}``."""
-        form = {}
-        for name, item in cls.checked(value).items():
-            stored = _scalar(type(item)).store(item)
-            form[name] = [_EXTRA[type(item)][0], stored.hex() if isinstance(stored, bytes) else repr(stored) if type(item) is float else stored]
-        return msgspec.json.encode(form, order="deterministic").decode()
+    __slots__ = ()
 
-    @classmethod
-    def from_text(cls, stored: str) -> Extra:
-        """Return the properties of a stored form."""
-        kept = cls()
-        for name, (edm, value) in msgspec.json.decode(stored).items():
-            kind = _BY_EDM[edm]
-            if kind is bytes:
-                kept[name] = bytes.fromhex(value)
-            else:
-                kept[name] = Int32Value(value) if kind is Int32Value else _scalar(kind).load(float(value) if kind is float else value)
-        return kept
+    def __repr__(self) -> str:
+        return f"Extra({super().__repr__()})"
 
 
-def _scalar(kind: type) -> ValueType:
-    return _NAMED_INT32 if kind is Int32Value else _SCALARS[kind]
+_EXTRA_TYPES: dict[type, ValueType] = {
+    Int32Value: INT32,
+    **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
+}
+_BY_EDM = {form.edm: form for form in _EXTRA_TYPES.values()}
+_RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
+
+
+def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
+    """Return a normalised copy, and what stands for it in JSON: ``{name: [edm, value]}``."""
+    if not isinstance(value, dict):
+        raise unexpected("a dict of properties", value)
+    copy, plain = Extra(), {}
+    for name in sorted(value, key=str):
+        if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
+            raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
+        item = value[name]
+        form = next((form for kind, form in _EXTRA_TYPES.items() if isinstance(item, kind)), None)
+        if isinstance(item, bool):
+            form = SCALARS[bool]
+        if form is None:
+            raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
+        try:
+            checked = form.check(item)
+        except Fault as fault:
+            raise Fault(fault.problem, f".{name}") from None
+        copy[str(name)] = Int32Value(checked) if form is INT32 else checked
+        plain[str(name)] = [form.edm, form.to_json(checked)]
+    return copy, plain
+
+
+def _load_extra(stored: Any) -> Extra:
+    loaded = Extra()
+    try:
+        for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
+            form = _BY_EDM[edm]
+            value = float(plain) if edm == "Double" else form.check(plain) if plain.__class__ in (int, bool) else plain
+            if value.__class__ is str and edm != "String":
+                value = msgspec.convert(value, form.kind)
+            checked = form.check(value)
+            loaded[name] = Int32Value(checked) if edm == "Int32" else checked
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
+    return loaded
+
+
+def _store_extra(value: Any) -> str:
+    return msgspec.json.encode(_extra_parts(value)[1]).decode()
+
+
+_EXTRA = ValueType(
+    "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
+    lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
+    objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
+    spillable=True,
+)  # fmt: skip
+
+
+# -- annotations -------------------------------------------------------------------------------------------------------
+
+
+def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
+    """Return the type that an annotation means, and whether None may stand for no value.
+
+    Args:
+        annotation: as `typing.get_type_hints` returns it, extras included.
+        path: what has this type, for the message: ``Product.price``.
+
+    Raises:
+        ValueError: No value of this type can be stored. The message says which can.
+    """
+    try:
+        return _value_type(annotation)
+    except Fault as fault:
+        raise Fault(fault.problem, path) from None
+
+
+def _value_type(annotation: Any) -> tuple[ValueType, bool]:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        if args[0] is int and INT32_RANGE in args:
+            return INT32, False
+        if any(isinstance(arg, msgspec.Meta) for arg in args):
+            raise Fault("the constraints of msgspec.Meta are not checked on a field, only inside of Structs")
+        return _value_type(args[0])
+    if origin in (typing.Required, typing.NotRequired):
+        return _value_type(args[0])
+    if isinstance(annotation, NewType):
+        return _value_type(annotation.__supertype__)
+    if type(annotation).__name__ == "TypeAliasType":
+        return _value_type(annotation.__value__)
+    if origin is Literal and None in args:
+        return literal_type(tuple(value for value in args if value is not None)), True
+    if origin is Literal:
+        return literal_type(args), False
+    if origin is Union or origin is types.UnionType:
+        rest = tuple(arg for arg in args if arg is not type(None))
+        if len(rest) == 1:
+            return _value_type(rest[0])[0], True
+        if any(_value_type(arg)[0].kind is not object for arg in rest):
+            raise Fault(f"{_readable(annotation)}: a field has one type, or it and None; tagged Structs can be united")
+        return _json_type(Union[rest]), len(rest) < len(args)
+    if isinstance(annotation, str):
+        raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
+    if annotation is Extra:
+        return _EXTRA, False
+    if isinstance(annotation, type) and origin is None:
+        if annotation in SCALARS:
+            return SCALARS[annotation], False
+        if issubclass(annotation, Enum):
+            return enum_type(annotation), False
+    if annotation is None or annotation is type(None) or annotation is Any:
+        raise Fault(f"a field of {_readable(annotation)} can not be stored; supported are {_SUPPORTED}")
+    return _json_type(annotation), False

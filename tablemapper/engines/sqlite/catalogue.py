@@ -177,7 +177,7 @@ def _build(
         if not wanted.indexes and not wanted.aggregates:
             continue
         table = quoted(model.table)
-        total = writer.get(f"SELECT count(*) FROM {table}", ())[0]
+        total = writer.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
         with meter(f"building over {model.name}", total) as progress:
             for rows in _chunks(writer, lowered, model):
                 changes = ChangeSet()

@@ -151,10 +151,10 @@ class SqliteEngine:
         """Write a copy of one state of the file."""
         done = 0
 
-        def tell(remaining: int, total: int) -> None:
+        def tell(copied: int, total: int) -> None:
             nonlocal done
-            meter.advance(total - remaining - done)
-            done = total - remaining
+            meter.advance(copied - done)
+            done = copied
 
         self.file.backup(path, tell)
 
