@@ -3,6 +3,7 @@
 Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
 disagree. Start with `Entity`, `Field`, `Key` and `open`.
 """
+
 from __future__ import annotations
 
 import logging

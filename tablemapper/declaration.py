@@ -1,4 +1,5 @@
 """A class body, compiled: fields, key templates and indexes as frozen data, with every fault of them found."""
+
 from __future__ import annotations
 
 import sys
@@ -241,9 +242,7 @@ def declare(
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional}
-    partition, row = (
-        _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
-    )
+    partition, row = _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
     if partition is not None and row is not None:
         arguments = tuple(dict.fromkeys((*partition.fields, *row.fields)))
         _compare_parameters("key", keys["key"], [fields[name].type for name in arguments], arguments, faults)
@@ -252,9 +251,7 @@ def declare(
         for name, index in indexes.items()
         if (model := _index(cls, name, index, options.table, fields, faults)) is not None
     ]
-    return Declaration(
-        cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where
-    )
+    return Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
 
 
 def _condition(
@@ -305,7 +302,9 @@ def _compare_parameters(
         return
     shown = ", ".join(f"{argument}: {kind.name}" for argument, kind in zip(arguments, types, strict=True))
     if len(parameters) != len(types):
-        faults.append(f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown})")
+        faults.append(
+            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown})"
+        )
         return
     for argument, parameter, kind in zip(arguments, parameters, types, strict=True):
         try:

@@ -3,6 +3,7 @@
 An engine keeps rows (`tablemapper.model`) and applies operations. Everything about values, keys, limits and maintenance
 is decided before or beside it, once for all engines.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,6 +3,7 @@
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
 stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         type.__setattr__(cls, name, function)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
-    setattr(own, "key", ClassAccess(functions["key"]))
+    own.key = ClassAccess(functions["key"])
     for index in made.indexes:
         arguments = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
         types = {name: _argument_type(made, name) for name in arguments}
@@ -230,7 +231,7 @@ def _read_only(entity: Record, name: str) -> None:
 class RecordType(type):
     """The metaclass of records; each class gets one of its own."""
 
-    def __new__(  # noqa: PLR0913
+    def __new__(
         mcls,
         name: str,
         bases: tuple[type, ...],
@@ -289,16 +290,14 @@ class Record(metaclass=RecordType):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         values, row = state
         for model, value in zip(declaration(type(self)).fields, values, strict=True):
-            getattr(type(self), "__mro__")[1].__dict__[model.name].__set__(self, value)
+            type(self).__mro__[1].__dict__[model.name].__set__(self, value)
         _set_row(self, row)
 
 
 _set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
-@dataclass_transform(
-    eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever)
-)
+@dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
 class Entity(Record):
     """A class of entities: declare fields, a key, indexes::
 
@@ -347,5 +346,3 @@ def info(entity: Record) -> Info:
         key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
         return Info(key.partition, key.row, None, None)
     return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))
-
-

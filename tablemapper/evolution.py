@@ -3,6 +3,7 @@
 Additions that old rows can be read with are taken over; anything else would lose or misread data, or leave an index or
 an aggregate behind, and is a fault. Nothing here touches a store.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -54,9 +55,7 @@ def evolve(catalogue: Mapping[str, Any], schema: Schema) -> Evolution:
         source = old.get("aggregate", {}).get("of")
         if source in schema.by_name and name not in schema.by_name:
             faults.append(f"{source}: the file maintains the aggregate {name} from it; open {name} too")
-    return Evolution(
-        tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, after != dict(catalogue)
-    )
+    return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, after != dict(catalogue))
 
 
 def _strangers(model: Model, catalogue: Mapping[str, Any], schema: Schema) -> Iterator[str]:

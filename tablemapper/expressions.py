@@ -4,6 +4,7 @@ An expression is data. It is lowered to SQL by an engine and to Python source by
 same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly
 where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,8 @@ __all__ = [
     "StartsWith",
     "attributes",
     "conjuncts",
-    "python_source",
     "matcher",
+    "python_source",
 ]
 
 T = TypeVar("T")
@@ -45,8 +46,7 @@ O_contra = TypeVar("O_contra", contravariant=True)
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 _NO_TRUTH = (
-    "a query expression has no truth value: use & | ~ instead of and/or/not, "
-    "and .between(a, b) instead of a < x < b"
+    "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
 )
 
 
@@ -490,5 +490,7 @@ def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
     """Return a function that tells whether the predicate holds for an entity."""
     names = Names()
     source = python_source(predicate, lambda name: f"e.{name}", names)
-    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)["holds"]
+    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[
+        "holds"
+    ]
     return test

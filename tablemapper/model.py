@@ -7,6 +7,7 @@ A *row* is what every engine and the maintenance work with, a tuple in stored fo
 The properties are the fields that the key does not hold, in the order of the class. An engine may add values of its
 own at the end.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -72,8 +73,7 @@ class Model:
     def defaults(self) -> dict[str, Any]:
         """What a property reads as, in stored form, in rows that were written before it was declared."""
         return {
-            field.property: None if field.missing is None else field.type.store(field.missing)
-            for field in self.columns
+            field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
 
     def build_one(self, row: Row) -> Any:
@@ -345,5 +345,3 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
             raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
 
     return check
-
-

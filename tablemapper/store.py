@@ -3,19 +3,20 @@
 A verb turns its arguments into operations, checked whole before anything is written, hands them to the engine, and
 stamps the entities with what was stored.
 """
+
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 import attrs
 
 from .check import Report
+from .declaration import check_value
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
-from .declaration import check_value
 from .entity import Entity, Record, etag_timestamp
 from .errors import (
     EntityNotFound,
@@ -121,7 +122,9 @@ class _Verbs:
         partition, row = key.partition, key.row
         special = self._special.get(model.cls)
         if special is not None and (other := special(partition, row)) is not None:
-            raise InvalidEntity(f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"])
+            raise InvalidEntity(
+                f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"]
+            )
         return Operation(verb, model, partition, row, entity=entity)
 
     def _inserting(self, entity: Any) -> Operation:
@@ -243,9 +246,7 @@ class Store(_Verbs):
     """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child."""
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
-        special = {
-            cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()
-        }
+        special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
 
@@ -310,7 +311,9 @@ class Store(_Verbs):
         owner: Any = None
         for predicate in conjuncts(where):
             if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
-                raise InvalidQuery(f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}")
+                raise InvalidQuery(
+                    f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}"
+                )
             owner = predicate.attr.owner
             values[predicate.attr.name] = predicate.value
         if owner is None:
@@ -358,9 +361,7 @@ class Store(_Verbs):
         """
         self._apply([self._replacing(entity, if_match)])
 
-    def merge(
-        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
-    ) -> None:
+    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
         """Change some fields of an entity, without reading it first.
 
         Args:
@@ -542,9 +543,7 @@ class Transaction(_Verbs):
         """Store an entity over what is there; as `Store.replace`."""
         self._admit(self._replacing(entity, if_match))
 
-    def merge(
-        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
-    ) -> None:
+    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
         """Change some fields of an entity; as `Store.merge`."""
         self._admit(self._merging(key, assignments, values, if_match))
 
@@ -620,7 +619,9 @@ class Transaction(_Verbs):
         if operation.new is not None:
             self._size += operation.model.size(operation.new)
             if self._size > MAX_TRANSACTION:
-                raise EntityTooLarge(f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
+                raise EntityTooLarge(
+                    f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}"
+                )
 
 
 def stamp(operations: Iterable[Operation]) -> None:

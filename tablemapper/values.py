@@ -3,6 +3,7 @@
 A value has three forms: the Python value; its *stored* form, one of str, int, float and bytes, which an engine keeps;
 and, for keys, the text of `tablemapper.keytext`. cattrs and msgspec are met in this module and nowhere else.
 """
+
 from __future__ import annotations
 
 import types
@@ -11,7 +12,18 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NewType,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
 import attrs
@@ -323,7 +335,12 @@ _SCALARS: dict[Any, ValueType] = {
     bytes: ValueType("bytes", bytes, bytes, "Binary", _check_bytes, fast="$.__class__ is bytes", spillable=True),
 }  # fmt: skip
 _NAMED_INT32 = ValueType(
-    "int32", Int32, int, "Int32", _int_check(_INT32, "Int32"), fast=f"($.__class__ is int and {-_INT32} <= $ < {_INT32})"
+    "int32",
+    Int32,
+    int,
+    "Int32",
+    _int_check(_INT32, "Int32"),
+    fast=f"($.__class__ is int and {-_INT32} <= $ < {_INT32})",
 )
 
 
@@ -562,7 +579,7 @@ def _has_hooks(origin: type) -> bool:
     try:
         made.get_structure_hook(origin)
         hook: Any = made.get_unstructure_hook(origin)
-    except Exception:  # noqa: BLE001  cattrs has an error of its own for each case
+    except Exception:
         return False
     return hook is not made.get_unstructure_hook(object)
 
@@ -625,7 +642,10 @@ class Extra(dict[str, Any]):
         form = {}
         for name, item in cls.checked(value).items():
             stored = _scalar(type(item)).store(item)
-            form[name] = [_EXTRA[type(item)][0], stored.hex() if isinstance(stored, bytes) else repr(stored) if type(item) is float else stored]
+            form[name] = [
+                _EXTRA[type(item)][0],
+                stored.hex() if isinstance(stored, bytes) else repr(stored) if type(item) is float else stored,
+            ]
         return msgspec.json.encode(form, order="deterministic").decode()
 
     @classmethod
@@ -637,7 +657,11 @@ class Extra(dict[str, Any]):
             if kind is bytes:
                 kept[name] = bytes.fromhex(value)
             else:
-                kept[name] = Int32Value(value) if kind is Int32Value else _scalar(kind).load(float(value) if kind is float else value)
+                kept[name] = (
+                    Int32Value(value)
+                    if kind is Int32Value
+                    else _scalar(kind).load(float(value) if kind is float else value)
+                )
         return kept
 
 

@@ -4,9 +4,10 @@ Statement by statement would cost more: each table's rows are written together, 
 the final state: all index rows that go are deleted before any that comes is put, so that two entities can swap a unique
 value in one transaction.
 """
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
@@ -14,9 +15,24 @@ from typing import Any, Literal
 import apsw
 
 from ...aggregates import Delta
-from ...changes import AggregateMaintenance, ChangeSet, IndexChanges, IndexMaintenance, Maintenance, aggregate_row, maintenance
+from ...changes import (
+    AggregateMaintenance,
+    ChangeSet,
+    IndexChanges,
+    IndexMaintenance,
+    Maintenance,
+    aggregate_row,
+    maintenance,
+)
 from ...engine import Operation
-from ...errors import CorruptStore, EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
+from ...errors import (
+    CorruptStore,
+    EntityExists,
+    EntityNotFound,
+    InvalidTransaction,
+    PreconditionFailed,
+    UniqueViolation,
+)
 from ...model import Model, Row, Schema
 from .files import Writer
 from .tables import EntityTable, IndexTable, Statements, quoted, values_table
@@ -110,9 +126,7 @@ def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
 
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
-    return EntityNotFound(
-        f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key
-    )
+    return EntityNotFound(f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key)
 
 
 def stale(operation: Operation) -> PreconditionFailed:
@@ -291,7 +305,7 @@ def _aggregate(
 
         def seek(slot: int, end: Literal["min", "max"], key: tuple[str, str] = (partition, row)) -> Any:
             found = writer.get(
-                f"SELECT {end}(value) FROM {values} WHERE \"PartitionKey\" = ? AND \"RowKey\" = ? AND slot = ?",
+                f'SELECT {end}(value) FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?',
                 (*key, slot),
             )
             return None if found is None else found[0]
@@ -329,5 +343,3 @@ def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[
                     f'DELETE FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
                     place,
                 )
-
-
