@@ -52,25 +52,30 @@ class Engine(Protocol):
     """Keeps the rows of a schema, in one place."""
 
     schema: Schema
-    store_id: str
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        ...
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the store."""
+        ...
 
     def run(self, plan: Plan, *, after: Any = None, limit: int | None = None) -> Iterator[list[Row]]:
         """Yield the rows of a plan, in chunks, of one state of the store."""
+        ...
 
     def explain(self, plan: Plan) -> list[str]:
         """Return what the database itself says that it will do."""
+        ...
 
     def count(self, plan: Plan) -> int:
         """Return the number of rows of a plan."""
+        ...
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
+        ...
 
     def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
         """Apply operations in one transaction, and what is maintained from them.
@@ -79,15 +84,16 @@ class Engine(Protocol):
             EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
                 nothing was written.
         """
-
-    def load(self, operations: Iterable[Operation], *, written: Callable[[int], None]) -> None:
-        """Apply a stream of inserts or upserts in bounded memory; ``written`` is told how many are committed."""
+        ...
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
+        ...
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store."""
+        ...
 
     def close(self) -> None:
         """Close the files."""
+        ...

@@ -1,4 +1,4 @@
-"""Entity classes: from a class body to plain attrs slots with validation, typed class access and a compiled declaration.
+"""Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
 
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
 stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
@@ -255,12 +255,9 @@ class Record(metaclass=RecordType):
 
     __slots__ = ("__weakref__", "_row")
 
-    _row: Any
-    """The stored row that this object was read from or written as, None before."""
-    if not TYPE_CHECKING:
-        del __annotations__
-
     if TYPE_CHECKING:
+        _row: Any
+        """The stored row that this object was read from or written as, None before."""
         __attrs_attrs__: ClassVar[tuple[Any, ...]]
 
         def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...

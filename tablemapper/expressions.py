@@ -56,37 +56,47 @@ class OperandType(Protocol):
     @property
     def name(self) -> str:
         """Canonical: equal for types whose values compare."""
+        ...
 
     @property
     def ordered(self) -> bool:
         """Whether < and > mean something."""
+        ...
 
     @property
     def kind(self) -> type:
         """The Python class of the values."""
+        ...
 
     @property
     def keyable(self) -> bool:
         """Whether a key can be made of it: it is scalar."""
+        ...
 
     def store(self, value: Any, /) -> Any:
         """Return the stored form of a value."""
+        ...
 
     def load(self, stored: Any, /) -> Any:
         """Return the value of a stored form."""
+        ...
 
     def operand(self, value: Any) -> Any:
         """Return the value as it is compared; raise ValueError if it is of another type."""
+        ...
 
     def dump(self, value: Any) -> Any:
         """Return the value in builtins that JSON knows."""
+        ...
 
     def nested(self, path: tuple[str, ...]) -> OperandType:
         """Return the type of a nested value; raise ValueError if there is none."""
+        ...
 
     @property
     def element(self) -> OperandType | None:
         """The type of a list's elements, if it is a list."""
+        ...
 
 
 class Expr(Generic[T_co]):

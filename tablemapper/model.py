@@ -11,7 +11,7 @@ own at the end.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -245,8 +245,9 @@ def carved(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | No
 
 
 @lru_cache(maxsize=None)
-def _model(cls: Any) -> Model:
+def _model(cls: Hashable) -> Model:
     """Return the lowered form of a record class; made once."""
+    assert isinstance(cls, type)
     made = declaration(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
     if len(columns) > MAX_PROPERTIES:
@@ -267,7 +268,8 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
-            yield f"    try: {variable} = None if e.{field.name} is None else {names.name('store', field.type.store)}(e.{field.name})"
+            store = names.name("store", field.type.store)
+            yield f"    try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
             yield f"    except ValueError as error: bad({field.name!r}, error)"
             stored = variable
         else:
@@ -275,7 +277,7 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
             if field.measure is not None and field.type.kind is int:
                 stored = f"{names.name('wide', _store_wide)}({variable})"
         if field.type.spillable:
-            yield f"    n{at} = 0 if {variable} is None else len({stored if field.type.kind is not object else variable})"
+            yield f"    n{at} = 0 if {variable} is None else len({stored})"
             lengths.append(f"n{at}")
         optional = (field.optional or field.measure is not None) and stored != variable
         values.append(f"None if {variable} is None else {stored}" if optional else stored)
@@ -312,7 +314,8 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     yield "            e.__class__ = Cls"
     yield "            add(e)"
     yield "    except (ValueError, TypeError, AttributeError) as error:"
-    yield f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') from error"
+    what = f"{made.name}: the row with the key"
+    yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
 
 

@@ -307,7 +307,8 @@ _SCALARS: dict[Any, ValueType] = {
     ),
     int: ValueType("int", int, int, "Int64", _int_check(_INT64, "Int64"), fast=_INT_FAST),
     float: ValueType(
-        "float", float, float, "Double", _check_float, fast="($.__class__ is float and $ == $ and ($ or str($) == '0.0'))"
+        "float", float, float, "Double", _check_float,
+        fast="($.__class__ is float and $ == $ and ($ or str($) == '0.0'))",
     ),
     bool: ValueType("bool", bool, bool, "Boolean", _check_bool, int, bool, "$.__class__ is bool", "int($)", "$ == 1"),
     datetime: ValueType(
@@ -329,7 +330,8 @@ _SCALARS: dict[Any, ValueType] = {
     ),
     Decimal: ValueType(
         "Decimal", Decimal, Decimal, "String", _check_decimal, str, _load_decimal,
-        "($.__class__ is Decimal and $.is_finite() and -6000 < $.adjusted() < 6000 and len(str($)) < 34)", "str($)", "Decimal($)",
+        "($.__class__ is Decimal and $.is_finite() and -6000 < $.adjusted() < 6000 and len(str($)) < 34)",
+        "str($)", "Decimal($)",
     ),
     UUID: ValueType("UUID", UUID, UUID, "Guid", _check_uuid, str, UUID, "$.__class__ is UUID", "str($)", "UUID($)"),
     bytes: ValueType("bytes", bytes, bytes, "Binary", _check_bytes, fast="$.__class__ is bytes", spillable=True),
@@ -445,7 +447,7 @@ def converter() -> cattrs.Converter:
         tm.converter().register_unstructure_hook(Money, str)
         tm.converter().register_structure_hook(Money, lambda text, _: Money.parse(text))
     """
-    import cattrs
+    import cattrs  # noqa: PLC0415  30 ms that only fields of other classes need
 
     return cattrs.Converter()
 

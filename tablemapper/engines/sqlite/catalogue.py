@@ -93,7 +93,7 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
 
 
 def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str, int], Meter]) -> Catalogue:
-    """Make a file follow a schema, in one transaction: new tables and columns, indexes and aggregates over what is there."""
+    """Make a file follow a schema, in one transaction: tables, columns, and what is built over rows that are there."""
     catalogue = read_catalogue(read)
     evolution = catalogue.evolution(schema)
     if not evolution.changed:
@@ -176,7 +176,7 @@ def _build(
         if not wanted.indexes and not wanted.aggregates:
             continue
         table = quoted(model.table)
-        total = writer.get(f"SELECT count(*) FROM {table}", ())[0]
+        (total,) = writer.get(f"SELECT count(*) FROM {table}", ()) or (0,)
         with meter(f"building over {model.name}", total) as progress:
             for rows in _chunks(writer, lowered, model):
                 changes = ChangeSet()

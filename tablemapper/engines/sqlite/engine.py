@@ -29,7 +29,6 @@ class SqliteEngine:
     def __init__(self, file: File, schema: Schema, catalogue: Catalogue, generation: int) -> None:
         self.file = file
         self.schema = schema
-        self.store_id = file.store_id
         self._catalogue = catalogue
         self._generation = generation
         self._lowered = Lowered(schema, catalogue.tables)
@@ -179,7 +178,7 @@ def _current(file: File) -> tuple[Catalogue, int]:
 def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     """Return a select list that holds the rows of several models, and the places of each model's own."""
     first = statements[0]
-    listed = [part for part in ('t."PartitionKey"', 't."RowKey"', 't."Timestamp"')]
+    listed = ['t."PartitionKey"', 't."RowKey"', 't."Timestamp"']
     place: dict[str, int] = {}
     for property, _ in first.table.properties:
         owner = next(((s, f) for s in statements for f in s.model.columns if f.property == property), None)

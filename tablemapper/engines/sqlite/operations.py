@@ -100,8 +100,8 @@ def apply(
         changes.update(lowered.maintenance[model], operation.old, operation.new)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
-            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more than "
-            f"{maintained_limit} in one entity group transaction; split it"
+            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
+            f"than {maintained_limit} in one entity group transaction; split it"
         )
     for model, group in deletes.items():
         _delete(lowered.statements[model], writer, group)
@@ -167,7 +167,7 @@ def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> N
 
 
 def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
-    """Return the rows as the table holds them, large values moved aside, and leave in each operation the row as read."""
+    """Return the rows as the table holds them, large values moved aside; leave in each operation the row as read."""
     rows: list[Row] = []
     state = (None,) if statements.model.aggregate is not None else ()
     next_big = 0
@@ -320,9 +320,8 @@ def _aggregate(
             continue
         timestamp = writer.timestamp
         new = aggregate_row(model, partition, row, timestamp, state)
-        if stored is not None:
-            if new[3:] == stored[3 : len(new)]:
-                new = (*new[:2], stored[2], *new[3:])
+        if stored is not None and new[3:] == stored[3 : len(new)]:
+            new = (*new[:2], stored[2], *new[3:])
         tail = (None, packed) if statements.has_big else (packed,)
         writer.execute(statements.put, (*new, *tail))
 
@@ -340,6 +339,7 @@ def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[
             )
             if count < 0:
                 writer.execute(
-                    f'DELETE FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
+                    f"DELETE FROM {values} "
+                    'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
                     place,
                 )

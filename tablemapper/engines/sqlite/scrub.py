@@ -1,4 +1,4 @@
-"""The check of a file: everything that is maintained, recomputed from the entities by the definition that maintains it."""
+"""The check of a file: all that is maintained, recomputed from the entities by the definition that maintains it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,10 @@ class _Check:
         if not table.spills:
             return
         big = quoted(table.big_name)
-        lost = f'SELECT "PartitionKey", "RowKey" FROM {quoted(name)} WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+        lost = (
+            f'SELECT "PartitionKey", "RowKey" FROM {quoted(name)} '
+            f'WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+        )
         for key in self.rows(lost):
             yield Problem("missing", name, key, "its large values are not there")
         for key in self.rows(
