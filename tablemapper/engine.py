@@ -6,15 +6,15 @@ is decided before or beside it, once for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
 from .check import Report
 from .model import Model, Row, Schema
-from .planner import Plan
 from .progress import Report as Meter
+from .query import Reader
 
 __all__ = ["Engine", "Operation", "Verb"]
 
@@ -48,7 +48,7 @@ class Operation:
         return f"{self.verb} {self.model.name} {self.key}"
 
 
-class Engine(Protocol):
+class Engine(Reader, Protocol):
     """Keeps the rows of a schema, in one place."""
 
     schema: Schema
@@ -59,18 +59,6 @@ class Engine(Protocol):
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the store."""
-        ...
-
-    def run(self, plan: Plan, *, after: Any = None, limit: int | None = None) -> Iterator[list[Row]]:
-        """Yield the rows of a plan, in chunks, of one state of the store."""
-        ...
-
-    def explain(self, plan: Plan) -> list[str]:
-        """Return what the database itself says that it will do."""
-        ...
-
-    def count(self, plan: Plan) -> int:
-        """Return the number of rows of a plan."""
         ...
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:

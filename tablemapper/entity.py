@@ -6,6 +6,7 @@ stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are gener
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
@@ -21,7 +22,7 @@ from .indexes import IndexCall, KeyOf
 from .keytext import check_key
 from .values import ValueType
 
-__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info"]
+__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "set_row"]
 
 R = TypeVar("R", bound="Record")
 
@@ -75,7 +76,7 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
 
 def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
-    written = cls.__dict__.get("__annotations__", {})
+    written = inspect.get_annotations(cls)
     attrs.define(
         cls,
         these={
@@ -259,6 +260,8 @@ class Record(metaclass=RecordType):
         _row: Any
         """The stored row that this object was read from or written as, None before."""
         __attrs_attrs__: ClassVar[tuple[Any, ...]]
+        key: ClassVar[Any]
+        """Declared by each class; on an instance it gives its `KeyOf`."""
 
         def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
 
@@ -273,7 +276,7 @@ class Record(metaclass=RecordType):
                 )
         copy = type(self)(**(values | changes))
         if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
-            _set_row(copy, self._row)
+            set_row(copy, self._row)
         return copy
 
     @classmethod
@@ -288,10 +291,10 @@ class Record(metaclass=RecordType):
         values, row = state
         for model, value in zip(declaration(type(self)).fields, values, strict=True):
             type(self).__mro__[1].__dict__[model.name].__set__(self, value)
-        _set_row(self, row)
+        set_row(self, row)
 
 
-_set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
+set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
 @dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
@@ -340,6 +343,6 @@ def info(entity: Record) -> Info:
     """Return the keys, the ETag and the timestamp of an entity."""
     row = entity._row
     if row is None:
-        key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+        key: KeyOf[Any] = entity.key
         return Info(key.partition, key.row, None, None)
     return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))

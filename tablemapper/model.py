@@ -11,7 +11,7 @@ own at the end.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -166,11 +166,15 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     """
     faults: list[str] = []
     models: list[Model] = []
-    for cls in dict.fromkeys(classes):
+    given: Iterable[Any] = dict.fromkeys(classes)
+    for cls in given:
         if not _is_record(cls) or declaration(cls).table is None:
             faults.append(f"{cls!r} is not an entity class with table=")
             continue
-        models.append(_model(cls))
+        try:
+            models.append(_model(cls))
+        except InvalidModel as error:
+            faults += [f"{error.subject}: {fault}" for fault in error.faults]
     schema = Schema(tuple(models))
     if len(schema.by_name) < len(models):
         names = [model.name for model in models]
@@ -245,9 +249,8 @@ def carved(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | No
 
 
 @lru_cache(maxsize=None)
-def _model(cls: Hashable) -> Model:
+def _model(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
-    assert isinstance(cls, type)
     made = declaration(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
     if len(columns) > MAX_PROPERTIES:

@@ -10,7 +10,6 @@ from ...check import Report
 from ...engine import Operation
 from ...errors import CorruptStore
 from ...model import Model, Row, Schema
-from ...planner import Plan
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
 from .catalogue import Catalogue, read_catalogue, take_over, verify
@@ -29,11 +28,14 @@ class SqliteEngine:
     def __init__(self, file: File, schema: Schema, catalogue: Catalogue, generation: int) -> None:
         self.file = file
         self.schema = schema
+        self.store_id = file.store_id()
         self._catalogue = catalogue
         self._generation = generation
         self._lowered = Lowered(schema, catalogue.tables)
         self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
-        self._selecting = Selecting(file, self._lowered)
+        selecting = Selecting(file, self._lowered)
+        self.run, self.count, self.explain = selecting.run, selecting.count, selecting.explain
+        self.residual, self.sorts = selecting.residual, selecting.sorts
 
     @classmethod
     def open(
@@ -92,18 +94,6 @@ class SqliteEngine:
         """Return rows, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return [snapshot.get(self._gets[model], (partition, row)) for model, partition, row in wanted]
-
-    def run(self, plan: Plan, *, after: Any = None, limit: int | None = None) -> Iterator[list[Row]]:
-        """Yield the rows of a plan, in chunks, of one state of the file."""
-        return self._selecting.run(plan, after=after, limit=limit)
-
-    def explain(self, plan: Plan) -> list[str]:
-        """Return SQLite's own EXPLAIN QUERY PLAN."""
-        return self._selecting.explain(plan)
-
-    def count(self, plan: Plan) -> int:
-        """Return the number of rows of a plan."""
-        return self._selecting.count(plan)
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""

@@ -178,7 +178,8 @@ def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) 
             row = row[: 3 + len(statements.model.columns)]
             moved = statements.spills(row)
             if moved:
-                next_big = next_big or writer.get(statements.big_next, ())[0]
+                if not next_big:
+                    (next_big,) = writer.get(statements.big_next, ()) or (1,)
                 writer.execute(
                     statements.big_insert, (next_big, *[row[at] if at in moved else None for at in statements.spilled])
                 )

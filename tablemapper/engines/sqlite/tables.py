@@ -1,9 +1,9 @@
 """The physical tables: their columns, their DDL, and the statements of each model.
 
 An entity table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), one for each property, and where they are
-needed ``_type`` (which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large values
-are). Columns have no declared type, so that every value keeps its class. A row that is large keeps its long values in
-a table beside it: what is clustered stays small.
+needed ``_type`` (which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large
+values are). Columns have no declared type, so that every value keeps its class. A row that is large keeps its long
+values in a table beside it: what is clustered stays small.
 """
 
 from __future__ import annotations
