@@ -3,6 +3,7 @@
 Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
 disagree. Start with `Entity`, `Field`, `Key` and `open`.
 """
+
 from __future__ import annotations
 
 import logging
@@ -107,8 +108,13 @@ __all__ = [
 
 logging.getLogger("tablemapper").addHandler(logging.NullHandler())
 
-for _name in __all__:
-    # What a traceback or a repr shows is what users import.
-    if getattr(globals()[_name], "__module__", "").startswith("tablemapper."):
-        globals()[_name].__module__ = "tablemapper"
-del _name
+
+def _own(names: list[str]) -> None:
+    """Let a traceback and a repr show what users import."""
+    for name in names:
+        public = globals()[name]
+        if getattr(public, "__module__", "").startswith("tablemapper."):
+            public.__module__ = "tablemapper"
+
+
+_own(__all__)

@@ -4,6 +4,7 @@ What is kept for a group is a *state*: the number of its entities, and a value f
 more measures are answered from: ``sum`` and ``avg`` of one field share a slot, ``min`` and ``max`` too. A change of
 entities is a *delta*, of the same shape; `AggregateModel.combine` is the one place where the two meet.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 ``(old row | None, new row | None) → index rows to delete and put, aggregate deltas``. The engines, the build of a new
 index and the check all ask the same generated functions, `Maintenance.entries` and `Maintenance.contribution`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -22,7 +23,15 @@ from .keytext import check_key
 from .limits import MAX_INDEX_ROW_UNITS
 from .model import Model, Row, Schema
 
-__all__ = ["ChangeSet", "IndexChanges", "IndexMaintenance", "Maintenance", "aggregate_row", "index_columns", "maintenance"]
+__all__ = [
+    "ChangeSet",
+    "IndexChanges",
+    "IndexMaintenance",
+    "Maintenance",
+    "aggregate_row",
+    "index_columns",
+    "maintenance",
+]
 
 MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
@@ -198,7 +207,10 @@ def _loads(model: Model, wanted: Iterable[str], names: Names) -> Iterator[str]:
 def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=_too_many)
     label = f"{model.name}.{index.name}"
-    lines = ["def entries(row):", *_loads(model, {n.partition('.')[0] for n in index.fields} | _where_names(index.where), names)]
+    lines = [
+        "def entries(row):",
+        *_loads(model, {n.partition(".")[0] for n in index.fields} | _where_names(index.where), names),
+    ]
     if index.where is not None:
         lines.append(f"    if not {python_source(index.where, lambda name: f'f_{name}', names)}: return ()")
     variables = {}
@@ -260,7 +272,9 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         lines += [f"    g{at} = {value(attr)}", f"    if g{at} is None: return None"]
     for variable, template in zip(("gpk", "grk"), target.declaration.templates, strict=True):
         lines.append(f"    {variable} = {template.encode_source(variables, names)}")
-        lines.append(f"    if len({variable}) > 256: check_key({variable}, what={target.name + ': the key of a group'!r})")
+        lines.append(
+            f"    if len({variable}) > 256: check_key({variable}, what={target.name + ': the key of a group'!r})"
+        )
     values = []
     for at, slot in enumerate(aggregate.slots):
         lines.append(f"    s{at} = {'1' if slot.attr is None else value(slot.attr)}")

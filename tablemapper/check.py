@@ -1,4 +1,5 @@
 """What a check of a store reports."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -45,7 +46,9 @@ class Report:
 
     def __str__(self) -> str:
         found = f"{self.entities:,} entities, {self.index_rows:,} index rows, {self.groups:,} groups: "
-        return "\n".join([found + (f"{len(self.problems)} problems" if self.problems else "ok"), *map(str, self.problems)])
+        return "\n".join(
+            [found + (f"{len(self.problems)} problems" if self.problems else "ok"), *map(str, self.problems)]
+        )
 
 
 def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None) -> State | None:

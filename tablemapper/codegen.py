@@ -3,6 +3,7 @@
 Everything that is known once a class is made is written out as source once, so that no call pays for it again. The
 sources stand in ``linecache``, as attrs does it, so that a traceback or a debugger shows the generated line.
 """
+
 from __future__ import annotations
 
 import linecache

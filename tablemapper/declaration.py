@@ -1,9 +1,11 @@
 """A class body, compiled: fields, key templates and indexes as frozen data, with every fault of them found."""
+
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, get_args, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -17,7 +19,8 @@ from .values import ValueType, value_type
 
 __all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "read_fields"]
 
-_METHODS = frozenset({"key", "replace"})
+_METHODS = frozenset({"key", "replace", "self"})
+_GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 
 
 class Options(NamedTuple):
@@ -138,11 +141,20 @@ def read_fields(
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
     declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
     fields = dict(_inherited(bases))
-    for field_name, annotation in _annotations(name, body).items():
+    for field_name, annotation in _annotations(name, body, faults):
         option = specifiers.pop(field_name, None)
-        if (model := _field(field_name, annotation, option, options.of is not None, faults)) is not None:
+        if (model := _field(field_name, annotation, option, faults, aggregate=options.of is not None)) is not None:
             fields.pop(field_name, None)
             fields[field_name] = model
+    for taken in sorted(fields.keys() & body.keys()):
+        if taken in body.get("__annotations__", {}):
+            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {body.pop(taken)!r}")
+        else:
+            faults.append(f"{taken}: it is a field already; give what the class body calls so another name")
+    for taken in sorted(fields.keys() & declared.keys()):
+        faults.append(f"{taken}: it is a field already; give the index another name")
+    for taken in sorted(_GENERATED & body.keys()):
+        faults.append(f"{taken} is generated, with all checks; write a classmethod beside it instead")
     faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers]
     _check_fields(fields, faults)
     return fields, declared
@@ -155,23 +167,28 @@ def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
                 yield model.name, model
 
 
-def _annotations(name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the annotations of a class body, evaluated where the class is written."""
-    texts = body.get("__annotations__", {})
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
+def _annotations(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the annotations of a class body, evaluated where the class is written."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
         frame = frame.f_back
-    probe = type(name, (), {"__annotations__": texts, "__module__": body["__module__"]})
-    scope = {**frame.f_locals}
-    try:
-        hints = get_type_hints(probe, frame.f_globals, scope, include_extras=True)
-    except NameError as error:
-        raise InvalidModel(name, [f"an annotation can not be read: {error}"]) from None
-    return {k: v for k, v in hints.items() if getattr(v, "__origin__", None) is not ClassVar and v is not ClassVar}
+    inner = {k: v for k, v in body.items() if isinstance(v, type)}
+    for field_name, text in body.get("__annotations__", {}).items():
+        probe = type(name, (), {"__annotations__": {field_name: text}, "__module__": body["__module__"]})
+        try:
+            hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)
+        except Exception as error:  # evaluating a user's text may raise anything
+            known = [*frame.f_locals, *frame.f_globals, *dir(builtins)]
+            hint = did_you_mean(error.name, known) if isinstance(error, NameError) and error.name else ""
+            faults.append(f"{field_name}: its annotation can not be read: {error}{hint}")
+            continue
+        found = hints[field_name]
+        if found is not ClassVar and get_origin(found) is not ClassVar:
+            yield field_name, found
 
 
 def _field(
-    name: str, annotation: Any, option: FieldOptions | Measure | None, aggregate: bool, faults: list[str]
+    name: str, annotation: Any, option: FieldOptions | Measure | None, faults: list[str], *, aggregate: bool
 ) -> FieldModel | None:
     if name.startswith("_"):
         faults.append(f'"{name}": a field may not begin with an underscore (msgspec would drop it silently)')
@@ -241,9 +258,7 @@ def declare(
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional}
-    partition, row = (
-        _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
-    )
+    partition, row = _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
     if partition is not None and row is not None:
         arguments = tuple(dict.fromkeys((*partition.fields, *row.fields)))
         _compare_parameters("key", keys["key"], [fields[name].type for name in arguments], arguments, faults)
@@ -252,9 +267,7 @@ def declare(
         for name, index in indexes.items()
         if (model := _index(cls, name, index, options.table, fields, faults)) is not None
     ]
-    return Declaration(
-        cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where
-    )
+    return Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
 
 
 def _condition(
@@ -282,8 +295,8 @@ def _templates(
 ) -> tuple[Template | None, Template | None]:
     made: list[Template | None] = []
     for part in ("partition", "row"):
+        text = getattr(declared, part)
         try:
-            text = getattr(declared, part)
             made.append(compile_template(text, kinds, subject=f"{name} {part}=", raw=isinstance(declared, Key)))
         except InvalidModel as error:
             optional = [f for f in fields if f not in kinds and any("{" + f in t for t in _texts(text))]
@@ -305,7 +318,9 @@ def _compare_parameters(
         return
     shown = ", ".join(f"{argument}: {kind.name}" for argument, kind in zip(arguments, types, strict=True))
     if len(parameters) != len(types):
-        faults.append(f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown})")
+        faults.append(
+            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown})"
+        )
         return
     for argument, parameter, kind in zip(arguments, parameters, types, strict=True):
         try:

@@ -3,6 +3,7 @@
 An engine keeps rows (`tablemapper.model`) and applies operations. Everything about values, keys, limits and maintenance
 is decided before or beside it, once for all engines.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,12 +55,15 @@ class Engine(Reader, Protocol):
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        ...
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the store."""
+        ...
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
+        ...
 
     def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
         """Apply operations in one transaction, and what is maintained from them.
@@ -68,12 +72,16 @@ class Engine(Reader, Protocol):
             EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
                 nothing was written.
         """
+        ...
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
+        ...
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store."""
+        ...
 
     def close(self) -> None:
         """Close the files."""
+        ...

@@ -1,8 +1,9 @@
-"""Entity classes: from a class body to plain attrs slots with validation, typed class access and a compiled declaration.
+"""Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
 
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
 stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from .indexes import IndexCall, KeyOf
 from .keytext import check_key
 from .values import ValueType
 
-__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info"]
+__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "set_row"]
 
 R = TypeVar("R", bound="Record")
 
@@ -77,9 +78,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
     attrs.define(
         cls,
         these={
-            f.name: attrs.field(
-                default=_default(f), kw_only=f.kw_only
-            )
+            f.name: attrs.field(default=_default(f), kw_only=f.kw_only)
             for f in made.fields
         },
         slots=False,
@@ -102,7 +101,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         type.__setattr__(cls, name, function)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
-    setattr(own, "key", ClassAccess(functions["key"]))
+    own.key = ClassAccess(functions["key"])
     for index in made.indexes:
         arguments = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
         types = {name: _argument_type(made, name) for name in arguments}
@@ -229,7 +228,7 @@ def _read_only(entity: Record, name: str) -> None:
 class RecordType(type):
     """The metaclass of records; each class gets one of its own."""
 
-    def __new__(  # noqa: PLR0913
+    def __new__(
         mcls,
         name: str,
         bases: tuple[type, ...],
@@ -253,13 +252,12 @@ class Record(metaclass=RecordType):
 
     __slots__ = ("__weakref__", "_row")
 
-    _row: Any
-    """The stored row that this object was read from or written as, None before."""
-    if not TYPE_CHECKING:
-        del __annotations__
-
     if TYPE_CHECKING:
+        _row: Any
+        """The stored row that this object was read from or written as, None before."""
         __attrs_attrs__: ClassVar[tuple[Any, ...]]
+        key: ClassVar[Any]
+        """Declared by each class; on an instance it gives its `KeyOf`."""
 
         def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
 
@@ -274,7 +272,7 @@ class Record(metaclass=RecordType):
                 )
         copy = type(self)(**(values | changes))
         if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
-            _set_row(copy, self._row)
+            set_row(copy, self._row)
         return copy
 
     @classmethod
@@ -288,16 +286,14 @@ class Record(metaclass=RecordType):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         values, row = state
         for model, value in zip(declaration(type(self)).fields, values, strict=True):
-            getattr(type(self), "__mro__")[1].__dict__[model.name].__set__(self, value)
-        _set_row(self, row)
+            type(self).__mro__[1].__dict__[model.name].__set__(self, value)
+        set_row(self, row)
 
 
-_set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
+set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
-@dataclass_transform(
-    eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever)
-)
+@dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
 class Entity(Record):
     """A class of entities: declare fields, a key, indexes::
 
@@ -343,8 +339,6 @@ def info(entity: Record) -> Info:
     """Return the keys, the ETag and the timestamp of an entity."""
     row = entity._row
     if row is None:
-        key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+        key: KeyOf[Any] = entity.key
         return Info(key.partition, key.row, None, None)
     return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))
-
-

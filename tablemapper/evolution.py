@@ -3,6 +3,7 @@
 Additions that old rows can be read with are taken over; anything else would lose or misread data, or leave an index or
 an aggregate behind, and is a fault. Nothing here touches a store.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -54,9 +55,7 @@ def evolve(catalogue: Mapping[str, Any], schema: Schema) -> Evolution:
         source = old.get("aggregate", {}).get("of")
         if source in schema.by_name and name not in schema.by_name:
             faults.append(f"{source}: the file maintains the aggregate {name} from it; open {name} too")
-    return Evolution(
-        tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, after != dict(catalogue)
-    )
+    return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, after != dict(catalogue))
 
 
 def _strangers(model: Model, catalogue: Mapping[str, Any], schema: Schema) -> Iterator[str]:
@@ -65,7 +64,10 @@ def _strangers(model: Model, catalogue: Mapping[str, Any], schema: Schema) -> It
         if name in schema.by_name:
             continue
         if old["table"].lower() == model.table.lower():
-            yield f'{model.name} is new in the table "{old["table"]}", which holds {name}; open {name} too, so that both keys can be compared'
+            yield (
+                f'{model.name} is new in the table "{old["table"]}", which holds {name}; '
+                f"open {name} too, so that both keys can be compared"
+            )
         for index, form in old["indexes"].items():
             if form["table"].lower() in {model.table.lower(), *(i.table.lower() for i in model.indexes)}:
                 yield f'{model.name}: the table "{form["table"]}" is that of the index {name}.{index}; say table=…'
@@ -82,7 +84,10 @@ def _known(model: Model, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
             continue
         for part in ("type", "optional", "in_key"):
             if form[part] != now[part]:
-                yield f'the property "{name}": {part} was {_shown(form[part])} and is {_shown(now[part])}; that needs a migration'
+                yield (
+                    f'the property "{name}": {part} was {_shown(form[part])} and is {_shown(now[part])}; '
+                    "that needs a migration"
+                )
     for field in model.columns:
         if field.property not in old["fields"] and not field.optional and field.missing is None:
             yield (

@@ -4,6 +4,7 @@ An expression is data. It is lowered to SQL by an engine and to Python source by
 same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly
 where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,8 @@ __all__ = [
     "StartsWith",
     "attributes",
     "conjuncts",
-    "python_source",
     "matcher",
+    "python_source",
 ]
 
 T = TypeVar("T")
@@ -45,8 +46,7 @@ O_contra = TypeVar("O_contra", contravariant=True)
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 _NO_TRUTH = (
-    "a query expression has no truth value: use & | ~ instead of and/or/not, "
-    "and .between(a, b) instead of a < x < b"
+    "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
 )
 
 
@@ -56,37 +56,47 @@ class OperandType(Protocol):
     @property
     def name(self) -> str:
         """Canonical: equal for types whose values compare."""
+        ...
 
     @property
     def ordered(self) -> bool:
         """Whether < and > mean something."""
+        ...
 
     @property
     def kind(self) -> type:
         """The Python class of the values."""
+        ...
 
     @property
     def keyable(self) -> bool:
         """Whether a key can be made of it: it is scalar."""
+        ...
 
     def store(self, value: Any, /) -> Any:
         """Return the stored form of a value."""
+        ...
 
     def load(self, stored: Any, /) -> Any:
         """Return the value of a stored form."""
+        ...
 
     def operand(self, value: Any) -> Any:
         """Return the value as it is compared; raise ValueError if it is of another type."""
+        ...
 
     def dump(self, value: Any) -> Any:
         """Return the value in builtins that JSON knows."""
+        ...
 
     def nested(self, path: tuple[str, ...]) -> OperandType:
         """Return the type of a nested value; raise ValueError if there is none."""
+        ...
 
     @property
     def element(self) -> OperandType | None:
         """The type of a list's elements, if it is a list."""
+        ...
 
 
 class Expr(Generic[T_co]):
@@ -490,5 +500,7 @@ def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
     """Return a function that tells whether the predicate holds for an entity."""
     names = Names()
     source = python_source(predicate, lambda name: f"e.{name}", names)
-    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)["holds"]
+    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[
+        "holds"
+    ]
     return test

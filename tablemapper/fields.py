@@ -3,6 +3,7 @@
 At run time ``Field[T]`` *is* ``T``, so that attrs, cattrs and msgspec see plain annotations; for the checkers it is a
 descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

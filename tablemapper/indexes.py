@@ -2,6 +2,7 @@
 
 A declaration is text and names only; it is compiled against the fields when its class is made (`tablemapper.entity`).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -559,12 +559,11 @@ class KeyText:
             raise NotAKey(f"{text!r}: {{{self.spec}}} does not hold the value")
         try:
             value = self.decode(text)
-            ours = self.encode(value) == text
+            if self.encode(value) == text:
+                return value
         except (ValueError, LookupError, ArithmeticError):
-            ours = False
-        if not ours:
-            raise NotAKey(f"{text!r} is not the key text of a {self.kind.__name__}")
-        return value
+            pass
+        raise NotAKey(f"{text!r} is not the key text of a {self.kind.__name__}")
 
     def fits(self, text: str) -> bool:
         """Say whether a text has the form of those that are made here, its value unknown."""

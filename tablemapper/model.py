@@ -7,6 +7,7 @@ A *row* is what every engine and the maintenance work with, a tuple in stored fo
 The properties are the fields that the key does not hold, in the order of the class. An engine may add values of its
 own at the end.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -72,8 +73,7 @@ class Model:
     def defaults(self) -> dict[str, Any]:
         """What a property reads as, in stored form, in rows that were written before it was declared."""
         return {
-            field.property: None if field.missing is None else field.type.store(field.missing)
-            for field in self.columns
+            field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
 
     def build_one(self, row: Row) -> Any:
@@ -166,11 +166,15 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     """
     faults: list[str] = []
     models: list[Model] = []
-    for cls in dict.fromkeys(classes):
+    given: Iterable[Any] = dict.fromkeys(classes)
+    for cls in given:
         if not _is_record(cls) or declaration(cls).table is None:
             faults.append(f"{cls!r} is not an entity class with table=")
             continue
-        models.append(_model(cls))
+        try:
+            models.append(_model(cls))
+        except InvalidModel as error:
+            faults += [f"{error.subject}: {fault}" for fault in error.faults]
     schema = Schema(tuple(models))
     if len(schema.by_name) < len(models):
         names = [model.name for model in models]
@@ -267,7 +271,8 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
-            yield f"    try: {variable} = None if e.{field.name} is None else {names.name('store', field.type.store)}(e.{field.name})"
+            store = names.name("store", field.type.store)
+            yield f"    try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
             yield f"    except ValueError as error: bad({field.name!r}, error)"
             stored = variable
         else:
@@ -275,7 +280,7 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
             if field.measure is not None and field.type.kind is int:
                 stored = f"{names.name('wide', _store_wide)}({variable})"
         if field.type.spillable:
-            yield f"    n{at} = 0 if {variable} is None else len({stored if field.type.kind is not object else variable})"
+            yield f"    n{at} = 0 if {variable} is None else len({stored})"
             lengths.append(f"n{at}")
         optional = (field.optional or field.measure is not None) and stored != variable
         values.append(f"None if {variable} is None else {stored}" if optional else stored)
@@ -312,7 +317,8 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     yield "            e.__class__ = Cls"
     yield "            add(e)"
     yield "    except (ValueError, TypeError, AttributeError) as error:"
-    yield f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') from error"
+    what = f"{made.name}: the row with the key"
+    yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
 
 
@@ -345,5 +351,3 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
             raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
 
     return check
-
-

@@ -141,9 +141,7 @@ class Query(Generic[E]):
         """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""
         order = []
         for step in steps:
-            one = step if isinstance(step, Order) else Order(step, False) if isinstance(step, Attr) else None
-            if one is None:
-                raise InvalidQuery(f"order_by: a field is needed, as in {self._model.name}.name.desc(), not {step!r}")
+            one = _step(step, self._model)
             self._own(one.attr)
             if not one.attr.type.ordered:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
@@ -380,6 +378,14 @@ def _text(predicate: Predicate[Any]) -> str:
         return f"{rest[0]} {op} {other}"
 
     return shown(form)
+
+
+def _step(value: object, model: Model) -> Order[Any]:
+    if isinstance(value, Order):
+        return value
+    if isinstance(value, Attr):
+        return Order(value, descending=False)
+    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {value!r}")
 
 
 def _is_predicate(value: object) -> bool:

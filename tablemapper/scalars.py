@@ -299,7 +299,7 @@ def checked_load(name: str, read: _Function, store: _Function) -> _Function:
 
 
 def _scalar(
-    kind: type, check: _Function, edm: str, fast: str, *, name: str = "", fixed: int | None = None,
+    kind: type, check: _Function, edm: Edm, fast: str, *, name: str = "", fixed: int | None = None,
     store: _Function = _same, read: _Function | None = None, to_json: _Function | None = None,
     writes: str = "{v}", reads: str = "{v}", sql_ordered: bool = True, spillable: bool = False, **objects: Any,
 ) -> ValueType:

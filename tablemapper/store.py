@@ -3,37 +3,35 @@
 A verb turns its arguments into operations, checked whole before anything is written, hands them to the engine, and
 stamps the entities with what was stored.
 """
+
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 import attrs
 
 from .check import Report
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
-from .declaration import check_value
-from .entity import Entity, Record, etag_timestamp
+from .entity import Entity, Record, set_row
 from .errors import (
-    EntityNotFound,
     EntityTooLarge,
     InvalidEntity,
     InvalidQuery,
     InvalidTransaction,
     PreconditionFailed,
     TableMapperError,
-    did_you_mean,
 )
 from .expressions import Assignment, Compare, Predicate, conjuncts
-from .fields import FieldModel
 from .indexes import IndexRange, KeyOf
 from .limits import MAX_OPERATIONS, MAX_TRANSACTION
-from .model import Model, Row, carved, compile_schema
+from .model import carved, compile_schema
 from .progress import ProgressOption, report
 from .query import Query
+from .verbs import Verbs, not_found, stamp
 
 __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
@@ -42,8 +40,6 @@ R = TypeVar("R", bound=Record)
 
 _WINDOW = 20_000  # entities that a bulk verb converts before it takes the lock, and writes in one transaction
 _ATTEMPTS = 100
-
-_set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
 @attrs.frozen
@@ -86,166 +82,11 @@ def open_store(
     return Store(engine, limits=limits)
 
 
-class _Verbs:
-    """Turns the arguments of verbs into operations: what a store and a transaction have in common."""
-
-    def __init__(self, engine: Engine, special: dict[type[Any], Callable[[str, str], str | None]]) -> None:
-        self._engine = engine
-        self._models = engine.schema.by_class
-        self._special = special
-
-    def _model(self, cls: type[Any]) -> Model:
-        model = self._models.get(cls)
-        if model is None:
-            known = ", ".join(sorted(m.name for m in self._engine.schema.models))
-            raise InvalidEntity(f"{cls.__name__}", [f"the store was not opened with it (models: {known})"])
-        return model
-
-    def _writable(self, cls: type[Any]) -> Model:
-        model = self._model(cls)
-        if model.aggregate is not None:
-            source = model.aggregate.source.__name__
-            raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
-        return model
-
-    def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
-        if key.__class__ is not KeyOf:
-            raise InvalidEntity("key", [f"Product.key(…) is needed, not {key!r}"])
-        return self._model(key[0]), key[1], key[2]
-
-    def _operation(self, verb: Verb, entity: Any) -> Operation:
-        if not isinstance(entity, Record):
-            raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
-        model = self._writable(type(entity))
-        key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
-        partition, row = key.partition, key.row
-        special = self._special.get(model.cls)
-        if special is not None and (other := special(partition, row)) is not None:
-            raise InvalidEntity(f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"])
-        return Operation(verb, model, partition, row, entity=entity)
-
-    def _inserting(self, entity: Any) -> Operation:
-        operation = self._operation("insert", entity)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
-        return operation
-
-    def _replacing(self, entity: Any, if_match: str | None) -> Operation:
-        operation = self._operation("replace", entity)
-        self._condition(operation, entity, if_match)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
-        return operation
-
-    def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
-        read = entity._row
-        if if_match is None:
-            if read is None:
-                raise PreconditionFailed(
-                    f'{operation}: it was not read from the store, so it has no ETag; say if_match="*" to overwrite '
-                    "whatever is there, or use upsert",
-                    entity=operation.model.name,
-                    key=operation.key,
-                )
-            operation.old, operation.etag = read, read[2]
-        elif if_match != "*":
-            operation.etag = _etag(if_match)
-
-    def _upserting(self, entity: Any, *, merge: bool) -> Operation:
-        operation = self._operation("upsert", entity)
-        model = operation.model
-        row = model.to_row(entity, operation.partition, operation.row, 0)
-        operation.new = row
-        if merge:
-            # What is None in the entity is left as it is.
-            def change(old: Row | None) -> Row:
-                if old is None:
-                    return row
-                kept = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
-                entity_merged = model.build_one((*kept, *old[len(row) :]))
-                return model.to_row(entity_merged, row[0], row[1], 0)
-
-            operation.change = change
-        return operation
-
-    def _merging(
-        self, key: KeyOf[Any], assignments: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
-    ) -> Operation:
-        model, partition, row = self._key(key)
-        model = self._writable(model.cls)
-        changes = _checked_assignments(model, assignments, values)
-
-        def change(old: Row | None) -> Row:
-            assert old is not None
-            entity = model.build_one(old)
-            _set_row(entity, None)
-            for field, value, adds in changes:
-                held = getattr(entity, field.name)
-                setattr(entity, field.name, held + value if adds and held is not None else value)
-            return model.to_row(entity, partition, row, 0)
-
-        operation = Operation("merge", model, partition, row, change=change)
-        if if_match is not None and if_match != "*":
-            operation.etag = _etag(if_match)
-        return operation
-
-    def _deleting(self, target: Any, if_match: str | None) -> Operation:
-        if isinstance(target, Record):
-            operation = self._operation("delete", target)
-            self._condition(operation, target, if_match)
-            return operation
-        model, partition, row = self._key(target)
-        self._writable(model.cls)
-        operation = Operation("delete", model, partition, row)
-        if if_match is not None and if_match != "*":
-            operation.etag = _etag(if_match)
-        return operation
-
-
-def _etag(text: str) -> int:
-    if not isinstance(text, str):
-        raise InvalidEntity("if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {text!r}'])
-    return etag_timestamp(text)
-
-
-def _checked_assignments(
-    model: Model, assignments: tuple[Assignment[Any], ...], values: dict[str, Any]
-) -> list[tuple[FieldModel, Any, bool]]:
-    made = model.declaration
-    known = [field.name for field in made.fields]
-    faults, changes = [], []
-    given = []
-    for assignment in assignments:
-        if not isinstance(assignment, Assignment):
-            faults.append(f"Product.name.set(…) or .add(…) is needed, not {assignment!r}")
-        elif not issubclass(model.cls, assignment.attr.owner) or assignment.attr.path or assignment.attr.part:
-            faults.append(f"{assignment.attr!r} is not a field of {model.name}")
-        else:
-            given.append((assignment.attr.name, assignment.value, assignment.adds))
-    for name, value, adds in [*given, *((name, value, False) for name, value in values.items())]:
-        if name not in known:
-            faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
-            continue
-        field = made.field(name)
-        if name in made.key_fields:
-            faults.append(f"{name}: a key field can not be merged; store.move(entity, new_key) gives another key")
-            continue
-        try:
-            changes.append((field, check_value(field, value), adds))
-        except ValueError as error:
-            faults.append(f"{name}: {error}")
-    if not faults and not changes:
-        faults.append("nothing to change; give fields, as in name=… or Product.name.set(…)")
-    if faults:
-        raise InvalidEntity(f"merge of {model.name}", faults)
-    return changes
-
-
-class Store(_Verbs):
+class Store(Verbs):
     """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child."""
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
-        special = {
-            cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()
-        }
+        special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
 
@@ -310,7 +151,9 @@ class Store(_Verbs):
         owner: Any = None
         for predicate in conjuncts(where):
             if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
-                raise InvalidQuery(f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}")
+                raise InvalidQuery(
+                    f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}"
+                )
             owner = predicate.attr.owner
             values[predicate.attr.name] = predicate.value
         if owner is None:
@@ -358,9 +201,7 @@ class Store(_Verbs):
         """
         self._apply([self._replacing(entity, if_match)])
 
-    def merge(
-        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
-    ) -> None:
+    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
         """Change some fields of an entity, without reading it first.
 
         Args:
@@ -397,7 +238,7 @@ class Store(_Verbs):
             entity = self[key]
             changed = change(entity)
             entity = entity if changed is None else changed
-            if entity.key != key:  # type: ignore[attr-defined]
+            if entity.key != key:
                 raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])
             try:
                 self.replace(entity)
@@ -481,7 +322,7 @@ class Store(_Verbs):
         if window:
             self._apply(list(window.values()))
             for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
-                _set_row(twin.entity, None)
+                set_row(twin.entity, None)
             window.clear()
             twins.clear()
             meter.advance(count)
@@ -504,7 +345,7 @@ class Store(_Verbs):
             self._engine.backup(os.fspath(path), meter)
 
 
-class Transaction(_Verbs):
+class Transaction(Verbs):
     """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
 
     def __init__(
@@ -542,9 +383,7 @@ class Transaction(_Verbs):
         """Store an entity over what is there; as `Store.replace`."""
         self._admit(self._replacing(entity, if_match))
 
-    def merge(
-        self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any
-    ) -> None:
+    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
         """Change some fields of an entity; as `Store.merge`."""
         self._admit(self._merging(key, assignments, values, if_match))
 
@@ -563,7 +402,7 @@ class Transaction(_Verbs):
         pending = self._operations.get((model.table, partition, row))
         if pending is None:
             stored = self._engine.get(model, partition, row)
-            return None if stored is None else model.build_one(stored)  # type: ignore[no-any-return]
+            return None if stored is None else model.build_one(stored)
         if pending.verb == "delete":
             return None
         new = pending.new
@@ -573,7 +412,7 @@ class Transaction(_Verbs):
                 return None
             new = pending.change(stored)
         entity = model.build_one(new)  # type: ignore[arg-type]
-        _set_row(entity, None)
+        set_row(entity, None)
         return entity  # type: ignore[no-any-return]
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -620,21 +459,6 @@ class Transaction(_Verbs):
         if operation.new is not None:
             self._size += operation.model.size(operation.new)
             if self._size > MAX_TRANSACTION:
-                raise EntityTooLarge(f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
-
-
-def stamp(operations: Iterable[Operation]) -> None:
-    """Give the entities of committed operations the rows that were stored."""
-    for operation in operations:
-        if operation.entity is not None:
-            if operation.verb == "upsert" and operation.change is not None:
-                merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
-                operation.entity.__setstate__(merged.__getstate__())
-            else:
-                _set_row(operation.entity, None if operation.verb == "delete" else operation.new)
-
-
-def not_found(key: KeyOf[Any]) -> EntityNotFound:
-    """Return the error of reading what is not there."""
-    name = key.entity.__name__
-    return EntityNotFound(f"{name} {key[1:]}: there is no such entity", entity=name, key=(key.partition, key.row))
+                raise EntityTooLarge(
+                    f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}"
+                )

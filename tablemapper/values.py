@@ -393,7 +393,7 @@ _EXTRA_TYPES: dict[type, ValueType] = {
     Int32Value: INT32,
     **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
 }
-_BY_EDM = {form.edm: form for form in _EXTRA_TYPES.values()}
+_BY_EDM: dict[str, ValueType] = {form.edm: form for form in _EXTRA_TYPES.values()}
 _RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 
 

@@ -3,6 +3,7 @@
 What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
 generation first, so a store that was compiled from an older catalogue never writes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -16,8 +17,8 @@ from ...evolution import Evolution, evolve
 from ...model import Model, Row, Schema
 from ...progress import Report as Meter
 from .files import Writer
-from .tables import EntityTable, IndexTable, quoted, values_ddl
 from .operations import Lowered, write_changes
+from .tables import EntityTable, IndexTable, quoted, values_ddl
 
 __all__ = ["CREATE_CATALOGUE", "Catalogue", "read_catalogue", "take_over", "verify"]
 
@@ -80,7 +81,7 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
     here = set()
     for kind, name, _, sql in found:
         here.add(name)
-        if name in unopened or name.startswith(("tablemapper_", "sqlite_")) and name != NAME:
+        if name in unopened or (name.startswith(("tablemapper_", "sqlite_")) and name != NAME):
             continue
         if kind != "table" or expected.get(name) != sql:
             raise CorruptStore(
@@ -91,10 +92,8 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
         raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
 
 
-def take_over(
-    writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str, int], Meter]
-) -> Catalogue:
-    """Make a file follow a schema, in one transaction: new tables and columns, indexes and aggregates over what is there."""
+def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str, int], Meter]) -> Catalogue:
+    """Make a file follow a schema, in one transaction: tables, columns, and what is built over rows that are there."""
     catalogue = read_catalogue(read)
     evolution = catalogue.evolution(schema)
     if not evolution.changed:
@@ -177,7 +176,7 @@ def _build(
         if not wanted.indexes and not wanted.aggregates:
             continue
         table = quoted(model.table)
-        total = writer.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+        (total,) = writer.get(f"SELECT count(*) FROM {table}", ()) or (0,)
         with meter(f"building over {model.name}", total) as progress:
             for rows in _chunks(writer, lowered, model):
                 changes = ChangeSet()
@@ -190,7 +189,10 @@ def _build(
 def _chunks(writer: Writer, lowered: Lowered, model: Model) -> Iterator[list[Row]]:
     """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
     statements = lowered.statements[model]
-    scan = statements.scan.replace(" ORDER BY", ' AND (t."PartitionKey", t."RowKey") > (?, ?) ORDER BY') + f" LIMIT {_CHUNK}"
+    scan = (
+        statements.scan.replace(" ORDER BY", ' AND (t."PartitionKey", t."RowKey") > (?, ?) ORDER BY')
+        + f" LIMIT {_CHUNK}"
+    )
     first = statements.scan + f" LIMIT {_CHUNK}"
     rows = writer.execute(first).fetchall()
     while rows:

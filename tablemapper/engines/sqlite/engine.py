@@ -1,4 +1,5 @@
 """The SQLite engine: a schema over one file, everything maintained in the transaction that changes the entities."""
+
 from __future__ import annotations
 
 import os
@@ -62,13 +63,12 @@ class SqliteEngine:
         try:
             catalogue, generation = _current(file)
             if catalogue.evolution(schema).changed:
+
                 def follow(writer: Writer) -> tuple[Catalogue, int]:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    made = take_over(
-                        writer, schema, read, lambda what, total: report(progress, what, total=total)
-                    )
+                    made = take_over(writer, schema, read, lambda what, total: report(progress, what, total=total))
                     return made, writer.generation
 
                 catalogue, generation = file.write(follow)
@@ -169,12 +169,10 @@ def _current(file: File) -> tuple[Catalogue, int]:
 def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     """Return a select list that holds the rows of several models, and the places of each model's own."""
     first = statements[0]
-    listed = [part for part in ('t."PartitionKey"', 't."RowKey"', 't."Timestamp"')]
+    listed = ['t."PartitionKey"', 't."RowKey"', 't."Timestamp"']
     place: dict[str, int] = {}
     for property, _ in first.table.properties:
-        owner = next(
-            ((s, f) for s in statements for f in s.model.columns if f.property == property), None
-        )
+        owner = next(((s, f) for s in statements for f in s.model.columns if f.property == property), None)
         place[property] = len(listed)
         listed.append(
             owner[0].value(owner[0].model, owner[1], "t") if owner else f"t.{quoted(first.table.column(property))}"
@@ -189,7 +187,9 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
 
 def _proof(lowered: Lowered, operation: Operation) -> tuple[str, tuple[Any, ...]]:
     """Return a query that finds a row only if the transaction of this operation is in the file."""
-    place = f'SELECT 1 FROM {quoted(operation.model.table)} WHERE "PartitionKey" = ? AND "RowKey" = ? AND "Timestamp" = ?'
+    place = (
+        f'SELECT 1 FROM {quoted(operation.model.table)} WHERE "PartitionKey" = ? AND "RowKey" = ? AND "Timestamp" = ?'
+    )
     if operation.new is not None and operation.verb != "delete":
         return place, operation.new[:3]
     assert operation.old is not None

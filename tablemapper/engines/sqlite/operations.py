@@ -4,9 +4,10 @@ Statement by statement would cost more: each table's rows are written together, 
 the final state: all index rows that go are deleted before any that comes is put, so that two entities can swap a unique
 value in one transaction.
 """
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
@@ -14,9 +15,24 @@ from typing import Any, Literal
 import apsw
 
 from ...aggregates import Delta
-from ...changes import AggregateMaintenance, ChangeSet, IndexChanges, IndexMaintenance, Maintenance, aggregate_row, maintenance
+from ...changes import (
+    AggregateMaintenance,
+    ChangeSet,
+    IndexChanges,
+    IndexMaintenance,
+    Maintenance,
+    aggregate_row,
+    maintenance,
+)
 from ...engine import Operation
-from ...errors import CorruptStore, EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
+from ...errors import (
+    CorruptStore,
+    EntityExists,
+    EntityNotFound,
+    InvalidTransaction,
+    PreconditionFailed,
+    UniqueViolation,
+)
 from ...model import Model, Row, Schema
 from .files import Writer
 from .tables import EntityTable, IndexTable, Statements, quoted, values_table
@@ -84,8 +100,8 @@ def apply(
         changes.update(lowered.maintenance[model], operation.old, operation.new)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
-            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more than "
-            f"{maintained_limit} in one entity group transaction; split it"
+            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
+            f"than {maintained_limit} in one entity group transaction; split it"
         )
     for model, group in deletes.items():
         _delete(lowered.statements[model], writer, group)
@@ -110,9 +126,7 @@ def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
 
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
-    return EntityNotFound(
-        f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key
-    )
+    return EntityNotFound(f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key)
 
 
 def stale(operation: Operation) -> PreconditionFailed:
@@ -153,7 +167,7 @@ def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> N
 
 
 def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
-    """Return the rows as the table holds them, large values moved aside, and leave in each operation the row as read."""
+    """Return the rows as the table holds them, large values moved aside; leave in each operation the row as read."""
     rows: list[Row] = []
     state = (None,) if statements.model.aggregate is not None else ()
     next_big = 0
@@ -164,7 +178,8 @@ def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) 
             row = row[: 3 + len(statements.model.columns)]
             moved = statements.spills(row)
             if moved:
-                next_big = next_big or writer.execute(statements.big_next).fetchall()[0][0]
+                if not next_big:
+                    (next_big,) = writer.get(statements.big_next, ()) or (1,)
                 writer.execute(
                     statements.big_insert, (next_big, *[row[at] if at in moved else None for at in statements.spilled])
                 )
@@ -291,7 +306,7 @@ def _aggregate(
 
         def seek(slot: int, end: Literal["min", "max"], key: tuple[str, str] = (partition, row)) -> Any:
             found = writer.get(
-                f"SELECT {end}(value) FROM {values} WHERE \"PartitionKey\" = ? AND \"RowKey\" = ? AND slot = ?",
+                f'SELECT {end}(value) FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?',
                 (*key, slot),
             )
             return None if found is None else found[0]
@@ -306,9 +321,8 @@ def _aggregate(
             continue
         timestamp = writer.timestamp
         new = aggregate_row(model, partition, row, timestamp, state)
-        if stored is not None:
-            if new[3:] == stored[3 : len(new)]:
-                new = (*new[:2], stored[2], *new[3:])
+        if stored is not None and new[3:] == stored[3 : len(new)]:
+            new = (*new[:2], stored[2], *new[3:])
         tail = (None, packed) if statements.has_big else (packed,)
         writer.execute(statements.put, (*new, *tail))
 
@@ -326,8 +340,7 @@ def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[
             )
             if count < 0:
                 writer.execute(
-                    f'DELETE FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
+                    f"DELETE FROM {values} "
+                    'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
                     place,
                 )
-
-

@@ -1,4 +1,5 @@
-"""The check of a file: everything that is maintained, recomputed from the entities by the definition that maintains it."""
+"""The check of a file: all that is maintained, recomputed from the entities by the definition that maintains it."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -9,8 +10,8 @@ from ...check import Problem, Report, expected_state
 from ...errors import CorruptStore, TableMapperError
 from ...model import Model, Row
 from ...progress import Report as Meter
-from .tables import quoted, values_table
 from .operations import Lowered
+from .tables import quoted, values_table
 
 __all__ = ["scrub"]
 
@@ -127,9 +128,13 @@ class _Check:
             if expected is None:
                 yield Problem("dangling", model.name, key, "the group has no entity")
             elif expected != state:
-                yield Problem("wrong", model.name, key, f"expected {aggregate.shown(expected)}, found {aggregate.shown(state)}")
+                yield Problem(
+                    "wrong", model.name, key, f"expected {aggregate.shown(expected)}, found {aggregate.shown(state)}"
+                )
             elif not _same(shown := aggregate_row(model, *key, stored[2], state), stored[: len(shown)]):
-                yield Problem("wrong", model.name, key, f"its columns show {tuple(stored[3:])}, but its state is {shown[3:]}")
+                yield Problem(
+                    "wrong", model.name, key, f"its columns show {tuple(stored[3:])}, but its state is {shown[3:]}"
+                )
         for key in deltas.keys() - seen:
             if deltas[key][0]:
                 yield Problem("missing", model.name, key, f"the group has {deltas[key][0]} entities")
@@ -158,10 +163,15 @@ class _Check:
         if not table.spills:
             return
         big = quoted(table.big_name)
-        lost = f'SELECT "PartitionKey", "RowKey" FROM {quoted(name)} WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+        lost = (
+            f'SELECT "PartitionKey", "RowKey" FROM {quoted(name)} '
+            f'WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+        )
         for key in self.rows(lost):
             yield Problem("missing", name, key, "its large values are not there")
-        for key in self.rows(f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {quoted(name)} WHERE "_big" IS NOT NULL)'):
+        for key in self.rows(
+            f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {quoted(name)} WHERE "_big" IS NOT NULL)'
+        ):
             yield Problem("dangling", table.big_name, key, "large values of no entity")
 
 

@@ -206,7 +206,7 @@ def _column(attr: Attr[Any, Any], model: Model) -> bool:
 
 
 def _sortable(attr: Attr[Any, Any]) -> bool:
-    return attr.type.name != "Decimal"
+    return bool(attr.type.name != "Decimal")
 
 
 def _lower(predicate: Predicate[Any], model: Model, statements: Statements) -> Condition | None:

@@ -1,10 +1,11 @@
 """The physical tables: their columns, their DDL, and the statements of each model.
 
-An entity table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), one for each property, and where they are needed
-``_type`` (which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large values
-are). Columns have no declared type, so that every value keeps its class. A row that is large keeps its long values in
-a table beside it: what is clustered stays small.
+An entity table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), one for each property, and where they are
+needed ``_type`` (which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large
+values are). Columns have no declared type, so that every value keeps its class. A row that is large keeps its long
+values in a table beside it: what is clustered stays small.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -73,8 +74,7 @@ class EntityTable:
     def create(self) -> str:
         names = [*map(quoted, _FIXED), *(column.sql for column in self.columns)]
         return (
-            f"CREATE TABLE {quoted(self.name)}({', '.join(names)}, "
-            'PRIMARY KEY("PartitionKey", "RowKey")) WITHOUT ROWID'
+            f'CREATE TABLE {quoted(self.name)}({", ".join(names)}, PRIMARY KEY("PartitionKey", "RowKey")) WITHOUT ROWID'
         )
 
     @property
@@ -160,7 +160,13 @@ class EntityTable:
 
 
 def _dump(value: Any) -> Any:
-    return {"bytes": value.hex()} if isinstance(value, bytes) else {"float": value.hex()} if isinstance(value, float) else value
+    return (
+        {"bytes": value.hex()}
+        if isinstance(value, bytes)
+        else {"float": value.hex()}
+        if isinstance(value, float)
+        else value
+    )
 
 
 def _load(form: Any) -> Any:
@@ -198,7 +204,7 @@ class Statements:
         self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
         self.delete = f"DELETE FROM {name} {condition}3"
         self.select_list = self.select(model, "t")
-        self.get = f"SELECT {self.select_list} FROM {name} t WHERE t.\"PartitionKey\" = ? AND t.\"RowKey\" = ?"
+        self.get = f'SELECT {self.select_list} FROM {name} t WHERE t."PartitionKey" = ? AND t."RowKey" = ?'
         self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {self.type_filter(model, 't') or 'TRUE'}"
         self.scan += ' ORDER BY t."PartitionKey", t."RowKey"'
         state = ', t."_state"' if model.aggregate is not None else ""
@@ -208,9 +214,7 @@ class Statements:
         self.big_next = f"SELECT coalesce(max(id), 0) + 1 FROM {big}"
         self.big_delete = f"DELETE FROM {big} WHERE id = ?"
         spilled = [quoted(table.column(model.columns[at - 3].property)) for at in self.spilled]
-        self.big_insert = (
-            f"INSERT INTO {big}(id, {', '.join(spilled)}) VALUES({', '.join(['?'] * (len(spilled) + 1))})"
-        )
+        self.big_insert = f"INSERT INTO {big}(id, {', '.join(spilled)}) VALUES({', '.join(['?'] * (len(spilled) + 1))})"
 
     def select(self, model: Model, alias: str) -> str:
         """Return the select list that gives a model's rows."""
@@ -226,7 +230,7 @@ class Statements:
         column = f"{alias}.{quoted(name)}"
         if name not in self.table.spills:
             return column
-        beside = f"(SELECT b.{quoted(name)} FROM {quoted(self.table.big_name)} b WHERE b.id = {alias}.\"_big\")"
+        beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.table.big_name)} b WHERE b.id = {alias}."_big")'
         return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
 
     def type_filter(self, model: Model, alias: str) -> str:
