@@ -1,4 +1,5 @@
 """The patterns that everybody meets who models data by partition key and row key, each in one declaration."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta

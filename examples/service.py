@@ -7,6 +7,7 @@
 
 ``python examples/service.py shop.db`` serves on port 8000; ``--try`` talks to itself once and ends.
 """
+
 from __future__ import annotations
 
 import sys

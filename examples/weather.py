@@ -2,6 +2,7 @@
 
 Run it with a path to keep the file: ``python examples/weather.py weather.db``.
 """
+
 from __future__ import annotations
 
 import csv
@@ -140,7 +141,9 @@ def questions(store: tm.Store) -> None:
 
     title("The five strongest gusts at LaGuardia (from the index over the rare gusts)")
     gusts = store.query(Reading.by_gust("LGA")).limit(5)
-    table(("at (UTC)", "gust", "wind", "from"), ((f"{r.at:%Y-%m-%d %H:%M}", r.gust, r.wind, r.wind_sector) for r in gusts))
+    table(
+        ("at (UTC)", "gust", "wind", "from"), ((f"{r.at:%Y-%m-%d %H:%M}", r.gust, r.wind, r.wind_sector) for r in gusts)
+    )
 
     title("How windy is it, by direction, at Newark (from the index by sector)")
     table(

@@ -346,7 +346,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         return [f"{attr!r} is {wanted}, which has no order"]
     elif not field.optional:
         return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
-    if field.type.name != wanted:
+    if field.type.name != wanted and (field.type.name, wanted) != ("int", "int32"):
         return [f"{measure.kind} of {attr!r} is {wanted}, but the field is {field.type.name}"]
     return []
 

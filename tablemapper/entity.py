@@ -21,7 +21,7 @@ from .indexes import IndexCall, KeyOf
 from .keytext import check_key
 from .values import ValueType
 
-__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "set_row"]
+__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]
 
 R = TypeVar("R", bound="Record")
 
@@ -77,10 +77,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
     attrs.define(
         cls,
-        these={
-            f.name: attrs.field(default=_default(f), kw_only=f.kw_only)
-            for f in made.fields
-        },
+        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only) for f in made.fields},
         slots=False,
         init=False,
         order=False,
@@ -256,8 +253,6 @@ class Record(metaclass=RecordType):
         _row: Any
         """The stored row that this object was read from or written as, None before."""
         __attrs_attrs__: ClassVar[tuple[Any, ...]]
-        key: ClassVar[Any]
-        """Declared by each class; on an instance it gives its `KeyOf`."""
 
         def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
 
@@ -324,6 +319,15 @@ class Info(NamedTuple):
     """When it was last written (UTC, µs); given by the store."""
 
 
+def key_of(entity: Record) -> KeyOf[Any]:
+    """Return the key of an entity of any class.
+
+    `Record` itself declares none: pyright would then take the type of every class's key from there.
+    """
+    found: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+    return found
+
+
 def etag_text(timestamp: int) -> str:
     """Return the ETag of a row last written at ``timestamp`` (µs since 1970)."""
     return f'W/"{timestamp}"'
@@ -339,6 +343,6 @@ def info(entity: Record) -> Info:
     """Return the keys, the ETag and the timestamp of an entity."""
     row = entity._row
     if row is None:
-        key: KeyOf[Any] = entity.key
+        key = key_of(entity)
         return Info(key.partition, key.row, None, None)
     return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))

@@ -3,6 +3,7 @@
 A pure function in stages: take the conditions apart; bind them to the key and to every index; choose, by an explicit
 order; say what remains to be filtered and sorted. A plan is data, the same for every engine.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,13 @@ class KeyRange:
         if not self.partition.point:
             return f"partitions {_interval(self.partition)}"
         row = self.row
-        where = "" if row.lo is None and row.hi is None else f", row {row.lo!r}" if row.point else f", rows {_interval(row)}"
+        where = (
+            ""
+            if row.lo is None and row.hi is None
+            else f", row {row.lo!r}"
+            if row.point
+            else f", rows {_interval(row)}"
+        )
         return f"partition {self.partition.lo!r}{where}"
 
 
@@ -149,7 +156,9 @@ def plan(question: Question) -> Plan:
     bounded = [one for one in possible if not one.scan]
     if bounded:
         best = max(bounded, key=lambda one: _rank(one, possible.index(one)))
-        others = [f"{one.path}: binds {one.bound_slots}, {best.path} {best.bound_slots}" for one in bounded if one is not best]
+        others = [
+            f"{one.path}: binds {one.bound_slots}, {best.path} {best.bound_slots}" for one in bounded if one is not best
+        ]
         return attrs.evolve(best, reasons=(*others, *refused))
     if question.scan:
         return attrs.evolve(possible[0], reasons=tuple(refused))
@@ -248,7 +257,9 @@ def _along(question: Question, index: IndexModel | None, facts: _Facts, given: M
 
 def _ranges(partition: Template, row: Template, equal: Mapping[str, Any], facts: _Facts) -> Iterator[KeyRange]:
     """Yield the ranges that hold what matches: one for each combination of alternatives, shards and time buckets."""
-    names = [name for name in dict.fromkeys((*partition.fields, *row.fields)) if name in facts.among and name not in equal]
+    names = [
+        name for name in dict.fromkeys((*partition.fields, *row.fields)) if name in facts.among and name not in equal
+    ]
     sizes = 1
     used = []
     for name in names:
@@ -324,13 +335,24 @@ def _said(
             return False
         case Compare(attr=attr, op="==", value=value):
             name = _name(attr)
-            return name is not None and name in exact and name in equal and name not in ranged and _same(equal[name], value)
+            return (
+                name is not None
+                and name in exact
+                and name in equal
+                and name not in ranged
+                and _same(equal[name], value)
+            )
         case Compare(attr=attr, op=op) if op != "!=":
             name = _name(attr)
             return name in exact and name in ranged and name not in equal and name not in facts.prefixes
         case In(attr=attr, values=values):
             name = _name(attr)
-            return name in exact and name not in equal and name not in ranged and facts.among.get(name or "") == tuple(dict.fromkeys(values))
+            return (
+                name in exact
+                and name not in equal
+                and name not in ranged
+                and facts.among.get(name or "") == tuple(dict.fromkeys(values))
+            )
         case StartsWith(attr=attr, text=text):
             name = _name(attr)
             return name in exact and name in ranged and facts.prefixes.get(name or "") == text

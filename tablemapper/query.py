@@ -1,4 +1,5 @@
 """The query builder: frozen, typed, lazy. Each call returns a new query; nothing is read before it is iterated."""
+
 from __future__ import annotations
 
 import base64
@@ -42,23 +43,29 @@ class Reader(Protocol):
 
     def rows(self, plan: Plan, *, limit: int | None = None) -> Iterator[list[Row]]:
         """Yield rows, in chunks, of one state of the store; at least the first ``limit``, if there are so many."""
+        ...
 
     def positioned(
         self, plan: Plan, *, after: Position | None, limit: int | None = None
     ) -> Iterator[list[tuple[Position, Row]]]:
         """Yield rows with their positions, those after one position."""
+        ...
 
     def explain(self, plan: Plan) -> list[str]:
         """Return what the database itself says that it will do."""
+        ...
 
     def count(self, plan: Plan) -> int | None:
         """Return the number of rows, None if they have to be read to tell."""
+        ...
 
     def residual(self, plan: Plan) -> tuple[Predicate[Any], ...]:
         """Return the predicates that the engine does not evaluate."""
+        ...
 
     def sorts(self, plan: Plan) -> bool:
         """Tell whether the engine can sort as the plan wants."""
+        ...
 
 
 @attrs.frozen
@@ -173,7 +180,9 @@ class Query(Generic[E]):
         residual = self._reader.residual(made)
         sorting = bool(made.sort) and not self._reader.sorts(made)
         whole = not residual and not sorting and not made.distinct
-        found: Iterator[E] = chain.from_iterable(map(self._model.build, self._reader.rows(made, limit=limit if whole else None)))
+        found: Iterator[E] = chain.from_iterable(
+            map(self._model.build, self._reader.rows(made, limit=limit if whole else None))
+        )
         if not whole:
             found = self._filtered(found, residual)
             if sorting:
@@ -271,7 +280,9 @@ class Query(Generic[E]):
         return Rows(self, fields)
 
     def __repr__(self) -> str:
-        parts = [self._model.name if self._range is None else f"{self._model.name}.{self._range.name}{self._range.values}"]
+        parts = [
+            self._model.name if self._range is None else f"{self._model.name}.{self._range.name}{self._range.values}"
+        ]
         parts += [_text(predicate) for predicate in conjuncts(self._where)]
         return f"<Query {', '.join(parts)}>"
 

@@ -3,6 +3,7 @@
 Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
 and the Python source of the same for generated functions. The types of nested values are in `tablemapper.values`.
 """
+
 from __future__ import annotations
 
 import math
@@ -180,7 +181,9 @@ def _check_integer(bits: int) -> _Function:
         if not isinstance(value, int) or value.__class__ is bool:
             raise unexpected(name, value)
         if not low <= value < high:
-            raise Fault(f"{shown(value)} does not fit in {bits} bits; {'a Decimal' if bits == 64 else 'int'} holds more")
+            raise Fault(
+                f"{shown(value)} does not fit in {bits} bits; {'a Decimal' if bits == 64 else 'int'} holds more"
+            )
         return int(value)
 
     return check
@@ -299,9 +302,21 @@ def checked_load(name: str, read: _Function, store: _Function) -> _Function:
 
 
 def _scalar(
-    kind: type, check: _Function, edm: Edm, fast: str, *, name: str = "", fixed: int | None = None,
-    store: _Function = _same, read: _Function | None = None, to_json: _Function | None = None,
-    writes: str = "{v}", reads: str = "{v}", sql_ordered: bool = True, spillable: bool = False, **objects: Any,
+    kind: type,
+    check: _Function,
+    edm: Edm,
+    fast: str,
+    *,
+    name: str = "",
+    fixed: int | None = None,
+    store: _Function = _same,
+    read: _Function | None = None,
+    to_json: _Function | None = None,
+    writes: str = "{v}",
+    reads: str = "{v}",
+    sql_ordered: bool = True,
+    spillable: bool = False,
+    **objects: Any,
 ) -> ValueType:
     name = name or kind.__name__
     return ValueType(

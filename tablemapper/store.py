@@ -16,7 +16,7 @@ import attrs
 from .check import Report
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
-from .entity import Entity, Record, set_row
+from .entity import Entity, Record, key_of, set_row
 from .errors import (
     EntityTooLarge,
     InvalidEntity,
@@ -238,7 +238,7 @@ class Store(Verbs):
             entity = self[key]
             changed = change(entity)
             entity = entity if changed is None else changed
-            if entity.key != key:
+            if key_of(entity) != key:
                 raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])
             try:
                 self.replace(entity)
@@ -262,7 +262,7 @@ class Store(Verbs):
         values = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.fields}
         moved = model.cls(**(fields | values))
-        if moved.key != new_key:
+        if key_of(moved) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} can not be made of the entity's other fields"])
         deleting.entity = None
         inserting = self._inserting(moved)

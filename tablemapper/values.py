@@ -6,6 +6,7 @@ JSON text: lists, dicts, attrs classes, dataclasses, msgspec Structs, TypedDicts
 A check of a nested value writes that text and reads it back, so what a field holds is what a read will return. The
 text is canonical: equal values have equal texts, sets and dicts stand in order.
 """
+
 from __future__ import annotations
 
 import dataclasses

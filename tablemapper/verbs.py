@@ -7,7 +7,7 @@ from typing import Any
 
 from .declaration import check_value
 from .engine import Engine, Operation, Verb
-from .entity import Record, etag_timestamp, set_row
+from .entity import Record, etag_timestamp, key_of, set_row
 from .errors import EntityNotFound, InvalidEntity, PreconditionFailed, did_you_mean
 from .expressions import Assignment
 from .fields import FieldModel
@@ -48,7 +48,7 @@ class Verbs:
         if not isinstance(entity, Record):
             raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
         model = self._writable(type(entity))
-        key: KeyOf[Any] = entity.key
+        key = key_of(entity)
         partition, row = key.partition, key.row
         special = self._special.get(model.cls)
         if special is not None and (other := special(partition, row)) is not None:

@@ -1,4 +1,5 @@
 """The examples run, and say what they should."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,5 @@
 """The code that the project promises its users, as it is written there."""
+
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta

@@ -4,6 +4,7 @@
 logical work (two index tables, one daily aggregate) in one process, phase by phase, in turn; medians of the rounds. At
 the end both files must hold the same.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -198,7 +199,9 @@ class ByHand:
         return len([Row(row) for row in self.db.execute(sql, (sku,))])
 
     def scan(self, least: float) -> int:
-        return len([Row(row) for row in self.db.execute("SELECT * FROM orders WHERE total>? ORDER BY pk, rk", (least,))])
+        return len(
+            [Row(row) for row in self.db.execute("SELECT * FROM orders WHERE total>? ORDER BY pk, rk", (least,))]
+        )
 
     def update_50(self, batch: list[Facts]) -> None:
         run = self.db.execute
@@ -264,7 +267,11 @@ def measure(count: int, rounds: int, durability: str) -> dict[str, tuple[float, 
             ("insert, one a transaction", len(single), lambda s: [s.insert(f) for f in single] and None),
             ("insert, 50 a transaction", len(fifty), lambda s: [s.insert_50(b) for b in batches] and None),
             ("point get", len(some), lambda s: [s.get(f) for f in some] and None),
-            ("partition query, a row", 0, rows("partition query, a row", lambda s, c: s.partition(c), customers, operations)),
+            (
+                "partition query, a row",
+                0,
+                rows("partition query, a row", lambda s, c: s.partition(c), customers, operations),
+            ),
             ("index query, a row", 0, rows("index query, a row", lambda s, k: s.by_sku(k), skus, operations)),
             ("filtered scan, a row", 0, rows("filtered scan, a row", lambda s, x: s.scan(x), [250.0], operations)),
             ("update, 50 a transaction", len(fifty), lambda s: [s.update_50(b) for b in batches] and None),

@@ -1,4 +1,5 @@
 """Plans as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
+
 from __future__ import annotations
 
 import heapq
@@ -87,10 +88,9 @@ class Selecting:
 
     def sorts(self, plan: Plan) -> bool:
         """Tell whether SQLite can sort as a plan wants."""
-        return not self.residual(plan) and len(plan.ranges) == 1 and all(
-            not step.attr.path and not step.attr.part and _column(step.attr, plan.model) and _sortable(step.attr)
-            for step in plan.sort
-        )
+        if self.residual(plan) or len(plan.ranges) != 1:
+            return False
+        return all(_column(step.attr, plan.model) and _sortable(step.attr) for step in plan.sort)
 
     def _selects(
         self, plan: Plan, after: Position | None, limit: int | None, *, with_places: bool
@@ -183,7 +183,8 @@ def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
     """Tell whether a range was read already."""
     if not one.partition.point or one.partition.lo is None:
         return False
-    return one.partition.lo > after[0] if plan.descending else one.partition.lo < after[0]
+    place: str = after[0]
+    return one.partition.lo > place if plan.descending else one.partition.lo < place
 
 
 def _after(places: list[str], plan: Plan, after: Position) -> Condition:
@@ -266,6 +267,7 @@ def _joined(parts: list[Condition], word: str) -> Condition:
     while len(parts) > 1:
         pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
         parts = [
-            Condition("(" + word.join(p.sql for p in pair) + ")", tuple(a for p in pair for a in p.args)) for pair in pairs
+            Condition("(" + word.join(p.sql for p in pair) + ")", tuple(a for p in pair for a in p.args))
+            for pair in pairs
         ]
     return Condition(f"({parts[0].sql})", parts[0].args)

@@ -112,7 +112,7 @@ class EntityTable:
     def extended(self, model: Model) -> EntityTable:
         """Return the table with everything that a model needs."""
         columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
-        taken = {name.lower() for name in (*_FIXED, "_type", "_state", "_big", *self.has)}
+        taken = {name.lower() for name in (*_FIXED, "EntityType", "_type", "_state", "_big", *self.has)}
 
         def add(name: str, default: Any = None) -> str:
             base, number = name, 2
@@ -133,6 +133,7 @@ class EntityTable:
         types = self.types if model.name in self.types else (*self.types, model.name)
         for name, wanted in (
             ("_type", len(types) > 1),
+            ("EntityType", model.declaration.type_name is not None),
             ("_state", model.aggregate is not None),
             ("_big", bool(spills)),
         ):
@@ -189,6 +190,8 @@ class Statements:
         columns = [*_FIXED, *(table.column(field.property) for field in model.columns)]
         number = table.type_number(model)
         extra = [] if number is None else [("_type", str(number))]
+        if (named := model.declaration.type_name) is not None:
+            extra.append((quoted("EntityType"), _literal(named)))
         if self.has_big:
             columns.append("_big")
         if model.aggregate is not None:

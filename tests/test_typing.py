@@ -1,0 +1,137 @@
+"""What the type checkers accept and refuse, and what happens at run time where they can not tell."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .typing import accept
+from .typing.accept import Product, Reading
+
+HERE = Path(__file__).parent / "typing"
+ROOT = HERE.parent.parent
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def _wrong_lines() -> set[int]:
+    lines = (HERE / "reject.py").read_text(encoding="utf-8").splitlines()
+    return {number for number, line in enumerate(lines, 1) if re.search(r"# type: ignore\[[a-z-, ]+\]$", line)}
+
+
+@pytest.fixture(scope="module")
+def pyright() -> dict[str, dict[int, str]]:
+    """What pyright reports, ``type: ignore`` ignored: messages by file and line."""
+    pytest.importorskip("pyright")
+    done = _run("pyright", "--pythonpath", sys.executable, "--outputjson", "-p", str(HERE))
+    found: dict[str, dict[int, str]] = {"accept.py": {}, "reject.py": {}}
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] >= 2
+    for one in report["generalDiagnostics"]:
+        if one["severity"] == "error":
+            found[Path(one["file"]).name][one["range"]["start"]["line"] + 1] = one["message"]
+    return found
+
+
+@pytest.mark.parametrize("what", ["tablemapper", "tests/typing/accept.py", "tests/typing/reject.py"])
+def test_mypy_strict_reports_exactly_the_marked_lines(what: str) -> None:
+    # An unused ignore is an error in strict mode, so reject.py passes only if every line of it is refused.
+    pytest.importorskip("mypy")
+    done = _run("mypy", "--strict", "--no-incremental", *(["-p", what] if what == "tablemapper" else [what]))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pyright_finds_nothing_in_the_package() -> None:
+    pytest.importorskip("pyright")
+    done = _run("pyright", "--pythonpath", sys.executable)
+    assert done.returncode == 0, done.stdout
+
+
+def test_pyright_accepts_right_programs(pyright: dict[str, dict[int, str]]) -> None:
+    assert pyright["accept.py"] == {}
+
+
+def test_pyright_refuses_exactly_the_lines_that_mypy_refuses(pyright: dict[str, dict[int, str]]) -> None:
+    wrong = _wrong_lines()
+    assert len(wrong) >= 25
+    assert dict.fromkeys(wrong - set(pyright["reject.py"]), "not refused") == {}
+    assert {n: message for n, message in pyright["reject.py"].items() if n not in wrong} == {}
+
+
+def test_right_programs_can_be_imported() -> None:
+    assert isinstance(accept.Product("books", "b-1", "Dune", Decimal(1)), tm.Entity)
+
+
+def _class(**body: Any) -> Callable[[], Any]:
+    def make() -> Any:
+        annotations = body.pop("__annotations__", {})
+        content = {"__module__": __name__, "__qualname__": "Made", "__annotations__": annotations, **body}
+        return type(tm.Entity)("Made", (tm.Entity,), content, table="Made")
+
+    return make
+
+
+NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    (
+        "an element of another type: mypy widens the element to object, pyright refuses it",
+        lambda: Product.tags.contains(3),  # type: ignore[arg-type, unused-ignore]
+        tm.InvalidQuery,
+        "expected a str",
+    ),
+    ("a < x < b", lambda: Decimal(1) < Product.price < Decimal(2), TypeError, "between"),
+    ("and, where & is meant", lambda: Product.price > Decimal(1) and Product.name == "x", TypeError, "& | ~"),
+    ("not, where ~ is meant", lambda: not (Product.price > Decimal(1)), TypeError, "& | ~"),
+    ("an int compared with a text: == takes any object", lambda: Product.price == "x", tm.InvalidQuery, "Decimal"),
+    ("a text in a template", _class(__annotations__={"a": str}, key=tm.Key(partition="{b}")), tm.InvalidModel, "b"),
+    (
+        "parameters of a Key that are not those of its fields",
+        _class(__annotations__={"a": str}, key=tm.Key[int](partition="{a}")),
+        tm.InvalidModel,
+        "is int, but the field is str",
+    ),
+    (
+        "a field that include= misspells",
+        _class(
+            __annotations__={"name": str},
+            key=tm.Key[str](partition="{name}"),
+            by_name=tm.Index[str](partition="{name}", include=("nmae",)),
+        ),
+        tm.InvalidModel,
+        'did you mean "name"',
+    ),
+    ("a naive datetime", lambda: Reading("s", accept.datetime(2020, 1, 1), 1.0, 1.0), tm.InvalidEntity, "time zone"),
+    ("NaN", lambda: Reading.temperature == float("nan"), tm.InvalidQuery, "NaN"),
+    (
+        "a name in merge(key, name=…) that is no field",
+        lambda: _merge(nmae="x"),
+        tm.InvalidEntity,
+        'did you mean "name"',
+    ),
+    ("an order of what has none", lambda: accept.User.color > accept.Color.RED, tm.InvalidQuery, "no order"),
+]
+
+
+def _merge(**values: Any) -> None:
+    with tm.open(":memory:", models=[Product]) as store:
+        store.merge(Product.key("a", "b"), **values)
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "said"), [row[1:] for row in NOT_CATCHABLE], ids=[row[0] for row in NOT_CATCHABLE]
+)
+def test_what_no_checker_catches_raises(program: Callable[[], Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        program()
+    assert said in str(caught.value)

@@ -1,0 +1,299 @@
+"""Right programs: nothing here is executed; both checkers must agree with every `assert_type`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, NewType, assert_type
+from uuid import UUID
+
+import attrs
+import msgspec
+
+import tablemapper as tm
+
+UserId = NewType("UserId", str)
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@attrs.frozen
+class Address:
+    street: str
+    city: str
+
+
+class Named(tm.Entity):
+    """An abstract class lends its fields."""
+
+    name: tm.Field[str]
+
+    def shout(self) -> str:
+        return self.name.upper()
+
+
+class Product(tm.Entity, table="Products"):
+    category_id: tm.Field[str]
+    product_id: tm.Field[str]
+    name: tm.Field[str]
+    price: tm.Field[Decimal]
+    manufacturer: tm.Field[str | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
+    by_name = tm.Index[str, str](partition="{name}", row="{product_id}", include=("price",))
+    by_maker = tm.Index[str, Decimal](partition="{manufacturer}", row="{price}")
+    by_tag = tm.Index[str](partition="{tags}", where=lambda p: p.price > Decimal(1))
+
+
+class Reading(tm.Entity, table="SensorReadings"):
+    device_id: tm.Field[str]
+    taken_at: tm.Field[datetime]
+    temperature: tm.Field[float]
+    humidity: tm.Field[float]
+    location: tm.Field[str | None] = tm.field(default=None)
+    count: tm.Field[int] = tm.field(default=0)
+
+    key = tm.Key[str, datetime](partition="{device_id}", row="{taken_at}")
+
+
+class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
+    device_id: tm.Field[str] = tm.group_by(Reading.device_id)
+    day: tm.Field[date] = tm.group_by(Reading.taken_at.date())
+    readings: tm.Field[int] = tm.count()
+    located: tm.Field[int] = tm.count(Reading.location)
+    total: tm.Field[float] = tm.sum(Reading.temperature)
+    hot: tm.Field[int] = tm.count(where=Reading.temperature > 30)
+    mean: tm.Field[float | None] = tm.avg(Reading.temperature)
+    hottest: tm.Field[float | None] = tm.max(Reading.temperature)
+    coldest: tm.Field[float | None] = tm.min(Reading.temperature)
+    record: tm.Field[float | None] = tm.max_ever(Reading.temperature)
+    frost: tm.Field[float | None] = tm.min_ever(Reading.temperature)
+    mean_count: tm.Field[float | None] = tm.avg(Reading.count)
+
+    key = tm.Key[str, date](partition="{device_id}", row="{day}")
+
+
+class User(Named, table="Users"):
+    user_id: tm.Field[UserId]
+    age: tm.Field[tm.Int32]
+    born: tm.Field[date]
+    joined: tm.Field[datetime]
+    wakes: tm.Field[time]
+    sleeps: tm.Field[timedelta]
+    token: tm.Field[UUID]
+    photo: tm.Field[bytes]
+    active: tm.Field[bool]
+    color: tm.Field[Color]
+    plan: tm.Field[Literal["free", "paid"]]
+    home: tm.Field[Address]
+    rating: tm.Field[float]
+    friends: tm.Field[dict[str, int]] = tm.field(factory=dict[str, int])
+    place: tm.Field[tm.GeoPoint | None] = tm.field(default=None, kw_only=True)
+    balance: tm.Field[Decimal] = tm.field(default=Decimal(0), kw_only=True, name="Balance")
+    extra: tm.Field[tm.Extra] = tm.field(factory=tm.Extra, kw_only=True)
+
+    key = tm.Key[UserId](partition="{user_id}")
+    by_city = tm.Index[str](partition="{home.city}")
+    one = tm.Index[str](partition="{name}", unique=True)
+    two = tm.Index[str, date](partition="{name}", row="{born}")
+    three = tm.Index[str, date, UUID](partition="{name}", row=("{born}", "{token}"))
+    four = tm.Index[str, date, UUID, bool](partition="{name}", row=("{born}", "{token}", "{active}"))
+    five = tm.Index[str, date, UUID, bool, float](partition="{name}", row=("{born}", "{token}", "{active}", "{rating}"))
+    six = tm.Index[str, date, UUID, bool, float, Decimal](
+        partition="{name}", row=("{born}", "{token}", "{active}", "{rating}", "{balance}"), include="all"
+    )
+
+
+class Ledger(tm.Aggregate, of=User, table="Ledger"):
+    color: tm.Field[Color] = tm.group_by(User.color)
+    month: tm.Field[str] = tm.group_by(User.joined.truncate("%Y-%m"))
+    balance: tm.Field[Decimal] = tm.sum(User.balance)
+    mean: tm.Field[Decimal | None] = tm.avg(User.balance)
+    rest: tm.Field[timedelta | None] = tm.avg(User.sleeps)
+    slept: tm.Field[timedelta] = tm.sum(User.sleeps)
+    youngest: tm.Field[int | None] = tm.min(User.age)
+    first: tm.Field[date | None] = tm.min_ever(User.born)
+
+    key = tm.Key[Color, str](partition="{color}", row="{month}")
+
+
+# ---------------------------------------------------------------------------------- on the class: expressions
+
+assert_type(Product.price, tm.Attr[Product, Decimal])
+assert_type(Product.manufacturer, tm.Attr[Product, str | None])
+assert_type(User.plan, tm.Attr[User, Literal["free", "paid"]])
+assert_type(User.name, tm.Attr[User, str])
+assert_type(User.user_id, tm.Attr[User, UserId])
+assert_type(User.age, tm.Attr[User, int])
+assert_type(Product.price > Decimal(1), tm.Predicate[Product])
+assert_type(Product.price == Decimal(1), tm.Predicate[Product])
+assert_type(Product.manufacturer == None, tm.Predicate[Product])
+assert_type(Product.manufacturer == "Ace", tm.Predicate[Product])
+assert_type(Product.price != Decimal(1), tm.Predicate[Product])
+assert_type(Product.price.between(Decimal(1), Decimal(2)), tm.Predicate[Product])
+assert_type(Product.name.is_in(["a", "b"]), tm.Predicate[Product])
+assert_type(Product.manufacturer.is_null(), tm.Predicate[Product])
+assert_type(Product.name.startswith("D"), tm.Predicate[Product])
+assert_type(Product.manufacturer.startswith("D"), tm.Predicate[Product])
+assert_type(Product.name.contains("un"), tm.Predicate[Product])
+assert_type(Product.tags.contains("scifi"), tm.Predicate[Product])
+assert_type((Product.price > Decimal(1)) & ~(Product.name == "Dune") | Product.name.is_null(), tm.Predicate[Product])
+assert_type(Reading.taken_at.date(), tm.Attr[Reading, date])
+assert_type(Reading.taken_at.truncate("%Y"), tm.Attr[Reading, str])
+assert_type(Reading.taken_at.date() == date(2023, 1, 1), tm.Predicate[Reading])
+assert_type(Reading.temperature > 40, tm.Predicate[Reading])
+assert_type(Reading.temperature > Reading.humidity, tm.Predicate[Reading])
+assert_type(User.home.at(lambda home: home.city), tm.Attr[User, str])
+assert_type(User.home.at(lambda home: home.city) == "Delft", tm.Predicate[User])
+assert_type(Product.price.desc(), tm.Order[Product])
+assert_type(Product.price.asc(), tm.Order[Product])
+assert_type(Product.name.set("x"), tm.Assignment[Product])
+assert_type(Product.manufacturer.set(None), tm.Assignment[Product])
+assert_type(Reading.count.add(1), tm.Assignment[Reading])
+
+# ---------------------------------------------------------------------------------- keys and indexes
+
+assert_type(Product.key("books", "b-1"), tm.KeyOf[Product])
+assert_type(DailyClimate.key("s", date(2023, 10, 27)), tm.KeyOf[DailyClimate])
+assert_type(User.key(UserId("ann")), tm.KeyOf[User])
+assert_type(Product.by_name(), tm.IndexRange[Product])
+assert_type(Product.by_name("Dune"), tm.IndexRange[Product])
+assert_type(Product.by_name("Dune", "b-1"), tm.IndexRange[Product])
+assert_type(Product.by_maker("Ace", Decimal(1)), tm.IndexRange[Product])
+assert_type(Product.by_tag("scifi"), tm.IndexRange[Product])
+assert_type(User.one("a"), tm.IndexRange[User])
+assert_type(User.two("a", date.min), tm.IndexRange[User])
+assert_type(User.three("a", date.min, UUID(int=0)), tm.IndexRange[User])
+assert_type(User.four("a", date.min, UUID(int=0), True), tm.IndexRange[User])
+assert_type(User.five("a", date.min, UUID(int=0), True, 1.0), tm.IndexRange[User])
+assert_type(User.six("a", date.min, UUID(int=0), True, 1.0, Decimal(1)), tm.IndexRange[User])
+assert_type(User.six("a", date.min), tm.IndexRange[User])
+assert_type(User.six(), tm.IndexRange[User])
+
+
+# ---------------------------------------------------------------------------------- on an instance: values
+
+
+def instances(product: Product, user: User, climate: DailyClimate, ledger: Ledger) -> None:
+    assert_type(product.price, Decimal)
+    assert_type(product.manufacturer, str | None)
+    assert_type(product.tags, list[str])
+    assert_type(product.key, tm.KeyOf[Product])
+    assert_type(product.replace(price=Decimal(1)), Product)
+    assert_type(user.user_id, UserId)
+    assert_type(user.age, int)
+    assert_type(user.color, Color)
+    assert_type(user.plan, Literal["free", "paid"])
+    assert_type(user.home.city, str)
+    assert_type(user.shout(), str)
+    assert_type(user.extra, tm.Extra)
+    assert_type(climate.mean, float | None)
+    assert_type(climate.readings, int)
+    assert_type(climate.key, tm.KeyOf[DailyClimate])
+    assert_type(ledger.mean, Decimal | None)
+    assert_type(ledger.youngest, int | None)
+    assert_type(tm.info(product).etag, str | None)
+    assert_type(tm.info(climate).timestamp, datetime | None)
+    product.price = Decimal("7.99")
+    product.manufacturer = None
+    assert_type(msgspec.json.encode(product), bytes)
+    match product:
+        case Product(name="Dune", price=price):
+            assert_type(price, Decimal)
+        case _:
+            pass
+
+
+def constructors() -> None:
+    assert_type(Product("books", "b-1", "Dune", Decimal("9.99"), "Ace"), Product)
+    Product("books", "b-1", name="Dune", price=Decimal(1), tags=["a"])
+    Reading("s", datetime.now(), 1, 2.5)
+    User(
+        "Ann", UserId("ann"), 33, date.min, datetime.now(), time.min, timedelta(1), UUID(int=0), b"", True, Color.RED, "free",
+        Address("x", "y"), 1.0, {"bob": 1}, place=None, balance=Decimal(2),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- the store
+
+
+def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], Product | None]) -> None:
+    key = Product.key("books", "b-1")
+    assert_type(store[key], Product)
+    assert_type(store.get(key), Product | None)
+    assert_type(store.get(DailyClimate.key("s", date.min)), DailyClimate | None)
+    assert_type(store.get_many([key]), list[Product | None])
+    assert_type(store.exists(key), bool)
+    assert_type(store.update(key, lambda p: p.replace(price=p.price * 2)), Product)
+    assert_type(store.update(key, change), Product)
+    store.insert(store[key])
+    store.replace(store[key], if_match="*")
+    store.merge(key, name="Dune (1965)")
+    store.merge(key, Product.name.set("Dune"), Product.manufacturer.set(None))
+    store.merge(Reading.key("s", datetime.now()), Reading.count.add(1))
+    store.merge(User.key(UserId("ann")), User.name.set("Ann"))
+    store.upsert(store[key], merge=True)
+    store.delete(key)
+    store.delete(store[key])
+    store.move(store[key], Product.key("games", "g-1"))
+    assert_type(store.insert_many(readings, progress=True), int)
+    assert_type(store.upsert_many(iter(readings)), int)
+    assert_type(store.delete_many(store.query(Reading).where(Reading.device_id == "s")), int)
+    assert_type(store.check(), tm.Report)
+    assert_type(store.check().ok, bool)
+    with store.transaction() as tx:
+        tx.insert(store[key])
+        tx.delete(key)
+        assert_type(tx.get(key), Product | None)
+        assert_type(tx[key], Product)
+    for entity in store.partition(Product.category_id == "books"):
+        assert_type(entity, tm.Record | tm.Unknown)
+        match entity:
+            case Product(name=name):
+                assert_type(name, str)
+            case _:
+                pass
+
+
+def queries(store: tm.Store, nine: datetime) -> None:
+    assert_type(store.query(Product), tm.Query[Product])
+    assert_type(store.query(Product.by_tag("scifi")), tm.Query[Product])
+    warm = (
+        store.query(Reading)
+        .where(Reading.device_id == "sensor-abc-123", Reading.taken_at >= nine, Reading.temperature > 21.5)
+        .order_by(Reading.taken_at.desc(), Reading.humidity)
+        .limit(10)
+    )
+    assert_type(warm, tm.Query[Reading])
+    for reading in warm:
+        assert_type(reading, Reading)
+    page = warm.page(100, token=None)
+    assert_type(page, tm.Page[Reading])
+    assert_type(page.items, list[Reading])
+    assert_type(page.token, str | None)
+    assert_type(warm.first(), Reading | None)
+    assert_type(warm.one(), Reading)
+    assert_type(warm.count(), int)
+    assert_type(warm.allow_scan(), tm.Query[Reading])
+    # A condition on an abstract class holds for the classes that it lends its fields to.
+    assert_type(store.query(User).where(Named.name == "Ann"), tm.Query[User])
+    for product_id, price in (
+        store.query(Product).where(Product.name == "Dune").select(Product.product_id, Product.price)
+    ):
+        assert_type(product_id, str)
+        assert_type(price, Decimal)
+    for (maker,) in store.query(Product).select(Product.manufacturer):
+        assert_type(maker, str | None)
+
+
+def opening() -> None:
+    with tm.open("shop.db", models=[Product, Reading, DailyClimate], durability="relaxed", progress=True) as store:
+        assert_type(store, tm.Store)
+    assert_type(attrs.asdict(Product("a", "b", "c", Decimal(1))), dict[str, Any])
+    assert_type(tm.GeoPoint.at(latitude=52.0, longitude=4.4), tm.GeoPoint)

@@ -1,0 +1,116 @@
+"""Wrong programs, one a line: mypy must report each with its code, and pyright must report the same lines."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import tablemapper as tm
+
+from .accept import DailyClimate, Product, Reading, User, UserId
+
+
+class Wrong(tm.Entity, table="Wrong"):
+    a: tm.Field[str] = tm.field(default=3)  # type: ignore[arg-type]
+    b: tm.Field[list[str]] = tm.field(factory=dict[str, str])  # type: ignore[arg-type]
+    c: tm.Field[int] = 3  # type: ignore[assignment]
+    d: tm.Field[str] = tm.field("x", kw_only=True)  # type: ignore[call-overload]
+    e: tm.Field[str] = tm.field(default="x", factory=str)  # type: ignore[call-overload]
+
+    key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg]
+    by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
+    by_d = tm.Index[int](partition="{c}", unique="yes")  # type: ignore[arg-type]
+
+
+class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
+    device: tm.Field[int] = tm.group_by(Reading.device_id)  # type: ignore[arg-type]
+    day: tm.Field[date] = tm.group_by(Reading.device_id.date())  # type: ignore[misc]
+    number: tm.Field[str] = tm.count()  # type: ignore[assignment]
+    mean: tm.Field[float | None] = tm.avg(Reading.device_id)  # type: ignore[arg-type, assignment]
+    total: tm.Field[str] = tm.sum(Reading.temperature)  # type: ignore[arg-type]
+    least: tm.Field[float] = tm.min(Reading.temperature)  # type: ignore[assignment]
+
+    key = tm.Key[int, date](partition="{device}", row="{day}")
+
+
+# ---------------------------------------------------------------------------------- building and setting
+Product("a", "b", "c", "d")  # type: ignore[arg-type]
+Product("a", "b", "c")  # type: ignore[call-arg]
+Product("a", "b", "c", Decimal(1), colour="red")  # type: ignore[call-arg]
+Product("a", "b", "c", None)  # type: ignore[arg-type]
+User.key("ann")  # type: ignore[arg-type]
+
+
+def setting(product: Product, reading: Reading, user: User) -> None:
+    product.price = 7.99  # type: ignore[assignment]
+    product.price = None  # type: ignore[assignment]
+    product.prize = Decimal(1)  # type: ignore[attr-defined]
+    product.prize  # type: ignore[attr-defined]
+    product.tags = ["a", 3]  # type: ignore[list-item]
+    user.plan = "gold"  # type: ignore[assignment]
+    user.place = (1.0, 2.0)  # type: ignore[assignment]
+    reading.taken_at = date(2023, 1, 1)  # type: ignore[assignment]
+    product.name + 1  # type: ignore[operator]
+    product.manufacturer.upper()  # type: ignore[union-attr]
+
+
+# ---------------------------------------------------------------------------------- keys and indexes
+Product.key("a")  # type: ignore[call-arg]
+Product.key("a", 3)  # type: ignore[arg-type]
+Product.key("a", "b", "c")  # type: ignore[call-arg]
+DailyClimate.key("s", "2023-10-27")  # type: ignore[arg-type]
+Product.by_maker(3)  # type: ignore[call-overload]
+Product.by_maker("Ace", 3.5)  # type: ignore[call-overload]
+Product.by_maker("Ace", Decimal(1), "b")  # type: ignore[call-overload]
+User.three("a", "b")  # type: ignore[call-overload]
+User.six("a", date.min, 7)  # type: ignore[call-overload]
+
+# ---------------------------------------------------------------------------------- predicates
+Product.prize  # type: ignore[attr-defined]
+Product.price > "x"  # type: ignore[operator]
+Product.price.between(1.5, 2.5)  # type: ignore[arg-type]
+Product.name.is_in([1, 2])  # type: ignore[list-item]
+Product.price.startswith("1")  # type: ignore[misc]
+Product.price.contains("1")  # type: ignore[misc]
+Product.name.date()  # type: ignore[misc]
+(Product.price > Decimal(1)) & (Reading.temperature > 2)  # type: ignore[operator]
+(Product.price > Decimal(1)) | True  # type: ignore[operator]
+User.home.at(lambda home: home.town)  # type: ignore[attr-defined]
+Product.price.set("x")  # type: ignore[arg-type]
+Product.name.set(None)  # type: ignore[arg-type]
+Reading.count.add("1")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------- the store
+def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
+    store.insert("x")  # type: ignore[arg-type]
+    store.insert(climate)  # type: ignore[arg-type]
+    store.replace(product, "*")  # type: ignore[call-arg]
+    store.get("books")  # type: ignore[arg-type]
+    store[Product.by_name("x")]  # type: ignore[index]
+    store.get(Product.key("a", "b")).price  # type: ignore[union-attr]
+    store.merge(Product.key("a", "b"), Reading.count.add(1))  # type: ignore[misc]
+    store.move(product, Reading.key("s", datetime.now()))  # type: ignore[misc]
+    store.update(Product.key("a", "b"), lambda p: p.name)  # type: ignore[arg-type, return-value]
+    store.partition("books")  # type: ignore[arg-type]
+    store.transaction(True)  # type: ignore[call-arg]
+    store.insert_many([climate])  # type: ignore[list-item]
+    tm.open("shop.db")  # type: ignore[call-arg]
+    tm.open("shop.db", models=[str])  # type: ignore[list-item]
+    tm.open("shop.db", models=[Product], durability="none")  # type: ignore[arg-type]
+
+
+def queries(store: tm.Store) -> None:
+    store.query(Product).where(Reading.temperature > 40)  # type: ignore[arg-type]
+    store.query(Product).where(True)  # type: ignore[arg-type]
+    store.query(Product).order_by(Reading.taken_at.desc())  # type: ignore[arg-type]
+    store.query(Product).limit("10")  # type: ignore[arg-type]
+    store.query(str)  # type: ignore[type-var]
+    store.query(Product).page("10")  # type: ignore[arg-type]
+    store.query(Product).select("name")  # type: ignore[call-overload]
+    store.query(Product).first().price  # type: ignore[union-attr]
+    for (name,) in store.query(Product).select(Product.name):
+        name.real  # type: ignore[attr-defined]
+    for reading in store.query(Reading):
+        reading.price  # type: ignore[attr-defined]
+    UserId(3)  # type: ignore[arg-type]
