@@ -491,7 +491,7 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
             return _value_type(rest[0])[0], True
         if any(_value_type(arg)[0].kind is not object for arg in rest):
             raise Fault(f"{_readable(annotation)}: a field has one type, or it and None; tagged Structs can be united")
-        return _json_type(Union[rest]), len(rest) < len(args)
+        return _json_type(Union[rest]), len(rest) < len(args)  # noqa: UP007  of a tuple
     if isinstance(annotation, str):
         raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:

@@ -14,15 +14,15 @@ PACKAGE = Path(tablemapper.__file__).parent
 LEVELS = [
     ["errors", "codegen", "expressions"],
     [
-        "limits", "progress", "sums", "keytext", "keys", "scalars", "extra", "values", "fields", "indexes",
+        "limits", "progress", "sums", "keytext", "keys", "scalars", "values", "fields", "indexes",
         "declaration", "entity", "aggregates",
     ],
     ["model", "changes", "evolution"],
     ["check", "planner", "query", "engine"],
     [
-        "engines", "engines.sqlite", "engines.sqlite.faults", "engines.sqlite.timestamps", "engines.sqlite.writing",
-        "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.backup", "engines.sqlite.memory",
-        "engines.sqlite.files", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
+        "engines", "engines.sqlite.faults", "engines.sqlite.timestamps", "engines.sqlite.writing",
+        "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.backup", "engines.sqlite.files",
+        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
         "engines.sqlite.scrub", "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
     ["verbs", "store"],

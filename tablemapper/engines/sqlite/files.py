@@ -14,11 +14,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import apsw
 
 from ...errors import OutcomeUnknown, SchemaMismatch, StoreClosed, StoreError
+from .backup import copy_store
 from .connections import APPLICATION_ID, FORMAT_VERSION, Durability, Place, clean_path, patience, quiet_close
 from .faults import DRIVER_ERRORS, translated
 from .reading import Row, Snapshot, Stream
@@ -44,6 +45,9 @@ class File:
         warn_after: seconds after which a stream or snapshot that is still open is logged.
         refuse_after: seconds after which it raises :class:`SnapshotTooOld`.
     """
+
+    in_memory: ClassVar[type[File]]
+    """What `open` makes of ":memory:"; `memory` says it."""
 
     def __init__(
         self,
@@ -148,11 +152,7 @@ class File:
             timeout=timeout,
             waiting=waiting,
         )
-        kind: type[File] = File
-        if place.in_memory:
-            from .memory import MemoryFile
-
-            kind = MemoryFile
+        kind = File.in_memory if place.in_memory else File
         return kind(
             place,
             create=create,
@@ -311,7 +311,7 @@ class File:
                 cause = raised or error
                 if isinstance(cause, DRIVER_ERRORS):
                     raise translated(cause, self.path) from cause
-                raise cause
+                raise cause from None
         if self.monotonic() >= self._look_at:
             self._expire()
         value: T = result
@@ -454,8 +454,6 @@ class File:
             path: where to; refused if anything is there.
             progress: called with (pages done, pages in all).
         """
-        from .backup import copy_store
-
         self.check_open()
         copy_store(self._backup_source, self.path, clean_path(path), progress)
 

@@ -95,3 +95,6 @@ class _MemorySnapshot(Snapshot):
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Any:
         return self._memory.stream(sql, args, chunk)
+
+
+File.in_memory = MemoryFile

@@ -6,6 +6,7 @@ are therefore bounded in time: first there is a warning, then the state is let g
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -94,10 +95,8 @@ class _Held:
         if now - self._since < self._file.refuse_after or self._expired:
             return
         self._expired = True
-        try:
+        with contextlib.suppress(apsw.Error):  # it is in use at this moment, and will see that it is expired
             self._let_go()
-        except apsw.Error:
-            pass  # it is in use at this moment, and will see that it is expired
 
     def _let_go(self) -> None:
         raise NotImplementedError

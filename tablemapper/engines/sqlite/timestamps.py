@@ -63,7 +63,7 @@ class Timestamps:
         if connection.data_version() != seen:
             self._reload(connection)
         timestamp = self._last + 1
-        if now > timestamp:  # noqa: PLR1730  max() is slower
+        if now > timestamp:
             timestamp = now
         self._last = timestamp
         if timestamp > self._until:
