@@ -23,6 +23,7 @@ from .limits import Edm
 
 __all__ = [
     "INT32",
+    "INT32_RANGE",
     "SCALARS",
     "Fault",
     "Int32",
@@ -175,15 +176,14 @@ def _check_str(value: Any) -> str:
 
 
 def _check_integer(bits: int) -> _Function:
-    low, high, name = -(2 ** (bits - 1)), 2 ** (bits - 1), "int" if bits == 64 else f"int{bits}"
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
+    name, wider = ("int", "Decimal") if bits == 64 else (f"int{bits}", "int")
 
     def check(value: Any) -> int:
         if not isinstance(value, int) or value.__class__ is bool:
             raise unexpected(name, value)
         if not low <= value < high:
-            raise Fault(
-                f"{shown(value)} does not fit in {bits} bits; {'a Decimal' if bits == 64 else 'int'} holds more"
-            )
+            raise Fault(f"{shown(int(value))} does not fit in {bits} bits; {wider} holds more")
         return int(value)
 
     return check
@@ -408,7 +408,8 @@ def enum_type(enum: type[Enum]) -> ValueType:
 
     return ValueType(
         f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value,
-        checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value), _enum_value, fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]",
+        checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value), _enum_value,
+        fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]",
         objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
         key_kind=enum, fixed=base.fixed, enum=enum,
     )  # fmt: skip

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from uuid import UUID
 
@@ -97,10 +99,10 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     kind = value.__class__
     if value is None or kind is bool:
         return value
-    if kind is dict or kind is list:
+    if kind is dict or kind is list or kind is tuple:
         if depth == MAX_DEPTH:
             raise Fault(f"nested more than {MAX_DEPTH} deep", path)
-        if kind is list:
+        if kind is not dict:
             return [_plain(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(value)]
         return {_plain(key, path, depth): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind is bytearray or kind is memoryview:
@@ -141,7 +143,7 @@ def _compare(given: Any, kept: Any, path: str) -> None:
             if name not in kept:
                 raise Fault(f'no field "{name}" (fields: {", ".join(kept)}){did_you_mean(name, kept)}', path)
             _compare(given[name], kept[name], f"{path}.{name}")
-    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+    elif given.__class__ is kept.__class__ and isinstance(given, (list, tuple)) and len(given) == len(kept):
         for number, item in enumerate(given):
             _compare(item, kept[number], f"{path}[{number}]")
     raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(kept).__name__} {shown(kept)}", path)
@@ -263,7 +265,7 @@ def _check_hooks(kind: Any) -> None:
     if kind is GeoPoint:
         return
     fault = Fault(
-        f"{getattr(kind, '__name__', kind)} can not be stored: register_structure_hook and register_unstructure_hook on "
+        f"{_readable(kind)} can not be stored: register_structure_hook and register_unstructure_hook on "
         f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
     )
     if kind in (object, Extra) or not isinstance(kind, type):
@@ -491,7 +493,7 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
             return _value_type(rest[0])[0], True
         if any(_value_type(arg)[0].kind is not object for arg in rest):
             raise Fault(f"{_readable(annotation)}: a field has one type, or it and None; tagged Structs can be united")
-        return _json_type(Union[rest]), len(rest) < len(args)  # noqa: UP007  of a tuple
+        return _json_type(reduce(or_, rest)), len(rest) < len(args)
     if isinstance(annotation, str):
         raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
