@@ -32,7 +32,7 @@ def draw(rnd: random.Random) -> float | None:
     if kind == 0:
         return None
     if kind == 1:
-        return rnd.choice((5e-324, -5e-324, 1e308, -1e308, 2.0**-1022, 0.1, -0.0))
+        return rnd.choice((5e-324, -5e-324, 1e305, -1e305, 2.0**-1022, 0.1, -0.0))
     return rnd.uniform(-1, 1) * 10.0 ** rnd.randrange(-300, 300) if kind < 5 else round(rnd.uniform(0, 100), 2)
 
 
