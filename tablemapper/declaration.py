@@ -19,7 +19,7 @@ from .values import ValueType, value_type
 
 __all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "read_fields"]
 
-_METHODS = frozenset({"key", "replace", "self"})
+_METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 
 

@@ -1,7 +1,7 @@
 """Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
 
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
-stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
+stay plain slots. Classes without a table have no slots, and share one metaclass: a class can derive from several. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 """
 
 from __future__ import annotations
@@ -48,19 +48,23 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
     faults: list[str] = []
     for base in bases:
         if "__declaration__" in base.__dict__ and base.__dict__["__declaration__"].table is not None:
-            raise InvalidModel(name, [f"{base.__name__} has a table; derive both from a class without table= instead"])
-    own = type(f"{name}Type", tuple(dict.fromkeys(type(base) for base in bases)) or (mcls,), {})
+            faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
     fields, declared = read_fields(name, body, bases, options, faults)
+    if faults and any(getattr(base, "__declaration__", None) and base.__declaration__.table for base in bases):
+        raise InvalidModel(name, faults)
     concrete = options.table is not None
     slots = {"__module__": body["__module__"], "__qualname__": body["__qualname__"]}
+    own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
     if concrete:
         raw: Any = type.__new__(own, name, bases, {**slots, "__slots__": tuple(fields)})
         cls: Any = type.__new__(own, name, (raw,), {**body, "__slots__": ()})
+        for model in fields.values():
+            setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
     else:
         raw = None
         cls = type.__new__(own, name, bases, {**body, "__slots__": ()})
-    for model in fields.values():
-        setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
+        # While its conditions are read, an abstract class knows its fields already.
+        type.__setattr__(cls, "__declaration__", Declaration(cls, None, None, tuple(fields.values()), None, None, ()))
     made = declare(cls, options, fields, declared, faults)
     faults += cls._faults(made)
     if faults:
@@ -249,6 +253,20 @@ class RecordType(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
         super().__init__(name, bases, body)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            """Return a field of an abstract class: it has no metaclass of its own, so that several can be bases."""
+            made = cls.__dict__.get("__declaration__")
+            if made is None or name.startswith("__"):
+                raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
+            known = [model.name for model in made.fields]
+            if made.table is None and name in known:
+                return Attr(cls, name, made.field(name).type)
+            raise AttributeError(
+                f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
+            )
 
 
 class Record(metaclass=RecordType):
