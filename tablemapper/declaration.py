@@ -17,7 +17,7 @@ from .keys import Template, compile_template
 from .limits import check_property_name, check_table_name
 from .values import ValueType, value_type
 
-__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "read_fields"]
+__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located", "read_fields"]
 
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
@@ -132,6 +132,15 @@ def check_value(f: FieldModel, value: Any) -> Any:
             return None
         raise ValueError(f"None, but a value of type {f.type.name} is required (Field[… | None] would allow it)")
     return f.type.check(value)
+
+
+def located(name: str, error: ValueError) -> str:
+    """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``price: …``."""
+    text = str(error)
+    if text[:1] == "[":
+        return f"{name}{text}"
+    path, found, _ = text.partition(": ")
+    return f"{name}.{text}" if found and path.split("[")[0].replace(".", "").isidentifier() else f"{name}: {text}"
 
 
 def read_fields(

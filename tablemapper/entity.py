@@ -1,11 +1,13 @@
 """Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
 
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
-stay plain slots. Classes without a table have no slots, and share one metaclass: a class can derive from several. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
+stay plain slots. Classes without a table have no slots, and share one metaclass: a class can derive from several. The
+constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 """
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, data
 import attrs
 
 from .codegen import Names, compile_functions
-from .declaration import Declaration, Options, check_value, declaration, declare, read_fields
+from .declaration import Declaration, Options, check_value, declaration, declare, located, read_fields
 from .errors import InvalidEntity, InvalidModel, did_you_mean
 from .expressions import Attr, Predicate
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import IndexCall, KeyOf
 from .keytext import check_key
-from .values import ValueType
+from .scalars import GLOBALS, ValueType
 
 __all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]
 
@@ -95,7 +97,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=raw, Cls=cls, set_class=_set_class, MISSING=attrs.NOTHING, CHECKS={}, KEYS=made.key_fields, SLOTS={},
+        Raw=raw, Cls=cls, set_class=_set_class, CHECKS={}, KEYS=made.key_fields, SLOTS={},
         KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
         normalise=_normaliser(made), normalise_key=_key_normaliser(made),
     )  # fmt: skip
@@ -117,6 +119,15 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         setattr(own, index.name, ClassAccess(call))
 
 
+_RESERVED = frozenset(
+    {
+        *dir(builtins), *GLOBALS, "datetime", "Raw", "Cls", "set_class", "CHECKS", "KEYS", "SLOTS", "KeyOf", "new",
+        "check_key", "normalise", "normalise_key", "partition", "row",
+    }
+)  # fmt: skip
+"""What generated constructors and key functions refer to."""
+
+
 def _default(f: FieldModel) -> Any:
     if f.measure is not None:
         return None
@@ -129,25 +140,42 @@ def _argument_type(made: Declaration, name: str) -> ValueType:
     return kind.nested(tuple(path.split("."))) if path else kind.element or kind
 
 
+def _variables(made: Declaration) -> dict[str, str]:
+    """Return what stands for each field in generated source.
+
+    A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
+    under names that no field can have, in a function of their own.
+    """
+    fields = [f.name for f in made.fields]
+    if _RESERVED.isdisjoint(fields):
+        return {name: name for name in fields}
+    return {name: f"_{name}_" for name in fields}
+
+
 def _sources(made: Declaration, names: Names) -> Iterator[str]:
     positional: list[str] = []
     by_name: list[str] = []
     prologue, tests, assign = [], [], []
+    inner = _variables(made)
+    missing = names.name("missing", attrs.NOTHING)
     for f in made.fields:
-        parameter = f.name
+        parameter, variable = f.name, inner[f.name]
         if f.factory is not None:
-            parameter += "=MISSING"
-            prologue.append(f"    if {f.name} is MISSING: {f.name} = {names.name('factory', f.factory)}()")
+            parameter += f"={missing}"
+            prologue.append(f"    if {variable} is {missing}: {variable} = {names.name('factory', f.factory)}()")
         elif f.measure is not None:
             parameter += "=None"
         elif f.default is not attrs.NOTHING:
             parameter += f"={names.name('default', f.default)}"
         (by_name if f.kw_only else positional).append(parameter)
-        test = f.type.fast_source(f.name, names)
-        tests.append(f"({f.name} is None or {test})" if f.optional or f.measure is not None else test)
-        assign.append(f"    self.{f.name} = {f.name}")
-    values = ", ".join(f.name for f in made.fields)
+        test = f.type.fast_source(variable, names)
+        tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
+        assign.append(f"    self.{f.name} = {variable}")
+    values = ", ".join(inner.values())
     yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
+    if any(name != variable for name, variable in inner.items()):
+        yield f"    _init(self, {', '.join(inner)})"
+        yield f"def _init(self, {values}):"
     yield from prologue
     yield f"    if not ({' and '.join(tests) or 'True'}):"
     yield f"        ({values},) = normalise(({values},))"
@@ -161,11 +189,15 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     yield "    if name in KEYS and self._row is not None: read_only(self, name)"
     yield "    SLOTS[name](self, check(value))"
     arguments = made.arguments
-    fast = [made.field(name).type.fast_source(name, names) for name in arguments]
-    plain = {name: name for name in arguments}
+    plain = {name: inner[name] for name in arguments}
+    fast = [made.field(name).type.fast_source(plain[name], names) for name in arguments]
+    given = ", ".join(plain.values())
     yield f"def key({', '.join(arguments)}):"
+    if any(name != variable for name, variable in plain.items()):
+        yield f"    return _key({', '.join(plain)})"
+        yield f"def _key({given}):"
     if arguments:
-        yield f"    if not ({' and '.join(fast)}): ({', '.join(arguments)},) = normalise_key(({', '.join(arguments)},))"
+        yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
     for variable, template in zip(("partition", "row"), made.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
         yield f"    if len({variable}) > 256: check_key({variable}, what={made.name + ' ' + variable + ' key'!r})"
@@ -183,7 +215,7 @@ def _normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
             try:
                 checked.append(check_value(f, value))
             except ValueError as error:
-                faults.append(f"{f.name}: {error}" if not str(error).startswith(".") else f"{f.name}{error}")
+                faults.append(located(f.name, error))
         if faults:
             raise InvalidEntity(made.name, faults)
         return checked

@@ -20,7 +20,7 @@ import msgspec
 
 from .aggregates import AggregateModel, aggregate_model
 from .codegen import Names, compile_functions
-from .declaration import Declaration, IndexModel, declaration
+from .declaration import Declaration, IndexModel, declaration, located
 from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
@@ -329,7 +329,7 @@ def _store_wide(value: int | None) -> int | str | None:
 
 def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     def bad(field: str, error: ValueError) -> None:
-        raise InvalidEntity(made.name, [f"{field}: {error}"]) from None
+        raise InvalidEntity(made.name, [located(field, error)]) from None
 
     return bad
 

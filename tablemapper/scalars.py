@@ -18,7 +18,7 @@ import attrs
 from .codegen import Names
 from .limits import Edm
 
-__all__ = ["INT32", "INT64", "SCALARS", "Int32", "ValueType", "Width32", "wrong"]
+__all__ = ["GLOBALS", "INT32", "INT64", "SCALARS", "Int32", "ValueType", "Width32", "wrong"]
 
 
 class Width32:
@@ -94,7 +94,7 @@ class ValueType:
         if "@" in source:
             source = source.replace("@", names.name("of", function))
         names.setdefault("datetime", datetime)
-        for word, value in _GLOBALS.items():
+        for word, value in GLOBALS.items():
             if word in source:
                 names.setdefault(word, value)
         return source.replace("$", variable)
@@ -266,7 +266,7 @@ def _load_decimal(stored: str) -> Decimal:
         raise ValueError(f"{stored!r} is no Decimal") from None
 
 
-_GLOBALS: dict[str, Any] = {
+GLOBALS: dict[str, Any] = {
     "UTC": UTC, "Decimal": Decimal, "UUID": UUID, "date": date, "time": time, "timedelta": timedelta,
     "fromisoformat": datetime.fromisoformat, "date_of": date.fromisoformat, "time_of": time.fromisoformat,
     "well_formed": _well_formed, "PLUS": _DECIMAL.plus,
