@@ -316,7 +316,8 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     yield "            e._row = row"
     yield "            e.__class__ = Cls"
     yield "            add(e)"
-    yield "    except (ValueError, TypeError, AttributeError) as error:"
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    yield "    except DAMAGE as error:"
     what = f"{made.name}: the row with the key"
     yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
