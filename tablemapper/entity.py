@@ -332,6 +332,9 @@ class Record(metaclass=RecordType):
         """Return what else is wrong with a declaration of this kind of record."""
         return []
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} can not be deleted; set it to None where that is allowed")
+
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple([getattr(self, model.name) for model in declaration(type(self)).fields]), self._row
 

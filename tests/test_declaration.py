@@ -156,6 +156,13 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         ["Decimla", 'did you mean "Decimal"'],
     ),
     ("an annotation with a fault", {"name": "tm.Field[str]", "a": "tm.Feild[int]"}, KEY, "a", ["Feild"]),
+    ("a template that is no text", AB, {"key": tm.Key(partition=3)}, "key", ["partition=", "is needed, not 3"]),  # type: ignore[arg-type]
+    ("a row that is no text", AB, {"key": tm.Key(partition=("{name}", 4))}, "key", ["partition=", "tuple of texts"]),  # type: ignore[arg-type]
+    ("an include of no names", AB, {**KEY, "by_age": tm.Index(partition="{age}", include=3)}, "by_age", ["include="]),  # type: ignore[arg-type]
+    ("a where= that is no function", AB, {**KEY, "by_age": tm.Index(partition="{age}", where=3)}, "by_age", ["where="]),  # type: ignore[arg-type]
+    ("a property name that is no text", AB, {**KEY, "age": tm.field(name=3)}, "age", ["name=3"]),  # type: ignore[call-overload]
+    ("a factory that is none", AB, {**KEY, "age": tm.field(factory=3)}, "age", ["factory=3"]),  # type: ignore[call-overload]
+    ("a default and a factory", AB, {**KEY, "age": tm.field(default=3, factory=int)}, "age", ["not both"]),  # type: ignore[call-overload]
     ("two Extra", {"name": str, "a": tm.Extra, "b": tm.Extra}, KEY, "a", ["one Extra"]),
 ]
 
@@ -178,8 +185,8 @@ def test_all_faults_are_reported_together() -> None:
         assert any(text in fault for fault in found), (text, found)
 
 
-@pytest.mark.parametrize("table", ["", "ab", "1abc", "a_b", "a b", "x" * 64, "tables"])
-def test_a_table_name_is_as_azure_takes_it(table: str) -> None:
+@pytest.mark.parametrize("table", ["", "ab", "1abc", "a_b", "a b", "x" * 64, "tables", 3])
+def test_a_table_name_is_as_azure_takes_it(table: Any) -> None:
     found = faults(lambda: made(AB, table=table, **KEY))
     assert any("table=" in fault for fault in found)
 

@@ -101,6 +101,12 @@ def test_an_unknown_field_of_the_class_is_refused_with_the_nearest_name() -> Non
         Product.prize  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_an_attribute_can_not_be_deleted(book: Product) -> None:
+    with pytest.raises(AttributeError, match="set it to None"):
+        del book.manufacturer
+    assert book.manufacturer == "Ace"
+
+
 def test_a_field_of_the_class_can_not_be_set() -> None:
     with pytest.raises(AttributeError, match="declare it in the class body"):
         Product.price = Decimal(1)  # type: ignore[assignment, misc]
