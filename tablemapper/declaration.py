@@ -225,7 +225,7 @@ def _field(
     if aggregate and measure is None:
         faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
     try:
-        kind, optional = value_type(annotation, name)
+        kind, optional = value_type(annotation)
     except ValueError as error:
         faults.append(f"{name}: {error}")
         return None
@@ -356,7 +356,7 @@ def _compare_parameters(
         return
     for argument, parameter, kind in zip(arguments, parameters, types, strict=True):
         try:
-            given, _ = value_type(parameter, argument)
+            given, _ = value_type(parameter)
         except (ValueError, NameError) as error:
             faults.append(f"{name}: type parameter of {argument}: {error}")
             continue

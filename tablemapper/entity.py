@@ -8,7 +8,6 @@ constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 from __future__ import annotations
 
 import builtins
-import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
@@ -22,7 +21,7 @@ from .expressions import Attr, Predicate
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import IndexCall, KeyOf
 from .keytext import check_key
-from .scalars import GLOBALS, ValueType
+from .scalars import ValueType
 
 __all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]
 
@@ -82,15 +81,9 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
 
 def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
-    written = inspect.get_annotations(cls)
     attrs.define(
         cls,
-        these={
-            f.name: attrs.field(
-                default=_default(f), kw_only=f.kw_only, type=None if f.name in written else f.type.annotation
-            )
-            for f in made.fields
-        },
+        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only) for f in made.fields},
         slots=False,
         init=False,
         order=False,
@@ -121,7 +114,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
 
 _RESERVED = frozenset(
     {
-        *dir(builtins), *GLOBALS, "datetime", "Raw", "Cls", "set_class", "CHECKS", "KEYS", "SLOTS", "KeyOf", "new",
+        *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "CHECKS", "KEYS", "SLOTS", "KeyOf", "new",
         "check_key", "normalise", "normalise_key", "partition", "row",
     }
 )  # fmt: skip

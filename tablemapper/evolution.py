@@ -7,10 +7,14 @@ an aggregate behind, and is a fault. Nothing here touches a store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import attrs
 
+from .keys import Template, compile_template, disjoint
 from .model import Model, Schema
 
 __all__ = ["Evolution", "evolve"]
@@ -48,6 +52,7 @@ def evolve(catalogue: Mapping[str, Any], schema: Schema) -> Evolution:
             faults += _strangers(model, catalogue, schema)
         else:
             faults += [f"{model.name}: {fault}" for fault in _known(model, old, form)]
+            faults += [f"{model.name}: {fault}" for fault in _unseen(model, catalogue, schema)]
             fields += [(model, name) for name in form["fields"] if name not in old["fields"]]
             indexes += [(model, name) for name in form["indexes"] if name not in old["indexes"]]
         after[model.name] = form
@@ -56,6 +61,26 @@ def evolve(catalogue: Mapping[str, Any], schema: Schema) -> Evolution:
         if source in schema.by_name and name not in schema.by_name:
             faults.append(f"{source}: the file maintains the aggregate {name} from it; open {name} too")
     return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, after != dict(catalogue))
+
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes)
+}
+
+
+def _unseen(model: Model, catalogue: Mapping[str, Any], schema: Schema) -> Iterator[str]:
+    """Yield what keeps a class from being opened without another one of its table, whose rows it could overwrite."""
+    for name, old in catalogue.items():
+        if name in schema.by_name or old["table"] != model.table:
+            continue
+        if disjoint(model.declaration.templates, (_template(old["partition"]), _template(old["row"]))) == "carve b":
+            yield f"a key of it could be one of {name}, which is in the same table; open {name} too"
+
+
+def _template(form: Any) -> Template:
+    text = form["text"]
+    kinds = {field: _KINDS[kind] for field, _, kind in form["slots"]}
+    return compile_template(text if isinstance(text, str) else tuple(text), kinds, subject="catalogue")
 
 
 def _strangers(model: Model, catalogue: Mapping[str, Any], schema: Schema) -> Iterator[str]:

@@ -26,7 +26,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import UUID
@@ -56,7 +56,7 @@ KEY_UNITS = 512
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """A character that can not stand in a key."""
 
-_UTC = timezone.utc
+_UTC = UTC
 _Encode = Callable[[Any], str]
 _Decode = Callable[[str], Any]
 _Refuse = Callable[[object, str], NoReturn]

@@ -285,7 +285,9 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         optional = (field.optional or field.measure is not None) and stored != variable
         values.append(f"None if {variable} is None else {stored}" if optional else stored)
     yield f"    row = (pk, rk, ts, {''.join(value + ', ' for value in values)})"
-    yield f"    if {' + '.join(lengths)} > {_SAFE_LENGTH}: check_sizes(row)"
+    extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
+    also = "" if extra is None else f" or n{extra} > 2"
+    yield f"    if {' + '.join(lengths)} > {_SAFE_LENGTH}{also}: check_sizes(row)"
     yield "    return row"
 
 
@@ -335,6 +337,15 @@ def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     return bad
 
 
+def _extra_faults(made: Declaration, declared: int, extra: dict[str, Any]) -> Iterator[str]:
+    taken = {field.property for field in made.fields}
+    for name in extra:
+        if name in taken:
+            yield f'the undeclared property "{name}" is a declared one; set that instead'
+    if declared + len(extra) > MAX_PROPERTIES:
+        yield f"{declared + len(extra)} properties, but an entity may have {MAX_PROPERTIES}"
+
+
 def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
     def check(row: Row) -> None:
         faults = []
@@ -346,6 +357,8 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
                     if fault is not None:
                         faults.append(fault)
                 properties.append((field.property, field.type.edm, value))
+                if field.type.name == "extra":
+                    faults += _extra_faults(made, len(columns) - 1, msgspec.json.decode(value))
         if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
         if faults:

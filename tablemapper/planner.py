@@ -175,24 +175,31 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
     model = question.model
     where = question.where
     if question.range is not None:
-        index = model.index(question.range.name)
-        fields = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
+        chosen = model.index(question.range.name)
+        fields = tuple(dict.fromkeys((*chosen.partition.arguments, *chosen.row.arguments)))
         given = dict(zip(fields, question.range.values, strict=False))
-        return [_along(question, index, _facts(where), given)], []
+        return [_along(question, chosen, _facts(where), given)], []
     facts = _facts(where)
     found: list[Plan] = []
     refused: list[str] = []
-    candidates: tuple[IndexModel | None, ...] = (None, *model.indexes)
-    for path in candidates:
-        if path is not None and (why := _unfit(model, path, facts)) is not None:
-            refused.append(f"{model.name}.{path.name}: {why}")
+    paths: tuple[IndexModel | None, ...] = (None, *model.indexes)
+    for index in paths:
+        if index is not None and (why := _unfit(model, index, facts)) is not None:
+            refused.append(f"{model.name}.{index.name}: {why}")
             continue
-        one = _along(question, path, facts, {})
-        if one.scan and path is not None:
-            refused.append(f"{model.name}.{path.name}: no condition on {_first(path.partition)}")
-        else:
+        if index is not None and index.partition.slots and not _known(index.partition.slots[0], facts):
+            refused.append(f"{model.name}.{index.name}: no condition on {_first(index.partition)}")
+            continue
+        one = _along(question, index, facts, {})
+        if index is None or not one.scan:
             found.append(one)
     return found, refused
+
+
+def _known(slot: Slot, facts: _Facts) -> bool:
+    name = slot.field
+    kinds = (facts.equal, facts.among, facts.ranges, facts.prefixes, facts.elements)
+    return bool(slot.buckets) or any(name in kind for kind in kinds)
 
 
 def _first(template: Template) -> str:
@@ -222,9 +229,11 @@ def _along(question: Question, index: IndexModel | None, facts: _Facts, given: M
     equal = {**facts.equal, **given}
     if index is not None and index.fan_out is not None and index.fan_out in facts.elements:
         equal.setdefault(index.fan_out, facts.elements[index.fan_out])
-    ranges = sorted(set(_ranges(partition, row, equal, facts)), key=lambda r: (r.partition.lo or "", r.row.lo or ""))
+    ranges = list(_ranges(partition, row, equal, facts))
+    sample = ranges[0]
+    if len(ranges) > 1:
+        ranges = sorted(set(ranges), key=lambda r: (r.partition.lo or "", r.row.lo or ""))
     ranges = [r for r in ranges if not (r.partition.empty or r.row.empty)]
-    sample = next(iter(_ranges(partition, row, equal, facts)))
     bounds = (sample.partition, sample.row) if sample.partition.point else (sample.partition,)
     slots = sum(bound.equal_slots + (bound.range_field is not None) for bound in bounds)
     exact = frozenset[str]().union(*(bound.fields - bound.inexact for bound in bounds))
@@ -326,7 +335,13 @@ def _said(
             return False
         case Compare(attr=attr, op="==", value=value):
             name = _name(attr)
-            return name in exact and name in equal and name not in ranged and _same(equal[name], value)
+            return (
+                name is not None
+                and name in exact
+                and name in equal
+                and name not in ranged
+                and _same(equal[name], value)
+            )
         case Compare(attr=attr, op=op) if op != "!=":
             name = _name(attr)
             return name in exact and name in ranged and name not in equal and name not in facts.prefixes

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import attrs
@@ -40,10 +41,14 @@ class Reader(Protocol):
 
     store_id: str
 
-    def run(
-        self, plan: Plan, *, after: Position | None = None, limit: int | None = None
+    def rows(self, plan: Plan, *, limit: int | None = None) -> Iterator[list[Row]]:
+        """Yield rows, in chunks, of one state of the store; at least the first ``limit``, if there are so many."""
+        ...
+
+    def positioned(
+        self, plan: Plan, *, after: Position | None, limit: int | None = None
     ) -> Iterator[list[tuple[Position, Row]]]:
-        """Yield rows and their positions, in chunks, of one state; ``limit`` only if nothing is filtered here."""
+        """Yield rows with their positions, those after one position."""
         ...
 
     def explain(self, plan: Plan) -> list[str]:
@@ -131,7 +136,7 @@ class Query(Generic[E]):
     def where(self, *predicates: Predicate[E]) -> Query[E]:
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
         for predicate in predicates:
-            if not isinstance(predicate, Predicate):
+            if not _is_predicate(predicate):
                 raise InvalidQuery(
                     f"where: a condition is needed, as in {self._model.name}.field == value, not {predicate!r}"
                 )
@@ -141,12 +146,9 @@ class Query(Generic[E]):
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Query[E]:
         """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""
-        order: list[Order[Any]] = []
-        given: tuple[object, ...] = steps
-        for step in given:
-            if not isinstance(step, Order | Attr):
-                raise InvalidQuery(f"order_by: a field is needed, as in {self._model.name}.name.desc(), not {step!r}")
-            one = step.asc() if isinstance(step, Attr) else step
+        order = []
+        for step in steps:
+            one = _step(step, self._model)
             self._own(one.attr)
             if not one.attr.type.ordered:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
@@ -162,8 +164,8 @@ class Query(Generic[E]):
         """Allow to read the whole table where no key or index bounds the query."""
         return attrs.evolve(self, scan=True)
 
-    def _own(self, attr: object) -> None:
-        if not isinstance(attr, Attr) or not issubclass(self._model.cls, attr.owner):
+    def _own(self, attr: Attr[Any, Any]) -> None:
+        if not _is_attr(attr) or not issubclass(self._model.cls, attr.owner):
             names = [field.name for field in self._model.declaration.fields]
             raise InvalidQuery(
                 f"{attr!r} is not a field of {self._model.name} (fields: {', '.join(names)})"
@@ -173,7 +175,19 @@ class Query(Generic[E]):
     # ------------------------------------------------------------------------------------------ reading
 
     def __iter__(self) -> Iterator[E]:
-        return (entity for _, entity in self._entities(None, self._limit))
+        made = self._plan
+        limit = self._limit
+        residual = self._reader.residual(made)
+        sorting = bool(made.sort) and not self._reader.sorts(made)
+        whole = not residual and not sorting and not made.distinct
+        found: Iterator[E] = chain.from_iterable(
+            map(self._model.build, self._reader.rows(made, limit=limit if whole else None))
+        )
+        if not whole:
+            found = self._filtered(found, residual)
+            if sorting:
+                found = iter(_sorted(found, made.sort))
+        return found if limit is None else islice(found, limit)
 
     def first(self) -> E | None:
         """Return the first entity, or None."""
@@ -213,13 +227,15 @@ class Query(Generic[E]):
         if self._plan.sort:
             steps = ", ".join(repr(step.attr) for step in self._plan.sort)
             raise InvalidQuery(f"page: no key or index gives the order by {steps}; declare an index, or read it all")
+        if self._plan.distinct:
+            raise InvalidQuery(f"page: an entity can come more than once from {self._plan.path}; give it an element")
         after, done = (None, 0) if token is None else self._position(token)
         left = size if self._limit is None else min(size, self._limit - done)
         items: list[E] = []
         last: Position = ()
         if left <= 0:
             return Page([], None)
-        for position, entity in self._entities(after, left + 1):
+        for position, entity in self._positioned(after, left + 1):
             if len(items) == left:
                 more = self._limit is None or done + left < self._limit
                 return Page(items, self._token(last, done + left) if more else None)
@@ -260,7 +276,7 @@ class Query(Generic[E]):
         if not fields:
             raise InvalidQuery("select: name the fields")
         for field in fields:
-            self._own(field)
+            self._own(field)  # type: ignore[arg-type]
         return Rows(self, fields)
 
     def __repr__(self) -> str:
@@ -279,31 +295,26 @@ class Query(Generic[E]):
             _scans.warning("%r reads the whole table %s", self, self._model.table)
         return made
 
-    def _entities(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, E]]:
+    def _filtered(self, found: Iterator[E], residual: tuple[Predicate[Any], ...]) -> Iterator[E]:
+        """Yield what satisfies the predicates that the engine leaves, each entity once."""
+        holds = [matcher(predicate) for predicate in residual]
+        seen: set[tuple[str, str]] | None = set() if self._plan.distinct else None
+        for entity in found:
+            if seen is not None:
+                key = entity._row[:2]  # type: ignore[attr-defined]
+                if key in seen:
+                    continue
+                seen.add(key)
+            if all(test(entity) for test in holds):
+                yield entity
+
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, E]]:
         made = self._plan
         residual = self._reader.residual(made)
-        sorting = bool(made.sort) and not self._reader.sorts(made)
-        pushed = None if residual or sorting or made.distinct else limit
-        found = self._filtered(made, residual, after, pushed)
-        if sorting:
-            found = iter(_sorted(found, made.sort))
-        if limit is not None:
-            found = _take(found, limit)
-        return found
-
-    def _filtered(
-        self, made: Plan, residual: tuple[Predicate[Any], ...], after: Position | None, limit: int | None
-    ) -> Iterator[tuple[Position, E]]:
-        holds = [matcher(predicate) for predicate in residual]
         build: Callable[[Iterable[Row]], list[E]] = self._model.build
-        seen: set[tuple[str, str]] | None = set() if made.distinct else None
-        for chunk in self._reader.run(made, after=after, limit=limit):
-            positions = [position for position, _ in chunk]
-            for position, entity, row in zip(positions, build([row for _, row in chunk]), chunk, strict=True):
-                if seen is not None:
-                    if row[1][:2] in seen:
-                        continue
-                    seen.add(row[1][:2])
+        holds = [matcher(predicate) for predicate in residual]
+        for chunk in self._reader.positioned(made, after=after, limit=None if residual else limit):
+            for (position, _), entity in zip(chunk, build([row for _, row in chunk]), strict=True):
                 if all(test(entity) for test in holds):
                     yield position, entity
 
@@ -380,26 +391,34 @@ def _text(predicate: Predicate[Any]) -> str:
     return shown(form)
 
 
+def _step(value: object, model: Model) -> Order[Any]:
+    if isinstance(value, Order):
+        return value
+    if isinstance(value, Attr):
+        return Order(value, descending=False)
+    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {value!r}")
+
+
+def _is_predicate(value: object) -> bool:
+    return isinstance(value, Predicate)
+
+
+def _is_attr(value: object) -> bool:
+    return isinstance(value, Attr)
+
+
 def _counted(verb: str, count: object, *, least: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")
 
 
-def _take(found: Iterator[tuple[Position, E]], limit: int) -> Iterator[tuple[Position, E]]:
-    if limit > 0:
-        for number, one in enumerate(found, 1):
-            yield one
-            if number >= limit:
-                return
-
-
-def _sorted(found: Iterator[tuple[Position, E]], order: tuple[Order[Any], ...]) -> list[tuple[Position, E]]:
+def _sorted(found: Iterator[E], order: tuple[Order[Any], ...]) -> list[E]:
     """Sort by fields, missing values first, ties by key."""
-    rows = list(found)
-    rows.sort(key=lambda one: one[1]._row[:2])  # type: ignore[attr-defined]
+    rows = sorted(found, key=lambda entity: entity._row[:2])  # type: ignore[attr-defined]
     for step in reversed(order):
         value = _getter(step.attr)
-        keyed = [(value(entity), (position, entity)) for position, entity in rows]
+        keyed = [(value(entity), entity) for entity in rows]
+        # (Equal values keep the order of the keys, also backwards: sort is stable under reverse.)
         keyed.sort(key=lambda pair: (pair[0] is not None, pair[0]), reverse=step.descending)
-        rows = [one for _, one in keyed]
+        rows = [entity for _, entity in keyed]
     return rows

@@ -176,27 +176,27 @@ def test_an_expression_has_no_truth(program: Callable[[], Any]) -> None:
     ("program", "said"),
     [
         (lambda: Thing.n > None, "no order"),
-        (lambda: Thing.n == "x", "expected an int"),
-        (lambda: Thing.n == True, "expected an int"),  # noqa: E712
+        (lambda: Thing.n == "x", "expected int"),
+        (lambda: Thing.n == True, "expected int"),  # noqa: E712
         (lambda: Thing.color > Color.RED, "no order"),
         (lambda: Thing.tags > ["a"], "no order"),
         (lambda: Thing.n == Thing.text, "do not compare"),
         (lambda: Thing.n.is_in("12"), "a list of values"),
-        (lambda: Thing.n.is_in([1, "x"]), "expected an int"),
-        (lambda: Thing.n.is_in([1, None]), "expected an int"),
+        (lambda: Thing.n.is_in([1, "x"]), "expected int"),
+        (lambda: Thing.n.is_in([1, None]), "expected int"),
         (lambda: Thing.n.startswith("1"), "must be text"),
         (lambda: Thing.n.contains("1"), "part of a text"),
-        (lambda: Thing.tags.contains(1), "expected a str"),
+        (lambda: Thing.tags.contains(1), "expected str"),
         (lambda: Thing.n.date(), "only a datetime"),
         (lambda: Thing.at.date().date(), "only a datetime"),
         (lambda: Thing.home.at(lambda h: h.town), "town"),
         (lambda: Thing.home.at(lambda h: 3), "must return an attribute"),
-        (lambda: Thing.n.at(lambda h: h.x), "has no attributes"),
+        (lambda: Thing.n.at(lambda h: h.x), "has no nested values"),
         (lambda: Thing.text.add("x"), "can not be added to"),
-        (lambda: Thing.n.add("x"), "expected an int"),
+        (lambda: Thing.n.add("x"), "expected int"),
         (lambda: (Thing.n > 1) & True, "a predicate is needed"),
         (lambda: (Thing.n > 1) | Thing.m, "a predicate is needed"),
-        (lambda: Thing.at == datetime(2020, 1, 1), "no time zone"),  # noqa: DTZ001
+        (lambda: Thing.at == datetime(2020, 1, 1), "time zone"),  # noqa: DTZ001
     ],
 )
 def test_a_wrong_operand_is_refused_at_once(program: Callable[[], Any], said: str) -> None:

@@ -65,7 +65,7 @@ def test_an_index_takes_the_element_of_a_list_and_leaves_out_shards() -> None:
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [((1,), "nick: expected a str"), (("a", "b"), "number: expected an int"), (("a", 1, 2), "3 values, but it has 2")],
+    [((1,), "nick: expected str"), (("a", "b"), "number: expected int"), (("a", 1, 2), "3 values, but it has 2")],
 )
 def test_wrong_index_values_are_refused(values: tuple[Any, ...], said: str) -> None:
     with pytest.raises(tm.InvalidQuery, match=said):

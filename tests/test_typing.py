@@ -88,7 +88,7 @@ NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "an element of another type: mypy widens the element to object, pyright refuses it",
         lambda: Product.tags.contains(3),  # type: ignore[arg-type, unused-ignore]
         tm.InvalidQuery,
-        "expected a str",
+        "expected str",
     ),
     ("a < x < b", lambda: Decimal(1) < Product.price < Decimal(2), TypeError, "between"),
     ("and, where & is meant", lambda: Product.price > Decimal(1) and Product.name == "x", TypeError, "& | ~"),
@@ -112,7 +112,7 @@ NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         'did you mean "name"',
     ),
     ("a naive datetime", lambda: Reading("s", accept.datetime(2020, 1, 1), 1.0, 1.0), tm.InvalidEntity, "time zone"),
-    ("NaN", lambda: Reading.temperature == float("nan"), tm.InvalidQuery, "NaN"),
+    ("NaN", lambda: Reading.temperature == float("nan"), tm.InvalidQuery, "nan can not be stored"),
     (
         "a name in merge(key, name=…) that is no field",
         lambda: _merge(nmae="x"),

@@ -296,4 +296,4 @@ def opening() -> None:
     with tm.open("shop.db", models=[Product, Reading, DailyClimate], durability="relaxed", progress=True) as store:
         assert_type(store, tm.Store)
     assert_type(attrs.asdict(Product("a", "b", "c", Decimal(1))), dict[str, Any])
-    assert_type(tm.GeoPoint.at(latitude=52.0, longitude=4.4), tm.GeoPoint)
+    assert_type(tm.GeoPoint(latitude=52.0, longitude=4.4), tm.GeoPoint)

@@ -1,4 +1,5 @@
 """A copy of a store that is whole, or not there."""
+
 from __future__ import annotations
 
 import os
@@ -34,7 +35,9 @@ def copy_store(
         raise StoreError('a backup needs a file; ":memory:" is none')
     for beside in ("", "-wal", "-shm", "-journal"):
         if os.path.lexists(target + beside):
-            raise StoreError(f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path')
+            raise StoreError(
+                f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path'
+            )
     part = f"{target}.{secrets.token_hex(4)}.part"
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -54,7 +57,9 @@ def copy_store(
 
 
 def _copy(
-    source: Callable[[Callable[[apsw.Connection], None]], None], part: str, progress: Callable[[int, int], object] | None
+    source: Callable[[Callable[[apsw.Connection], None]], None],
+    part: str,
+    progress: Callable[[int, int], object] | None,
 ) -> None:
     copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
@@ -69,7 +74,9 @@ def _copy(
         source(run)
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
-            raise CorruptStore(f'the copy is damaged ({found and found[0]}), so the store may be: see what integrity() says')
+            raise CorruptStore(
+                f"the copy is damaged ({found and found[0]}), so the store may be: see what integrity() says"
+            )
     finally:
         quiet_close(copy)
 

@@ -189,10 +189,7 @@ def _build(
 def _chunks(writer: Writer, lowered: Lowered, model: Model) -> Iterator[list[Row]]:
     """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
     statements = lowered.statements[model]
-    scan = (
-        statements.scan.replace(" ORDER BY", ' AND (t."PartitionKey", t."RowKey") > (?, ?) ORDER BY')
-        + f" LIMIT {_CHUNK}"
-    )
+    scan = f"{statements.scan_after} LIMIT {_CHUNK}"
     first = statements.scan + f" LIMIT {_CHUNK}"
     rows = writer.execute(first).fetchall()
     while rows:

@@ -1,4 +1,5 @@
 """How a file becomes connections: recognised before it is touched, hardened before it is used."""
+
 from __future__ import annotations
 
 import os
@@ -25,7 +26,9 @@ Durability = Literal["full", "relaxed"]
 
 _MAGIC = b"SQLite format 3\x00"
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_WAL_IS_SOUND = 3_051_003  # before it, a writer and a checkpoint could corrupt the file: sqlite.org/wal.html#walresetbug
+_WAL_IS_SOUND = (
+    3_051_003  # before it, a writer and a checkpoint could corrupt the file: sqlite.org/wal.html#walresetbug
+)
 _WAL_PAGES = 4_000
 _WAL_BYTES = 64 << 20
 _WRITER_CACHE = 32 << 10  # KiB
@@ -57,7 +60,7 @@ _creating = threading.Lock()
 
 
 def clean_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of the file; its directory may be reached through links, the file itself may not be one."""
+    """Return the absolute path of the file; its directory may be reached through links, it may not be one itself."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise StoreError(f"a store needs its path as text, got {type(text).__name__}; decode it with os.fsdecode()")
@@ -71,8 +74,13 @@ def clean_path(path: str | os.PathLike[str]) -> str:
     return os.path.join(os.path.realpath(directory), name)
 
 
-def patience(timeout: float, *, sleep: Callable[[float], object] = time.sleep, random: Callable[[], float] | None = None,
-             monotonic: Callable[[], float] = time.monotonic) -> Callable[[int], bool]:
+def patience(
+    timeout: float,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    random: Callable[[], float] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[int], bool]:
     """Return a busy handler that waits at most ``timeout`` seconds, with jitter.
 
     SQLite's own backs off up to 100 ms, so that under contention whoever waited longest waits longer still.
@@ -130,9 +138,13 @@ class Place:
                 self._create()
                 return
             except NotADirectoryError:
-                raise StoreError(f'"{self.path}": what should be its directory is a file; choose another path') from None
+                raise StoreError(
+                    f'"{self.path}": what should be its directory is a file; choose another path'
+                ) from None
         if stat.S_ISLNK(mode):
-            raise StoreError(f'"{self.path}" is a symbolic link, which a store does not follow; name the file that it leads to')
+            raise StoreError(
+                f'"{self.path}" is a symbolic link, which a store does not follow; name the file that it leads to'
+            )
         if stat.S_ISDIR(mode):
             raise StoreError(f'"{self.path}" is a directory; name a file in it')
         if not stat.S_ISREG(mode):
@@ -161,7 +173,10 @@ class Place:
                 raise NotAStore(f'"{self.path}" is empty; pass create=True to make a new store of it')
             return
         if header[:16] != _MAGIC or len(header) < 100:
-            raise NotAStore(f'"{self.path}" is not a tablemapper store, nor any SQLite database; it was left as it is: choose another path')
+            raise NotAStore(
+                f'"{self.path}" is not a tablemapper store, nor any SQLite database; it was left as it is: '
+                "choose another path"
+            )
         self.check_format(int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big"))
 
     def _half_created(self) -> bool:
@@ -176,16 +191,19 @@ class Place:
     def check_format(self, application_id: int, version: int) -> None:
         if application_id != self.application_id:
             raise NotAStore(
-                f'"{self.path}" is an SQLite database, but not a tablemapper store (application id {application_id:#010x}, '
-                f"expected {self.application_id:#010x}); it was left as it is: choose another path"
+                f'"{self.path}" is an SQLite database, but not a tablemapper store (application id '
+                f"{application_id:#010x}, expected {self.application_id:#010x}); it was left as it is: "
+                "choose another path"
             )
         if version > self.format_version:
             raise NotAStore(
-                f'"{self.path}" was written by a newer tablemapper (format {version}, this one reads {self.format_version}); '
-                "it was left as it is: upgrade tablemapper"
+                f'"{self.path}" was written by a newer tablemapper (format {version}, this one reads '
+                f"{self.format_version}); it was left as it is: upgrade tablemapper"
             )
         if version != self.format_version:
-            raise CorruptStore(f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup')
+            raise CorruptStore(
+                f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup'
+            )
 
     # Connecting
 
@@ -195,7 +213,9 @@ class Place:
         connection = self._connect(flags)
         try:
             if connection.readonly("main"):
-                raise StoreReadOnly(f'"{self.path}" can not be written; check the permissions of the file and of its directory')
+                raise StoreReadOnly(
+                    f'"{self.path}" can not be written; check the permissions of the file and of its directory'
+                )
             self._harden(connection, cache=_WRITER_CACHE)
             if (create or self.in_memory) and not _value(connection, "SELECT count(*) FROM sqlite_schema"):
                 self._initialise(connection)
@@ -244,8 +264,8 @@ class Place:
         connection.execute(f"PRAGMA cache_size = -{cache}")
 
     def _initialise(self, connection: apsw.Connection) -> None:
-        # In a rollback journal, so that the header of the file itself, which is all that is looked at before it is opened,
-        # says what the file is as soon as it says anything.
+        # In a rollback journal, so that the header of the file itself, which is all that is looked at before it is
+        # opened, says what the file is as soon as it says anything.
         connection.execute(f"PRAGMA page_size = {self.page_size}")
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("BEGIN EXCLUSIVE")
@@ -264,7 +284,9 @@ class Place:
     def _check_state(self, connection: apsw.Connection) -> None:
         row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (STATE,)).fetchone()
         if row is None or row[0] != CREATE_STATE:
-            raise CorruptStore(f'"{self.path}": its table {STATE} is missing or is not what it should be; restore a backup')
+            raise CorruptStore(
+                f'"{self.path}": its table {STATE} is missing or is not what it should be; restore a backup'
+            )
 
     def _use_wal(self, connection: apsw.Connection) -> None:
         wait, calls = self.waiting(self.timeout), 0
@@ -274,11 +296,15 @@ class Place:
             except apsw.BusyError:
                 # Another process that opens the same new file; SQLite does not wait for this one by itself.
                 if not wait(calls):
-                    raise StoreLocked(f'"{self.path}": another process held it for longer than the timeout while it was opened') from None
+                    raise StoreLocked(
+                        f'"{self.path}": another process held it for longer than the timeout while it was opened'
+                    ) from None
                 calls += 1
                 continue
             if mode != ("wal",):
-                raise StoreError(f'"{self.path}": its file system can not share memory, which a store needs; put it on a local disk')
+                raise StoreError(
+                    f'"{self.path}": its file system can not share memory, which a store needs; put it on a local disk'
+                )
             return
 
 

@@ -34,7 +34,8 @@ class SqliteEngine:
         self._lowered = Lowered(schema, catalogue.tables)
         self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
-        self.run, self.count, self.explain = selecting.run, selecting.count, selecting.explain
+        self.rows, self.positioned = selecting.rows, selecting.positioned
+        self.count, self.explain = selecting.count, selecting.explain
         self.residual, self.sorts = selecting.residual, selecting.sorts
 
     @classmethod
@@ -150,10 +151,10 @@ class SqliteEngine:
         """Write a copy of one state of the file."""
         done = 0
 
-        def tell(remaining: int, total: int) -> None:
+        def tell(copied: int, total: int) -> None:
             nonlocal done
-            meter.advance(total - remaining - done)
-            done = total - remaining
+            meter.advance(copied - done)
+            done = copied
 
         self.file.backup(path, tell)
 

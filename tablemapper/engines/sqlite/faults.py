@@ -3,6 +3,7 @@
 apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
 ``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that what works pays nothing.
 """
+
 from __future__ import annotations
 
 import errno
@@ -28,13 +29,13 @@ __all__ = ["DRIVER_ERRORS", "translated"]
 #: What the driver raises by itself, and what therefore never means a mistake in the code that called us.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
 
-_DAMAGED = 'it is damaged; check() lists what is wrong, and a backup is the safe way back'
+_DAMAGED = "it is damaged; check() lists what is wrong, and a backup is the safe way back"
 
 _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError], str], ...] = (
     (
         (apsw.BusyError, apsw.LockedError, apsw.ProtocolError),
         StoreLocked,
-        "another connection held its lock for longer than the timeout; nothing was written: try again, or raise timeout=",
+        "another connection held its lock for longer than the timeout; nothing was written: retry, or raise timeout=",
     ),
     (
         (apsw.ReadOnlyError,),
@@ -59,7 +60,11 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     ),
     ((apsw.ConnectionClosedError, apsw.CursorClosedError), StoreClosed, "it was closed in the meantime; open it again"),
     ((apsw.TooBigError,), EntityTooLarge, "a value or a row is larger than SQLite was told to take"),
-    ((apsw.NoMemError, MemoryError), StoreError, "there was not enough memory; nothing was written: try a smaller piece"),
+    (
+        (apsw.NoMemError, MemoryError),
+        StoreError,
+        "there was not enough memory; nothing was written: try a smaller piece",
+    ),
     (
         (apsw.IOError,),
         StoreError,
@@ -83,7 +88,9 @@ _ERRNO: dict[int, type[Exception]] = {
 
 
 def translated(error: BaseException, path: str, *, opening: bool = False) -> BaseException:
-    """Return the error of ours that says what ``error`` means for the store at ``path``; what is no fault of the store as it is.
+    """Return the error of ours that says what ``error`` means for the store at ``path``.
+
+    What is no fault of the store is returned as it is.
 
     Raise what is returned ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
 
@@ -97,7 +104,10 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     if isinstance(error, UnicodeDecodeError):
         return CorruptStore(f'"{path}": a text in it is not UTF-8: {_DAMAGED}')
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
-        return InvalidEntity(f'"{path}"', [f"a value can not be stored: {error}; expected text without lone surrogates, and integers of 64 bits"])
+        return InvalidEntity(
+            f'"{path}"',
+            [f"a value can not be stored: {error}; expected text without lone surrogates, and integers of 64 bits"],
+        )
     kind: type[BaseException] = type(error)
     if isinstance(error, OSError):
         kind = _ERRNO.get(error.errno or 0, apsw.IOError)
@@ -107,7 +117,9 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
         if issubclass(kind, kinds):
             return ours(f'"{path}": {says} ({_words(error)})')
     if isinstance(error, apsw.Error):
-        return StoreError(f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback')
+        return StoreError(
+            f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback'
+        )
     return error
 
 

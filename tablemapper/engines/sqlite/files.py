@@ -3,6 +3,7 @@
 Nothing here knows about entities. What is written is a function of a :class:`Writer`, run in one transaction; what is
 read is a statement, in the state after the last commit.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -13,11 +14,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import apsw
 
 from ...errors import OutcomeUnknown, SchemaMismatch, StoreClosed, StoreError
+from .backup import copy_store
 from .connections import APPLICATION_ID, FORMAT_VERSION, Durability, Place, clean_path, patience, quiet_close
 from .faults import DRIVER_ERRORS, translated
 from .reading import Row, Snapshot, Stream
@@ -43,6 +45,9 @@ class File:
         warn_after: seconds after which a stream or snapshot that is still open is logged.
         refuse_after: seconds after which it raises :class:`SnapshotTooOld`.
     """
+
+    in_memory: ClassVar[type[File]]
+    """What `open` makes of ":memory:"; `memory` says it."""
 
     def __init__(
         self,
@@ -147,11 +152,7 @@ class File:
             timeout=timeout,
             waiting=waiting,
         )
-        kind: type[File] = File
-        if place.in_memory:
-            from .memory import MemoryFile
-
-            kind = MemoryFile
+        kind = File.in_memory if place.in_memory else File
         return kind(
             place,
             create=create,
@@ -199,7 +200,7 @@ class File:
         return row
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
-        """Return the rows of one statement in lists of at most ``chunk``; it holds a reader until it ends or is closed."""
+        """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""
         stream = Stream(self, sql, args, chunk)
         self._held.add(stream)
         return stream
@@ -262,14 +263,21 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        if self._owner == threading.get_ident() and self._lock.locked():
-            raise StoreError(f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was passed in, or write afterwards')
+        if self._owner == threading.get_ident():
+            self._check_outside()
         with self._lock:
             self._owner = threading.get_ident()
             try:
                 return self._write(apply, generation)
             finally:
                 self._owner = 0
+
+    def _check_outside(self) -> None:
+        if self._owner == threading.get_ident() and self._lock.locked():
+            raise StoreError(
+                f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was '
+                "passed in, or write afterwards"
+            )
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None) -> T:
         connection = self._connection or self._reconnect()
@@ -278,24 +286,32 @@ class File:
         writer.proof = None
         result: Any = None
         applied = False
+        raised: BaseException | None = None
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
             with connection:
-                writer.timestamp = timestamps.begin(connection)
-                if generation is not None and generation != timestamps.generation:
-                    raise self._other_generation(generation)
-                result = apply(writer)
-                applied = True
+                try:
+                    writer.timestamp = timestamps.begin(connection)
+                    if generation is not None and generation != timestamps.generation:
+                        raise self._other_generation(generation)
+                    result = apply(writer)
+                    applied = True
+                except BaseException as error:
+                    raised = (
+                        error  # a disk error has ended the transaction, and apsw then raises that it can not roll back
+                    )
+                    raise
             timestamps.committed(connection)
         except Exception as error:
             if applied:
                 self._settle(error, writer)
             else:
                 self._undo(connection)
-                if isinstance(error, DRIVER_ERRORS):
-                    raise translated(error, self.path) from error
-                raise
+                cause = raised or error
+                if isinstance(cause, DRIVER_ERRORS):
+                    raise translated(cause, self.path) from cause
+                raise cause from None
         if self.monotonic() >= self._look_at:
             self._expire()
         value: T = result
@@ -317,36 +333,35 @@ class File:
     def _settle(self, error: Exception, writer: Writer) -> None:
         """Find out what became of a transaction whose COMMIT failed, and make that final.
 
-        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by the
-        next process that opens the file. So: look for the transaction through a new connection, then write something.
+        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by
+        the next process that opens the file. So: look for the transaction through a new connection, then write
+        something, after which what the log held before is gone for good.
         """
         proof = writer.proof or self._timestamps.proof
+        found: bool | None = None
         self._disconnect()
         try:
             connection = self._reconnect()
-            if proof is not None and connection.execute(*proof).fetchone() is not None:
-                with connection:
-                    connection.execute(FENCE)
-                # What failed to sync may count as clean by now: only a copy of it into the file itself is safe to trust.
-                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                if behind == done:
-                    return
-                raise OutcomeUnknown(self._unknown())
+            if proof is not None:
+                found = connection.execute(*proof).fetchone() is not None
             with connection:
                 connection.execute(FENCE)
-            if proof is None:
-                raise OutcomeUnknown(self._unknown())
-        except Exception as again:
+            final = found is not None
+            if found:
+                # What failed to sync may count as clean by now: only a copy of it into the file itself can be trusted.
+                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                final = behind == done
+        except Exception:
             self._disconnect()
-            if not isinstance(error, apsw.FullError):  # what found no space never wrote the frame that commits
-                raise OutcomeUnknown(self._unknown()) from (error if isinstance(again, OutcomeUnknown) else again)
-        raise translated(error, self.path) from error
-
-    def _unknown(self) -> str:
-        return (
-            f'"{self.path}": the disk failed while a transaction was committed, and it is not known whether it was written; '
-            "read what it wrote before you try again"
-        )
+            # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
+            final = found is not None and isinstance(error, apsw.FullError)
+        if not final:
+            raise OutcomeUnknown(
+                f'"{self.path}": the disk failed while a transaction was committed, and it is not known whether it was '
+                "written; read what it wrote before you try again"
+            ) from error
+        if not found:
+            raise translated(error, self.path) from error
 
     def _connect_writer(self, *, create: bool = False) -> Writer:
         connection = self._place.writer(create=create)
@@ -374,7 +389,7 @@ class File:
     def _expire(self) -> None:
         now = self.monotonic()
         self._look_at = now + min(self.warn_after, 1.0)
-        for held in list(self._held):
+        for held in _members(self._held):
             held.expire(now)
 
     # The file as a whole
@@ -390,7 +405,7 @@ class File:
         return int(row[0]) if row else 0
 
     def schema(self) -> list[Row]:
-        """Return (type, name, tbl_name, sql) of everything in the schema, sorted, to be compared with what is expected."""
+        """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared."""
         return self.read("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
 
     def integrity(self) -> list[str]:
@@ -405,6 +420,7 @@ class File:
 
     def vacuum(self) -> None:
         """Rewrite the file without its gaps. Nobody else can write meanwhile."""
+        self._check_outside()
         with self._lock:
             connection = self._connection or self._reconnect()
             try:
@@ -422,6 +438,7 @@ class File:
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
+        self._check_outside()
         with self._lock:
             connection = self._connection or self._reconnect()
             try:
@@ -437,8 +454,6 @@ class File:
             path: where to; refused if anything is there.
             progress: called with (pages done, pages in all).
         """
-        from .backup import copy_store
-
         self.check_open()
         copy_store(self._backup_source, self.path, clean_path(path), progress)
 
@@ -462,6 +477,7 @@ class File:
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
+        self._check_outside()
         with self._lock:
             if self._ended:
                 return
@@ -473,7 +489,7 @@ class File:
             self._ended = "was closed; open it again"
             self._keep = 0
             self._idle.clear()
-            for known in list(self._known):
+            for known in _members(self._known):
                 if known is not connection:
                     quiet_close(known)
             if connection is not None:
@@ -488,7 +504,7 @@ class File:
     def _forked(self) -> None:
         self._ended = "was opened by the process that this one was forked from; open it again here"
         self._keep = 0
-        for known in list(self._known):
+        for known in _members(self._known):
             # Never to be closed or freed here: SQLite would act on locks that are the parent's.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(known))
         self._known = weakref.WeakSet()
@@ -498,8 +514,16 @@ class File:
         self._owner = 0
 
 
+def _members(weak: weakref.WeakSet[T]) -> list[T]:
+    while True:
+        try:
+            return list(weak)
+        except RuntimeError:  # another thread added one meanwhile
+            continue
+
+
 def _after_fork() -> None:
-    for file in list(_files):
+    for file in _members(_files):
         file._forked()
 
 

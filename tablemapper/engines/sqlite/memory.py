@@ -1,4 +1,5 @@
 """A store that is never saved: one connection, which all threads share in turn."""
+
 from __future__ import annotations
 
 import threading
@@ -94,3 +95,6 @@ class _MemorySnapshot(Snapshot):
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Any:
         return self._memory.stream(sql, args, chunk)
+
+
+File.in_memory = MemoryFile

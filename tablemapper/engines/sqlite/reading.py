@@ -1,10 +1,12 @@
 """Reads of one state of a file that take more than one call: streams of rows, and snapshots.
 
-Whoever holds a state of the file keeps its write-ahead log from being reused, so that it grows with each write. Both are
-therefore bounded in time: the log warns first, then the state is let go, by a write if nobody asks for more rows.
+Whoever holds a state of the file keeps its write-ahead log from being reused, so that it grows with each write. Both
+are therefore bounded in time: first there is a warning, then the state is let go, by a write if nobody asks for rows.
 """
+
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -71,8 +73,9 @@ class _Held:
 
     def _too_old(self, age: float) -> SnapshotTooOld:
         return SnapshotTooOld(
-            f'"{self._file.path}": {self._what} was open for {age:.0f} s, at most {self._file.refuse_after:.0f} s are allowed; '
-            "read in pages, or collect the rows first and work on them afterwards"
+            f'"{self._file.path}": {self._what} was open for {age:.0f} s, at most '
+            f"{self._file.refuse_after:.0f} s are allowed; read in pages, or collect the rows first "
+            "and work on them afterwards"
         )
 
     def _failed(self, error: Exception) -> BaseException:
@@ -92,10 +95,8 @@ class _Held:
         if now - self._since < self._file.refuse_after or self._expired:
             return
         self._expired = True
-        try:
+        with contextlib.suppress(apsw.Error):  # it is in use at this moment, and will see that it is expired
             self._let_go()
-        except apsw.Error:
-            pass  # it is in use at this moment, and will see that it is expired
 
     def _let_go(self) -> None:
         raise NotImplementedError

@@ -37,28 +37,32 @@ class Selecting:
         self._file = file
         self._lowered = lowered
 
-    def run(
-        self, plan: Plan, *, after: Position | None = None, limit: int | None = None
+    def rows(self, plan: Plan, *, limit: int | None = None) -> Iterator[list[Row]]:
+        """Yield rows, in chunks."""
+        if plan.merged and len(plan.ranges) > 1:
+            return ([row for _, row in chunk] for chunk in self.positioned(plan, after=None, limit=limit))
+        selects = list(self._selects(plan, None, limit, with_places=False))
+        return self._file.stream(*selects[0]) if len(selects) == 1 else self._one_by_one(selects)
+
+    def _one_by_one(self, selects: list[tuple[str, tuple[Any, ...]]]) -> Iterator[list[Row]]:
+        if selects:
+            with self._file.snapshot() as snapshot:  # one state for all ranges
+                for sql, args in selects:
+                    yield from snapshot.stream(sql, args)
+
+    def positioned(
+        self, plan: Plan, *, after: Position | None, limit: int | None = None
     ) -> Iterator[list[tuple[Position, Row]]]:
         """Yield rows with their positions, in chunks."""
-        selects = list(self._selects(plan, after, limit))
+        selects = list(self._selects(plan, after, limit, with_places=True))
         width = 4 if plan.index is not None else 2
-        if not selects:
-            return
-        if len(selects) == 1:
-            for chunk in self._file.stream(*selects[0]):
+        if not plan.merged or len(selects) < 2:
+            for chunk in self._one_by_one(selects):
                 yield [(row[:width], row[width:]) for row in chunk]
             return
-        # One state for all ranges.
         with self._file.snapshot() as snapshot:
-            if plan.merged:
-                streams = [_rows(snapshot.stream(sql, args), width) for sql, args in selects]
-                merged = heapq.merge(*streams, key=_by_row, reverse=plan.descending)
-                yield from _chunks(merged)
-                return
-            for sql, args in selects:
-                for chunk in snapshot.stream(sql, args):
-                    yield [(row[:width], row[width:]) for row in chunk]
+            streams = [_rows(snapshot.stream(sql, args), width) for sql, args in selects]
+            yield from _chunks(heapq.merge(*streams, key=_by_row, reverse=plan.descending))
 
     def count(self, plan: Plan) -> int | None:
         """Return the number of rows; None if a condition has to be evaluated in Python."""
@@ -66,14 +70,14 @@ class Selecting:
             return None
         total = 0
         with self._file.snapshot() as snapshot:
-            for sql, args in self._selects(attrs.evolve(plan, sort=()), None, None):
+            for sql, args in self._selects(attrs.evolve(plan, sort=()), None, None, with_places=False):
                 found = snapshot.get(f"SELECT count(*) FROM ({sql})", args)
                 total += found[0] if found else 0
         return total
 
     def explain(self, plan: Plan) -> list[str]:
         """Return SQLite's own plan of the first range."""
-        for sql, args in self._selects(plan, None, None):
+        for sql, args in self._selects(plan, None, None, with_places=False):
             return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
         return []
 
@@ -84,16 +88,13 @@ class Selecting:
 
     def sorts(self, plan: Plan) -> bool:
         """Tell whether SQLite can sort as a plan wants."""
-        return (
-            not self.residual(plan)
-            and len(plan.ranges) == 1
-            and all(
-                not step.attr.path and not step.attr.part and _column(step.attr, plan.model) and _sortable(step.attr)
-                for step in plan.sort
-            )
-        )
+        if self.residual(plan) or len(plan.ranges) != 1:
+            return False
+        return all(_column(step.attr, plan.model) and _sortable(step.attr) for step in plan.sort)
 
-    def _selects(self, plan: Plan, after: Position | None, limit: int | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _selects(
+        self, plan: Plan, after: Position | None, limit: int | None, *, with_places: bool
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         model = plan.model
         statements = self._lowered.statements[model]
         if plan.index is None:
@@ -118,7 +119,7 @@ class Selecting:
                 for s in plan.sort
             ]
             order = [*steps, 't."PartitionKey"', 't."RowKey"']
-        columns = ", ".join([*places, statements.select_list])
+        columns = ", ".join([*(places if with_places else ()), statements.select_list])
         ranges = reversed(plan.ranges) if plan.descending and not plan.merged else plan.ranges
         for one in ranges:
             conditions = [*_bounds(one, at, plan, after), *shared]
@@ -182,8 +183,8 @@ def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
     """Tell whether a range was read already."""
     if not one.partition.point or one.partition.lo is None:
         return False
-    partition: str = after[0]
-    return one.partition.lo > partition if plan.descending else one.partition.lo < partition
+    place: str = after[0]
+    return one.partition.lo > place if plan.descending else one.partition.lo < place
 
 
 def _after(places: list[str], plan: Plan, after: Position) -> Condition:
@@ -206,7 +207,7 @@ def _column(attr: Attr[Any, Any], model: Model) -> bool:
 
 
 def _sortable(attr: Attr[Any, Any]) -> bool:
-    return attr.type.kind.__name__ != "Decimal"
+    return bool(attr.type.name != "Decimal")
 
 
 def _lower(predicate: Predicate[Any], model: Model, statements: Statements) -> Condition | None:

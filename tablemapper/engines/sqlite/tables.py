@@ -112,7 +112,7 @@ class EntityTable:
     def extended(self, model: Model) -> EntityTable:
         """Return the table with everything that a model needs."""
         columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
-        taken = {name.lower() for name in (*_FIXED, "_type", "_state", "_big", *self.has)}
+        taken = {name.lower() for name in (*_FIXED, "EntityType", "_type", "_state", "_big", *self.has)}
 
         def add(name: str, default: Any = None) -> str:
             base, number = name, 2
@@ -133,6 +133,7 @@ class EntityTable:
         types = self.types if model.name in self.types else (*self.types, model.name)
         for name, wanted in (
             ("_type", len(types) > 1),
+            ("EntityType", model.declaration.type_name is not None),
             ("_state", model.aggregate is not None),
             ("_big", bool(spills)),
         ):
@@ -189,6 +190,8 @@ class Statements:
         columns = [*_FIXED, *(table.column(field.property) for field in model.columns)]
         number = table.type_number(model)
         extra = [] if number is None else [("_type", str(number))]
+        if (named := model.declaration.type_name) is not None:
+            extra.append((quoted("EntityType"), _literal(named)))
         if self.has_big:
             columns.append("_big")
         if model.aggregate is not None:
@@ -196,7 +199,6 @@ class Statements:
         width = len(columns)
         listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
         places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
-        where = '"PartitionKey" = ? AND "RowKey" = ?'
         self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
         self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
         assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
@@ -204,12 +206,16 @@ class Statements:
         self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
         self.delete = f"DELETE FROM {name} {condition}3"
         self.select_list = self.select(model, "t")
-        self.get = f'SELECT {self.select_list} FROM {name} t WHERE t."PartitionKey" = ? AND t."RowKey" = ?'
-        self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {self.type_filter(model, 't') or 'TRUE'}"
-        self.scan += ' ORDER BY t."PartitionKey", t."RowKey"'
         state = ', t."_state"' if model.aggregate is not None else ""
-        self.get_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE t.{where.replace('AND ', 'AND t.')}"
-        self.scan_state = self.scan.replace(" FROM ", f"{state} FROM ", 1)
+        place = 't."PartitionKey" = ? AND t."RowKey" = ?'
+        mine = self.type_filter(model, "t") or "TRUE"
+        order = 't."PartitionKey", t."RowKey"'
+        self.get = f"SELECT {self.select_list} FROM {name} t WHERE {place}"
+        self.get_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {place}"
+        self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {mine} ORDER BY {order}"
+        self.scan_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {mine} ORDER BY {order}"
+        after = '(t."PartitionKey", t."RowKey") > (?, ?)'
+        self.scan_after = f"SELECT {self.select_list} FROM {name} t WHERE {mine} AND {after} ORDER BY {order}"
         big = quoted(table.big_name)
         self.big_next = f"SELECT coalesce(max(id), 0) + 1 FROM {big}"
         self.big_delete = f"DELETE FROM {big} WHERE id = ?"

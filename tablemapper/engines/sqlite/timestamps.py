@@ -1,10 +1,11 @@
 """The timestamps of a file, strictly increasing, over processes, restarts and clocks that are set back.
 
-One row of the file says up to where timestamps have been given out, and to which store object. As long as nothing but that
-object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is within
-what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second while the
-object is the only writer, so that writers which take turns never push time further ahead than they used.
+One row of the file says up to where timestamps have been given out, and to which store object. As long as nothing but
+that object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is
+within what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second
+while the object is the only writer, so that writers which take turns never push time further ahead than they used.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -81,7 +82,7 @@ class Timestamps:
 
     @property
     def proof(self) -> tuple[str, tuple[int, int]] | None:
-        """A query that finds a row only if the last transaction was committed; None if it did not extend the allowance."""
+        """A query that finds a row only if the last transaction was committed; None if it left the row as it was."""
         return (_PROOF, (self._until, self._owner)) if self._wrote else None
 
     def bump(self, connection: apsw.Connection) -> int:
@@ -100,9 +101,18 @@ class Timestamps:
         row = connection.execute(_READ).fetchone()
         if row is None:
             raise CorruptStore(f'"{self._path}": the row of {STATE} is missing; restore a backup')
-        self.generation, until, owner = row
-        if not 0 <= until < _END_OF_TIME:
-            raise CorruptStore(f'"{self._path}": {STATE} holds the impossible time {until}; restore a backup')
+        generation, until, owner = row
+        if (
+            type(generation) is not int
+            or type(owner) is not int
+            or type(until) is not int
+            or not 0 <= until < _END_OF_TIME
+        ):
+            raise CorruptStore(
+                f'"{self._path}": {STATE} holds what was never written there (generation {generation!r}, '
+                f"until {until!r}, owner {owner!r}); restore a backup"
+            )
+        self.generation = generation
         if owner != self._owner:
             self._alone = 0
             self._last = max(self._last, until)
@@ -112,7 +122,9 @@ class Timestamps:
         reach = timestamp
         if alone := self._alone:
             # By the clock, or, while it is behind what was given out already, by as many as were used.
-            reach = max(now + min(_FIRST << min(alone - 1, 10), _LONGEST), timestamp + min(1 << min(alone - 1, 10), _FIRST))
+            reach = max(
+                now + min(_FIRST << min(alone - 1, 10), _LONGEST), timestamp + min(1 << min(alone - 1, 10), _FIRST)
+            )
         connection.execute(_EXTEND, (reach, self._owner))
         self._until = reach
         self._alone = alone + 1

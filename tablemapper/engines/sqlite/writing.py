@@ -1,4 +1,5 @@
 """What a write transaction is given to write with."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +21,8 @@ class Writer:
         total_changes: return the number of rows written through this connection so far.
         timestamp: of this transaction, in µs; its ETag too. Strictly increasing in the file, never reused.
         generation: of the catalogue.
-        proof: a query, with its values, that finds a row if and only if this transaction was committed. To be set by what
-            is applied; asked for only after a COMMIT that failed.
+        proof: a query, with its values, that finds a row if and only if this transaction was committed. To be set by
+            what is applied; asked for only after a COMMIT that failed.
     """
 
     __slots__ = ("_connection", "_timestamps", "execute", "executemany", "proof", "timestamp", "total_changes")

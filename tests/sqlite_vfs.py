@@ -1,0 +1,102 @@
+"""SQLite file layers for the tests: one that fails on demand, one whose disk can not be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+
+class Fault:
+    """Which call fails: the ``n``-th of ``op``, and all later ones if ``sticky``."""
+
+    op = ""
+    n = 0
+    sticky = False
+    error: Callable[[], Exception] = apsw.IOError
+    count = 0
+    fired = 0
+
+    @classmethod
+    def arm(cls, op: str, n: int, *, sticky: bool, error: Callable[[], Exception] = apsw.IOError) -> None:
+        cls.op, cls.n, cls.sticky, cls.error, cls.count, cls.fired = op, n, sticky, error, 0, 0
+
+    @classmethod
+    def disarm(cls) -> int:
+        cls.op = ""
+        return cls.fired
+
+    @classmethod
+    def call(cls, op: str) -> None:
+        if op != cls.op:
+            return
+        cls.count += 1
+        if cls.count == cls.n or (cls.sticky and cls.count > cls.n):
+            cls.fired += 1
+            raise cls.error()
+
+
+class _Quiet:
+    def excepthook(self, *_: object) -> None:
+        """What SQLite ignores is not to be printed."""
+
+
+class FaultFile(_Quiet, apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int]) -> None:
+        super().__init__("unix", name, flags)
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        Fault.call("xWrite")
+        super().xWrite(data, offset)
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        Fault.call("xRead")
+        return super().xRead(amount, offset)
+
+    def xSync(self, flags: int) -> None:
+        Fault.call("xSync")  # and no real one, for speed
+
+    def xTruncate(self, size: int) -> None:
+        Fault.call("xTruncate")
+        super().xTruncate(size)
+
+    def xFileSize(self) -> int:
+        Fault.call("xFileSize")
+        return super().xFileSize()
+
+    def xLock(self, level: int) -> None:
+        Fault.call("xLock")
+        super().xLock(level)
+
+
+class FaultVFS(_Quiet, apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__("faulty", "unix")
+
+    def xOpen(self, name: Any, flags: list[int]) -> FaultFile:
+        Fault.call("xOpen")
+        return FaultFile(name, flags)
+
+    def xDelete(self, name: str, sync: bool) -> None:
+        Fault.call("xDelete")
+        super().xDelete(name, sync)
+
+
+class ReadOnlyFile(_Quiet, apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int]) -> None:
+        if flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
+            flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) | apsw.SQLITE_OPEN_READONLY
+        super().__init__("unix", name, flags)
+
+
+class ReadOnlyVFS(_Quiet, apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__("readonly", "unix")
+
+    def xOpen(self, name: Any, flags: list[int]) -> ReadOnlyFile:
+        return ReadOnlyFile(name, flags)
+
+
+FAULTY = FaultVFS()
+READONLY = ReadOnlyVFS()

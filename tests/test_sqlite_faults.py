@@ -1,0 +1,514 @@
+"""What happens to a file when the disk fails, the process is killed, or a call is interrupted."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tablemapper.engines.sqlite import files as files_module
+from tablemapper.engines.sqlite import timestamps as timestamps_module
+from tablemapper.engines.sqlite.files import File, Writer
+from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
+
+from .sqlite_vfs import Fault
+
+EXPECTED = {"xWrite": 5, "xSync": 2}  # at the least so many points at which a write can fail
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
+
+OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory where there is one: these tests make thousands of files."""
+    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    yield path
+    shutil.rmtree(path)
+
+
+def create_tables(w: Writer) -> None:
+    w.execute("CREATE TABLE thing (k INTEGER PRIMARY KEY, v TEXT NOT NULL)")
+    w.execute("CREATE TABLE total (one INTEGER PRIMARY KEY, n INTEGER NOT NULL)")
+    w.execute("CREATE TABLE done (at INTEGER PRIMARY KEY)")
+    w.execute("INSERT INTO total VALUES (1, 0)")
+
+
+def put(*keys: int, size: int = 600) -> Any:
+    def apply(w: Writer) -> int:
+        w.executemany("INSERT INTO thing VALUES (?, ?)", [(k, str(k) * size) for k in keys])
+        w.execute("UPDATE total SET n = n + ?", (len(keys),))
+        w.execute("INSERT INTO done VALUES (?)", (w.timestamp,))
+        w.proof = ("SELECT 1 FROM done WHERE at = ?", (w.timestamp,))
+        return w.timestamp
+
+    return apply
+
+
+def keys_in(file: Any) -> set[int]:
+    """The keys of a file that agrees with itself."""
+    rows = (
+        list(file.execute("SELECT k FROM thing"))
+        if isinstance(file, apsw.Connection)
+        else file.read("SELECT k FROM thing")
+    )
+    total = (
+        file.execute("SELECT n FROM total").fetchone()
+        if isinstance(file, apsw.Connection)
+        else file.get("SELECT n FROM total")
+    )
+    assert total == (len(rows),)
+    return {k for (k,) in rows}
+
+
+def after_kill(path: Path) -> set[int]:
+    """What a process that is killed at this moment leaves behind, as the next one reads it."""
+    image = path.with_name("image.db")
+    for end in ("", "-wal", "-journal"):
+        if os.path.exists(f"{path}{end}"):
+            shutil.copy(f"{path}{end}", f"{image}{end}")
+    connection = apsw.Connection(str(image))
+    try:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return keys_in(connection)
+    finally:
+        connection.close()
+        for end in ("", "-wal", "-shm", "-journal"):
+            if os.path.exists(f"{image}{end}"):
+                os.unlink(f"{image}{end}")
+
+
+def small(file: File) -> None:
+    """Make the connection spill and checkpoint all the time."""
+    assert file._connection is not None
+    file._connection.execute("PRAGMA cache_size = 4")
+    file._connection.wal_autocheckpoint(6)
+
+
+OLD = {0, 1, 2, 3, 4}
+NEW = OLD | set(range(10, 18))
+
+
+def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error: Any = apsw.IOError) -> Counter[str]:
+    """Fail the n-th call of ``op`` in a write, for every n; return how often each outcome was seen."""
+    seen: Counter[str] = Counter()
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    n = 0
+    while True:
+        n += 1
+        assert n < 200
+        path = folder / f"{n}.db"
+        file = File.open(path, vfs="faulty", readers=2 if readers else 0)
+        file.write(create_tables)
+        small(file)
+        for k in OLD:
+            file.write(put(k))
+        if readers:
+            assert keys_in(file) == OLD
+        Fault.arm(op, n, sticky=sticky, error=error)
+        outcome: BaseException | None = None
+        try:
+            file.write(put(*range(10, 18)))
+        except TableMapperError as raised:
+            outcome = raised
+            assert "report it" not in str(raised) or error not in (apsw.IOError, apsw.FullError), (
+                "the true error was hidden"
+            )
+        finally:
+            fired = Fault.disarm()
+        if not fired:
+            assert outcome is None
+            file.close()
+            return seen
+        assert file._connection is None or not file._connection.in_transaction
+        killed = after_kill(path)
+        now = keys_in(file)
+        if outcome is None:
+            allowed = [NEW]
+        elif isinstance(outcome, OutcomeUnknown):
+            allowed = [OLD, NEW]
+        else:
+            assert isinstance(outcome, StoreError)
+            allowed = [OLD]
+        assert killed in allowed, f"{op} {n}: said {outcome!r}, but a kill leaves {killed}"
+        assert now in allowed, f"{op} {n}: said {outcome!r}, but reads {now}"
+        seen[type(outcome).__name__] += 1
+        file.write(put(99))
+        assert keys_in(file) == now | {99}
+        file.close()
+        with File.open(path) as again:
+            assert keys_in(again) == now | {99}
+            assert again.integrity() == []
+
+
+@pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "sticky"])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(
+    folder: Path, op: str, sticky: bool, readers: bool
+) -> None:
+    seen = fail_every_call(folder, op, sticky=sticky, readers=readers)
+    print(dict(seen))
+    assert sum(seen.values()) >= EXPECTED.get(op, 0)
+
+
+@pytest.mark.parametrize("op", ["xWrite", "xSync"])
+def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(folder: Path, op: str) -> None:
+    for error in (apsw.FullError, lambda: OSError(5, "gone"), lambda: OSError(28, "full")):
+        assert sum(fail_every_call(folder, op, sticky=False, readers=True, error=error).values()) >= 2
+
+
+def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_unknown_outcome(folder: Path) -> None:
+    with File.open(folder / "sync.db", vfs="faulty") as file:
+        file.write(create_tables)
+        Fault.arm("xSync", 1, sticky=True)
+        with pytest.raises(OutcomeUnknown):
+            file.write(put(1))
+        Fault.disarm()
+        file.write(put(2))
+        assert keys_in(file) >= {2}
+
+
+@pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
+def test_a_disk_that_stays_full_is_never_an_unknown_outcome(folder: Path, readers: bool) -> None:
+    seen = fail_every_call(folder, "xWrite", sticky=True, readers=readers, error=apsw.FullError)
+    assert set(seen) == {"StoreFull", "NoneType"}
+
+
+def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(folder: Path) -> None:
+    file = File.open(folder / "found.db", vfs="faulty")
+    file.write(create_tables)
+    file.write(put(*range(5)))
+
+    def found(w: Writer) -> str:
+        w.proof = ("SELECT 1", ())
+        w.execute("INSERT INTO thing VALUES (?, '')", (w.timestamp,))
+        return "returned"
+
+    Fault.arm("xSync", 1, sticky=False)
+    assert file.write(found) == "returned"
+    assert Fault.disarm()
+    stream = file.stream("SELECT * FROM thing", chunk=1)
+    next(stream)
+    file.write(put(10))
+    Fault.arm("xSync", 1, sticky=False)
+    with pytest.raises(OutcomeUnknown, match="read what it wrote"):
+        file.write(found)
+    assert Fault.disarm()
+    file.close()
+
+
+def test_without_the_fencing_write_a_failed_sync_would_break_the_promise(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: the harness finds the fault that the fence is there for."""
+    monkeypatch.setattr(files_module, "FENCE", "SELECT 1")
+    with pytest.raises(AssertionError, match="but a kill leaves"):
+        fail_every_call(folder, "xSync", sticky=False, readers=True)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(folder: Path, op: str) -> None:
+    for fresh in (True, False):
+        n = 0
+        while True:
+            n += 1
+            path = folder / f"{op}{n}{fresh}.db"
+            if not fresh:
+                with File.open(path) as file:
+                    file.write(create_tables)
+                    file.write(put(1))
+            Fault.arm(op, n, sticky=True)
+            try:
+                File.open(path, vfs="faulty", timeout=0.01).close()
+            except TableMapperError:
+                pass
+            finally:
+                fired = Fault.disarm()
+            with File.open(path, vfs="faulty") as file:
+                if fresh:
+                    file.write(create_tables)
+                    file.write(put(1))
+                assert keys_in(file) == {1}
+            if not fired:
+                break
+
+
+def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(folder: Path) -> None:
+    path = folder / "read.db"
+    with File.open(path) as file:
+        file.write(create_tables)
+        file.write(put(*range(200)))
+    failed = 0
+    for n in range(1, 100):
+        file = File.open(path, vfs="faulty")
+        Fault.arm("xRead", n, sticky=True)
+        try:
+            for way in ("read", "stream", "snapshot"):
+                try:
+                    if way == "read":
+                        file.read("SELECT * FROM thing")
+                    elif way == "stream":
+                        for _ in file.stream("SELECT * FROM thing", chunk=7):
+                            pass
+                    else:
+                        with file.snapshot() as snapshot:
+                            snapshot.read("SELECT * FROM thing")
+                except StoreError:
+                    failed += 1
+        finally:
+            fired = Fault.disarm()
+        assert keys_in(file) == set(range(200))
+        assert sum(map(len, file.stream("SELECT * FROM thing"))) == 200
+        file.close()
+        if not fired:
+            break
+    assert failed > 50
+
+
+def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(folder: Path) -> None:
+    with File.open(folder / "full.db") as file:
+        file.write(create_tables)
+        assert file._connection is not None
+        file._connection.execute("PRAGMA max_page_count = 20").fetchall()
+        with pytest.raises(StoreFull, match="no space left"):
+            file.write(put(*range(1000)))
+        assert keys_in(file) == set()
+        file.write(put(1))
+        file._connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+        file.write(put(2))
+        assert keys_in(file) == {1, 2}
+
+
+def test_without_a_proof_a_failed_commit_is_settled_by_the_row_of_the_timestamps_or_is_unknown(folder: Path) -> None:
+    file = File.open(folder / "proof.db", vfs="faulty", clock=lambda: 10**15)
+    file.write(create_tables)
+
+    def apply(w: Writer) -> None:
+        w.execute("INSERT INTO done VALUES (?)", (w.timestamp,))
+
+    kinds: set[type[BaseException]] = set()
+    for _ in range(40):
+        before = file.read("SELECT * FROM done")
+        Fault.arm("xSync", 1, sticky=False)
+        with pytest.raises(StoreError) as raised:
+            file.write(apply)
+        Fault.disarm()
+        kinds.add(type(raised.value))
+        assert file.read("SELECT * FROM done") == before
+        file.write(apply)
+        file.write(apply)
+    assert kinds == {StoreError, OutcomeUnknown}
+    file.close()
+
+
+def writer_process(path: str, pipe: int, first: int) -> None:
+    try:
+        file = File.open(path)
+        small(file)
+        k = first
+        while True:
+            stamp = file.write(put(k, size=200))
+            os.write(pipe, struct.pack("<QQ", k, stamp))
+            k += 1
+    finally:
+        os._exit(1)
+
+
+def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(folder: Path) -> None:
+    path = folder / "kill.db"
+    with File.open(path) as file:
+        file.write(create_tables)
+    draw = random.Random(7)
+    known: set[int] = set()
+    last = unacknowledged = commits = 0
+    for _ in range(100):
+        end, pipe = os.pipe()
+        if (child := os.fork()) == 0:
+            os.close(end)
+            writer_process(str(path), pipe, max(known, default=-1) + 1)
+        os.close(pipe)
+        time.sleep(draw.uniform(0.003, 0.025))
+        os.kill(child, signal.SIGKILL)
+        with os.fdopen(end, "rb") as acks:
+            data = acks.read()
+        os.waitpid(child, 0)
+        acked = list(struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]))
+        stamps = [stamp for _, stamp in acked]
+        assert stamps == sorted(set(stamps))
+        assert not stamps or stamps[0] > last
+        last = stamps[-1] if stamps else last
+        with File.open(path) as file:
+            found = keys_in(file)
+            assert found >= known | {k for k, _ in acked}
+            assert len(found) <= len(known) + len(acked) + 1
+            (highest,) = file.get("SELECT max(at) FROM done") or (0,)
+            last = max(last, highest or 0)
+            unacknowledged += len(found) - len(known) - len(acked)
+            commits += len(acked)
+            known = found
+    assert commits > 100
+
+
+def interrupt(rounds: int, work: Any, after: Any) -> int:
+    """Run ``work`` with an interrupt at a random moment, ``rounds`` times; return how often it came in time."""
+
+    def raise_it(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    draw = random.Random(3)
+    before = signal.signal(signal.SIGALRM, raise_it)
+    hit = 0
+    try:
+        for _ in range(rounds):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 1.5e-4))
+                work()
+                end = time.monotonic() + 0.002
+                while time.monotonic() < end:  # Python swallows what comes within a finaliser
+                    pass
+            except KeyboardInterrupt:
+                hit += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            after()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return hit
+
+
+def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) -> None:
+    with File.open(folder / "ki.db", durability="relaxed") as file:
+        file.write(create_tables)
+        numbers = iter(range(1_000_000))
+
+        def work() -> None:
+            file.write(put(next(numbers), size=1))
+            file.get("SELECT n FROM total")
+            for _ in file.stream("SELECT * FROM total"):
+                pass
+            with file.snapshot() as snapshot:
+                snapshot.get("SELECT n FROM total")
+
+        def after() -> None:
+            assert file._connection is not None
+            assert not file._connection.in_transaction
+            assert not file._lock.locked()
+            assert all(not reader.in_transaction for reader in file._idle)
+
+        assert interrupt(2_000, work, after) > 1_900
+        file.write(put(-1))
+        assert -1 in keys_in(file)
+        assert file.checkpoint(), "a reader was left in a transaction"
+        assert len(file._known) < 10
+
+
+def test_a_transaction_written_in_python_would_be_left_open(folder: Path) -> None:
+    """The control: the interrupts do come at the moments that matter."""
+    connection = apsw.Connection(str(folder / "control.db"))
+    connection.execute("CREATE TABLE t (a)")
+    left = 0
+
+    def work() -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("INSERT INTO t VALUES (1)")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def after() -> None:
+        nonlocal left
+        if connection.in_transaction:
+            left += 1
+            connection.execute("ROLLBACK")
+
+    connection.execute("PRAGMA synchronous = OFF")
+    for _ in range(20):
+        interrupt(1_000, work, after)
+        if left:
+            break
+    connection.close()
+    assert left
+
+
+def mutate(data: bytes, draw: random.Random) -> bytes:
+    changed = bytearray(data)
+    kind = draw.choice(["flip", "flip", "eight", "page", "cut", "zero", "header", "state"])
+    if kind == "flip":
+        changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+    elif kind == "eight":
+        for _ in range(8):
+            changed[draw.randrange(len(changed))] = draw.randrange(256)
+    elif kind == "page":
+        to, of = (draw.randrange(len(changed) // 1024) * 1024 for _ in range(2))
+        changed[to : to + 1024] = changed[of : of + 1024]
+    elif kind == "cut":
+        del changed[draw.randrange(len(changed)) :]
+    elif kind == "zero":
+        at = draw.randrange(len(changed) // 512) * 512
+        changed[at : at + 512] = bytes(512)
+    elif kind == "header":
+        changed[draw.randrange(100)] = draw.randrange(256)
+    else:  # the catalogue's own pages
+        changed[100 + draw.randrange(2 * 1024 - 100)] = draw.randrange(256)
+    return bytes(changed)
+
+
+def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
+    path = folder / "fuzz.db"
+    with File.open(path, page_size=1024) as file:
+        file.write(create_tables)
+        file.write(put(*range(60), size=40))
+    sound = path.read_bytes()
+    draw = random.Random(11)
+    raised: Counter[str] = Counter()
+
+    def attempt(what: Any) -> Any:
+        try:
+            return what()
+        except TableMapperError as error:
+            raised[type(error).__name__] += 1
+            return None
+
+    for _ in range(2_000):
+        data = mutate(sound, draw)
+        path.write_bytes(data)
+        file = attempt(lambda: File.open(path, durability="relaxed", timeout=0.02))
+        if file is None:
+            assert path.read_bytes() == data or data[18:20] != b"\x02\x02"
+            assert not os.path.exists(f"{path}-wal") or not os.path.getsize(f"{path}-wal")
+        else:
+            attempt(lambda: file.read("SELECT * FROM thing"))
+            attempt(lambda: sum(map(len, file.stream("SELECT * FROM thing", chunk=9))))
+            attempt(lambda: file.get("SELECT * FROM total"))
+            attempt(file.integrity)
+            attempt(file.schema)
+            attempt(file.store_id)
+            attempt(lambda: file.write(put(1_000, 1_001)))
+            file.close()
+        for end in ("-wal", "-shm", "-journal"):
+            if os.path.exists(f"{path}{end}"):
+                os.unlink(f"{path}{end}")
+    assert raised["CorruptStore"] > 200
+    assert raised["NotAStore"] > 20
+
+
+def test_an_impossible_time_in_the_file_is_damage(folder: Path) -> None:
+    path = folder / "time.db"
+    with File.open(path) as file:
+        file.write(lambda w: w.execute(f"UPDATE {timestamps_module.STATE} SET until = ?, owner = 5", (2**62,)))
+    with File.open(path) as file, pytest.raises(CorruptStore, match="what was never written there"):
+        file.write(create_tables)
