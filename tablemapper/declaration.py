@@ -17,9 +17,9 @@ from .keys import Template, compile_template
 from .limits import check_property_name, check_table_name
 from .values import ValueType, value_type
 
-__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "read_fields"]
+__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located", "read_fields"]
 
-_METHODS = frozenset({"key", "replace", "self"})
+_METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 
 
@@ -134,12 +134,22 @@ def check_value(f: FieldModel, value: Any) -> Any:
     return f.type.check(value)
 
 
+def located(name: str, error: ValueError) -> str:
+    """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``price: …``."""
+    text = str(error)
+    if text[:1] == "[":
+        return f"{name}{text}"
+    path, found, _ = text.partition(": ")
+    return f"{name}.{text}" if found and path.split("[")[0].replace(".", "").isidentifier() else f"{name}: {text}"
+
+
 def read_fields(
     name: str, body: dict[str, Any], bases: tuple[Any, ...], options: Options, faults: list[str]
 ) -> tuple[dict[str, FieldModel], dict[str, Any]]:
     """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list."""
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
     declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
+    faults += [f"{k} {fault}" for k, value in declared.items() for fault in _shape(value)]
     fields = dict(_inherited(bases))
     for field_name, annotation in _annotations(name, body, faults):
         option = specifiers.pop(field_name, None)
@@ -158,6 +168,18 @@ def read_fields(
     faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers]
     _check_fields(fields, faults)
     return fields, declared
+
+
+def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
+    """Yield what is no text, no tuple of texts or no tuple of names; it is left out of what is looked at further."""
+    for part in ("partition", "row"):
+        value = getattr(declared, part)
+        if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
+            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {value!r}'
+            setattr(declared, part, "")
+    if isinstance(declared, Index) and not isinstance(declared.include, str | tuple | list):
+        yield f'include=: a tuple of field names, or "all", is needed, not {declared.include!r}'
+        declared.include = ()
 
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
@@ -203,11 +225,18 @@ def _field(
     if aggregate and measure is None:
         faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
     try:
-        kind, optional = value_type(annotation, name)
+        kind, optional = value_type(annotation)
     except ValueError as error:
         faults.append(f"{name}: {error}")
         return None
-    default = settings.default
+    default, factory = settings.default, settings.factory
+    if default is not attrs.NOTHING and factory is not None:
+        faults.append(f"{name}: give a default or a factory, not both")
+    if factory is not None and not callable(factory):
+        faults.append(f"{name}: factory={factory!r} can not be called; give a function, as in factory=list")
+    if not isinstance(settings.name, str | None):
+        faults.append(f"{name}: name={settings.name!r}: the name of a property is text")
+        settings = attrs.evolve(settings, name=None)
     if default is not attrs.NOTHING and default is not None:
         try:
             default = kind.check(default)
@@ -252,7 +281,10 @@ def declare(
     if options.table is None:
         faults += [f"{name}: a class without table= has no key and no indexes" for name in declared]
         return Declaration(cls, None, None, models, None, None, (), options.of, where)
-    if (fault := check_table_name(options.table)) is not None:
+    if not isinstance(options.table, str):
+        faults.append(f"table={options.table!r}: the name of a table is text")
+        options = options._replace(table="Table")
+    if (fault := check_table_name(options.table or "")) is not None:
         faults.append(f"table={options.table!r}: {fault}")
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
@@ -265,7 +297,7 @@ def declare(
     compiled = [
         model
         for name, index in indexes.items()
-        if (model := _index(cls, name, index, options.table, fields, faults)) is not None
+        if (model := _index(cls, name, index, options.table or "", fields, faults)) is not None
     ]
     return Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
 
@@ -324,7 +356,7 @@ def _compare_parameters(
         return
     for argument, parameter, kind in zip(arguments, parameters, types, strict=True):
         try:
-            given, _ = value_type(parameter, argument)
+            given, _ = value_type(parameter)
         except (ValueError, NameError) as error:
             faults.append(f"{name}: type parameter of {argument}: {error}")
             continue

@@ -1,11 +1,13 @@
 """Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
 
 ``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
-stay plain slots. The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
+stay plain slots. Classes without a table have no slots, and share one metaclass: a class can derive from several. The
+constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
@@ -13,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, data
 import attrs
 
 from .codegen import Names, compile_functions
-from .declaration import Declaration, Options, check_value, declaration, declare, read_fields
+from .declaration import Declaration, Options, check_value, declaration, declare, located, read_fields
 from .errors import InvalidEntity, InvalidModel, did_you_mean
 from .expressions import Attr, Predicate
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import IndexCall, KeyOf
 from .keytext import check_key
-from .values import ValueType
+from .scalars import ValueType
 
 __all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]
 
@@ -47,19 +49,23 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
     faults: list[str] = []
     for base in bases:
         if "__declaration__" in base.__dict__ and base.__dict__["__declaration__"].table is not None:
-            raise InvalidModel(name, [f"{base.__name__} has a table; derive both from a class without table= instead"])
-    own = type(f"{name}Type", tuple(dict.fromkeys(type(base) for base in bases)) or (mcls,), {})
+            faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
     fields, declared = read_fields(name, body, bases, options, faults)
+    if faults and any(getattr(base, "__declaration__", None) and base.__declaration__.table for base in bases):
+        raise InvalidModel(name, faults)
     concrete = options.table is not None
     slots = {"__module__": body["__module__"], "__qualname__": body["__qualname__"]}
+    own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
     if concrete:
         raw: Any = type.__new__(own, name, bases, {**slots, "__slots__": tuple(fields)})
         cls: Any = type.__new__(own, name, (raw,), {**body, "__slots__": ()})
+        for model in fields.values():
+            setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
     else:
         raw = None
         cls = type.__new__(own, name, bases, {**body, "__slots__": ()})
-    for model in fields.values():
-        setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
+        # While its conditions are read, an abstract class knows its fields already.
+        type.__setattr__(cls, "__declaration__", Declaration(cls, None, None, tuple(fields.values()), None, None, ()))
     made = declare(cls, options, fields, declared, faults)
     faults += cls._faults(made)
     if faults:
@@ -84,7 +90,7 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=raw, Cls=cls, set_class=_set_class, MISSING=attrs.NOTHING, CHECKS={}, KEYS=made.key_fields, SLOTS={},
+        Raw=raw, Cls=cls, set_class=_set_class, CHECKS={}, KEYS=made.key_fields, SLOTS={},
         KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
         normalise=_normaliser(made), normalise_key=_key_normaliser(made),
     )  # fmt: skip
@@ -106,6 +112,15 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         setattr(own, index.name, ClassAccess(call))
 
 
+_RESERVED = frozenset(
+    {
+        *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "CHECKS", "KEYS", "SLOTS", "KeyOf", "new",
+        "check_key", "normalise", "normalise_key", "partition", "row",
+    }
+)  # fmt: skip
+"""What generated constructors and key functions refer to."""
+
+
 def _default(f: FieldModel) -> Any:
     if f.measure is not None:
         return None
@@ -118,25 +133,42 @@ def _argument_type(made: Declaration, name: str) -> ValueType:
     return kind.nested(tuple(path.split("."))) if path else kind.element or kind
 
 
+def _variables(made: Declaration) -> dict[str, str]:
+    """Return what stands for each field in generated source.
+
+    A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
+    under names that no field can have, in a function of their own.
+    """
+    fields = [f.name for f in made.fields]
+    if _RESERVED.isdisjoint(fields):
+        return {name: name for name in fields}
+    return {name: f"_{name}_" for name in fields}
+
+
 def _sources(made: Declaration, names: Names) -> Iterator[str]:
     positional: list[str] = []
     by_name: list[str] = []
     prologue, tests, assign = [], [], []
+    inner = _variables(made)
+    missing = names.name("missing", attrs.NOTHING)
     for f in made.fields:
-        parameter = f.name
+        parameter, variable = f.name, inner[f.name]
         if f.factory is not None:
-            parameter += "=MISSING"
-            prologue.append(f"    if {f.name} is MISSING: {f.name} = {names.name('factory', f.factory)}()")
+            parameter += f"={missing}"
+            prologue.append(f"    if {variable} is {missing}: {variable} = {names.name('factory', f.factory)}()")
         elif f.measure is not None:
             parameter += "=None"
         elif f.default is not attrs.NOTHING:
             parameter += f"={names.name('default', f.default)}"
         (by_name if f.kw_only else positional).append(parameter)
-        test = f.type.fast_source(f.name, names)
-        tests.append(f"({f.name} is None or {test})" if f.optional or f.measure is not None else test)
-        assign.append(f"    self.{f.name} = {f.name}")
-    values = ", ".join(f.name for f in made.fields)
+        test = f.type.fast_source(variable, names)
+        tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
+        assign.append(f"    self.{f.name} = {variable}")
+    values = ", ".join(inner.values())
     yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
+    if any(name != variable for name, variable in inner.items()):
+        yield f"    _init(self, {', '.join(inner)})"
+        yield f"def _init(self, {values}):"
     yield from prologue
     yield f"    if not ({' and '.join(tests) or 'True'}):"
     yield f"        ({values},) = normalise(({values},))"
@@ -150,11 +182,15 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     yield "    if name in KEYS and self._row is not None: read_only(self, name)"
     yield "    SLOTS[name](self, check(value))"
     arguments = made.arguments
-    fast = [made.field(name).type.fast_source(name, names) for name in arguments]
-    plain = {name: name for name in arguments}
+    plain = {name: inner[name] for name in arguments}
+    fast = [made.field(name).type.fast_source(plain[name], names) for name in arguments]
+    given = ", ".join(plain.values())
     yield f"def key({', '.join(arguments)}):"
+    if any(name != variable for name, variable in plain.items()):
+        yield f"    return _key({', '.join(plain)})"
+        yield f"def _key({given}):"
     if arguments:
-        yield f"    if not ({' and '.join(fast)}): ({', '.join(arguments)},) = normalise_key(({', '.join(arguments)},))"
+        yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
     for variable, template in zip(("partition", "row"), made.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
         yield f"    if len({variable}) > 256: check_key({variable}, what={made.name + ' ' + variable + ' key'!r})"
@@ -172,7 +208,7 @@ def _normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
             try:
                 checked.append(check_value(f, value))
             except ValueError as error:
-                faults.append(f"{f.name}: {error}" if not str(error).startswith(".") else f"{f.name}{error}")
+                faults.append(located(f.name, error))
         if faults:
             raise InvalidEntity(made.name, faults)
         return checked
@@ -243,6 +279,20 @@ class RecordType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
         super().__init__(name, bases, body)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            """Return a field of an abstract class: it has no metaclass of its own, so that several can be bases."""
+            made = cls.__dict__.get("__declaration__")
+            if made is None or name.startswith("__"):
+                raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
+            known = [model.name for model in made.fields]
+            if made.table is None and name in known:
+                return Attr(cls, name, made.field(name).type)
+            raise AttributeError(
+                f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
+            )
+
 
 class Record(metaclass=RecordType):
     """What an entity table holds: an `Entity`, written by users, or an `Aggregate`, maintained by the store."""
@@ -274,6 +324,9 @@ class Record(metaclass=RecordType):
     def _faults(cls, made: Declaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} can not be deleted; set it to None where that is allowed")
 
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple([getattr(self, model.name) for model in declaration(type(self)).fields]), self._row

@@ -169,7 +169,7 @@ class UniqueViolation(_Named, ValueError):
 
 
 class SchemaMismatch(_Faults, ValueError):
-    """The models differ from the file's catalogue in a way that is not taken over by itself. ``faults`` lists it all."""
+    """The models differ from the file's catalogue in a way that is not taken over by itself; ``faults`` lists it."""
 
 
 class SnapshotTooOld(TableMapperError, TimeoutError):

@@ -147,7 +147,10 @@ _PROPERTIES_OF_AZURE = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _STARTS = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
 _CONTINUES = _STARTS | {"Mn", "Mc", "Nd", "Pc", "Cf"}
 # Property names also travel as XML names. This leaves the Name of XML 1.0 without ":", "-" and ".".
-_XML_START = "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd"  # fmt: skip
+_XML_START = (
+    "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff"
+    "\u200c\u200d\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd"
+)
 _XML_NAME = re.compile(f"[{_XML_START}][{_XML_START}0-9\u00b7\u0300-\u036f\u203f\u2040]*")
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from .aggregates import AggregateModel, aggregate_model
 from .codegen import Names, compile_functions
-from .declaration import Declaration, IndexModel, declaration
+from .declaration import Declaration, IndexModel, declaration, located
 from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
@@ -318,7 +318,8 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     yield "            e._row = row"
     yield "            e.__class__ = Cls"
     yield "            add(e)"
-    yield "    except (ValueError, TypeError, AttributeError) as error:"
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    yield "    except DAMAGE as error:"
     what = f"{made.name}: the row with the key"
     yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
@@ -331,7 +332,7 @@ def _store_wide(value: int | None) -> int | str | None:
 
 def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     def bad(field: str, error: ValueError) -> None:
-        raise InvalidEntity(made.name, [f"{field}: {error}"]) from None
+        raise InvalidEntity(made.name, [located(field, error)]) from None
 
     return bad
 

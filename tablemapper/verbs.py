@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .declaration import check_value
+from .declaration import check_value, located
 from .engine import Engine, Operation, Verb
 from .entity import Record, etag_timestamp, key_of, set_row
 from .errors import EntityNotFound, InvalidEntity, PreconditionFailed, did_you_mean
@@ -164,7 +164,7 @@ def _checked_assignments(
         try:
             changes.append((field, check_value(field, value), adds))
         except ValueError as error:
-            faults.append(f"{name}: {error}")
+            faults.append(located(name, error))
     if not faults and not changes:
         faults.append("nothing to change; give fields, as in name=… or Product.name.set(…)")
     if faults:

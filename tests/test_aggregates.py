@@ -1,0 +1,177 @@
+"""Aggregates: what a declaration may say, with every fault of it reported."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.model import compile_schema
+
+
+class Reading(tm.Entity, table="Readings"):
+    device: tm.Field[str]
+    at: tm.Field[datetime]
+    value: tm.Field[float]
+    size: tm.Field[tm.Int32] = tm.field(default=1)
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+    span: tm.Field[timedelta] = tm.field(default=timedelta(1))
+    note: tm.Field[str | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    on: tm.Field[bool] = tm.field(default=True)
+
+    key = tm.Key[str, datetime](partition="{device}", row="{at}")
+
+
+class Other(tm.Entity, table="Others"):
+    name: tm.Field[str]
+    key = tm.Key[str](partition="{name}")
+
+
+class Abstract(tm.Entity):
+    name: tm.Field[str]
+
+
+class Daily(tm.Aggregate, of=Reading, table="Daily", where=lambda r: r.on == True):  # noqa: E712
+    device: tm.Field[str] = tm.group_by(Reading.device)
+    day: tm.Field[date] = tm.group_by(Reading.at.date())
+    n: tm.Field[int] = tm.count()
+    noted: tm.Field[int] = tm.count(Reading.note)
+    high: tm.Field[int] = tm.count(where=Reading.value > 2)
+    total: tm.Field[float] = tm.sum(Reading.value)
+    mean: tm.Field[float | None] = tm.avg(Reading.value)
+    least: tm.Field[float | None] = tm.min(Reading.value)
+    most: tm.Field[float | None] = tm.max(Reading.value)
+    ever: tm.Field[float | None] = tm.max_ever(Reading.value)
+    price: tm.Field[Decimal | None] = tm.sum(Reading.price)
+    span: tm.Field[timedelta] = tm.sum(Reading.span)
+    sizes: tm.Field[int] = tm.sum(Reading.size)
+    smallest: tm.Field[int | None] = tm.min(Reading.size)
+
+    key = tm.Key[str, date](partition="{device}", row="{day}")
+
+
+def faults(fields: dict[str, tuple[Any, Any]], *, key: Any = None, of: Any = Reading, where: Any = None) -> list[str]:
+    body = {
+        "__module__": __name__,
+        "__qualname__": "Made",
+        "__annotations__": {"device": str, **{name: annotation for name, (annotation, _) in fields.items()}},
+        "device": tm.group_by(Reading.device),
+        **{name: measure for name, (_, measure) in fields.items() if measure is not None},
+        "key": tm.Key(partition="{device}") if key is None else key,
+    }
+    with pytest.raises(tm.InvalidModel) as caught:
+        type(tm.Aggregate)("Made", (tm.Aggregate,), body, table="MadeTable", of=of, where=where)
+    return list(caught.value.faults)
+
+
+WRONG: list[tuple[str, Any, Any, str]] = [
+    ("a field that measures nothing", int, None, "group_by(…), count()"),
+    ("a field with options", int, tm.field(default=1), "group_by(…), count()"),
+    ("a count that is no int", str, tm.count(), "a count is an int"),
+    ("the sum of a text", str, tm.sum(Reading.note), "can be summed"),
+    ("the sum of another type", int, tm.sum(Reading.value), "is float, but the field is int"),
+    ("the sum of what may be missing", Decimal, tm.sum(Reading.price), "| None"),
+    ("a sum that may have no value", float, tm.sum(Reading.value, where=Reading.on == True), "| None"),  # noqa: E712
+    ("the mean of ints as int", int | None, tm.avg(Reading.size), "is float"),
+    ("a mean that is never None", float, tm.avg(Reading.value), "| None"),
+    ("the mean of a text", str | None, tm.avg(Reading.note), "can be summed"),  # type: ignore[arg-type, call-overload, unused-ignore]
+    ("the least of a list", list[str] | None, tm.min(Reading.tags), "no order"),
+    ("a least that is never None", float, tm.min(Reading.value), "| None"),
+    ("the greatest of another type", int | None, tm.max(Reading.value), "is float"),
+    ("a group of a list", list[str], tm.group_by(Reading.tags), "scalar"),
+    ("a group that may be None", str | None, tm.group_by(Reading.note), "never None"),
+    ("a group of another type", int, tm.group_by(Reading.at.date()), "is date, but the field is int"),
+    ("a field of another class", str, tm.group_by(Other.name), "is not a field of Reading"),
+    ("a condition on another class", int, tm.count(where=Other.name == "x"), "is not a field of Reading"),
+    ("a condition that is none", int, tm.count(where=True), "predicate"),  # type: ignore[arg-type]
+    ("a measure of no field", int, tm.count(3), "a field is needed"),  # type: ignore[arg-type]
+    ("a group of no field", str, tm.group_by("device"), "a field is needed"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("annotation", "measure", "said"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_a_wrong_measure_is_named(annotation: Any, measure: Any, said: str) -> None:
+    found = faults({"x": (annotation, measure)})
+    assert [fault for fault in found if fault.startswith("x") and said in fault], found
+
+
+def test_all_faults_are_reported_together() -> None:
+    found = faults({"x": (str, tm.count()), "y": (int, tm.sum(Reading.value)), "_z": (int, tm.count())})
+    assert {fault.partition(":")[0].strip('"') for fault in found} >= {"x", "y", "_z"}
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [(None, "of= must name"), (int, "of= must name"), (Abstract, "has no table"), (Daily, "aggregate of an aggregate")],
+)
+def test_of_must_be_an_entity_class_with_a_table(of: Any, said: str) -> None:
+    assert any(said in fault for fault in faults({"x": (int, tm.count())}, of=of))
+
+
+def test_the_key_is_made_of_exactly_the_groups() -> None:
+    found = faults({"day": (date, tm.group_by(Reading.at.date()))})
+    assert any("exactly the group_by fields" in fault and "day, device" in fault for fault in found)
+    found = faults({"n": (int, tm.count())}, key=tm.Key(partition="{device}", row="{n}"))
+    assert any("exactly the group_by fields" in fault for fault in found)
+
+
+def test_the_key_holds_the_groups_without_loss() -> None:
+    assert any("without loss" in fault for fault in faults({}, key=tm.Key(partition="{device:fold}")))
+
+
+def test_where_is_a_condition_on_the_source() -> None:
+    assert any("where=" in fault for fault in faults({}, where=lambda r: True))
+    assert any("Other.name" in fault for fault in faults({}, where=lambda r: Other.name == "x"))
+    assert any("where=" in fault and "vlaue" in fault for fault in faults({}, where=lambda r: r.vlaue > 1))
+
+
+def test_an_aggregate_is_read_only() -> None:
+    with tm.open(":memory:", models=[Reading, Daily]) as store:
+        for verb in (store.insert, store.upsert, store.delete):
+            with pytest.raises(tm.InvalidEntity, match="write Reading entities instead"):
+                verb(Daily("d", date(2020, 1, 1)))  # type: ignore[arg-type]
+
+
+def test_what_is_maintained_is_what_was_declared() -> None:
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    values = [1.0, 2.0, 4.0, 8.0]
+    with tm.open(":memory:", models=[Reading, Daily]) as store:
+        for hour, value in enumerate(values):
+            store.insert(Reading("d", at + timedelta(hours=hour), value, size=hour, note="x" if hour else None))
+        store.insert(Reading("d", at + timedelta(hours=9), 100.0, on=False))
+        found = store[Daily.key("d", date(2020, 1, 1))]
+        assert found == Daily(
+            "d", date(2020, 1, 1), n=4, noted=3, high=2, total=15.0, mean=3.75, least=1.0, most=8.0, ever=8.0,
+            price=None, span=timedelta(4), sizes=6, smallest=0,
+        )  # fmt: skip
+        store.delete(Reading.key("d", at + timedelta(hours=3)))
+        found = store[Daily.key("d", date(2020, 1, 1))]
+        assert (found.most, found.ever, found.total) == (4.0, 8.0, 7.0)
+        assert store.check().ok
+
+
+def test_every_difference_changes_the_fingerprint() -> None:
+    def made(**measures: Any) -> str:
+        body = {
+            "__module__": __name__, "__qualname__": "Made",
+            "__annotations__": {"device": str, **dict.fromkeys(measures, float | None)},
+            "device": tm.group_by(Reading.device), "key": tm.Key(partition="{device}"), **measures,
+        }  # fmt: skip
+        cls = type(tm.Aggregate)("Made", (tm.Aggregate,), body, table="MadeTable", of=Reading)
+        return compile_schema([Reading, cls]).fingerprint
+
+    variants = [
+        made(x=tm.max(Reading.value)),
+        made(x=tm.min(Reading.value)),
+        made(x=tm.max_ever(Reading.value)),
+        made(x=tm.avg(Reading.value)),
+        made(x=tm.max(Reading.value, where=Reading.value > 1)),
+        made(x=tm.max(Reading.value, where=Reading.value > 2)),
+        made(x=tm.max(Reading.value), y=tm.min(Reading.value)),
+    ]
+    assert len(set(variants)) == len(variants)
+    assert made(x=tm.max(Reading.value)) == variants[0]

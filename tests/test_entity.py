@@ -1,0 +1,274 @@
+"""Entities: built and set with all faults at once, read as plain slots, copied, compared and exported."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import types
+import weakref
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+import tablemapper as tm
+
+
+class Product(tm.Entity, table="Products"):
+    """A thing on sale."""
+
+    category_id: tm.Field[str]
+    product_id: tm.Field[str]
+    name: tm.Field[str]
+    price: tm.Field[Decimal]
+    manufacturer: tm.Field[str | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
+
+    def label(self) -> str:
+        return f"{self.name}: {self.price}"
+
+
+class Seat(tm.Entity, table="Seats"):
+    """Its fields are called as what generated source refers to."""
+
+    row: tm.Field[str]
+    partition: tm.Field[str]
+    new: tm.Field[str]
+    str: tm.Field[str]
+    date: tm.Field[date]
+    normalise: tm.Field[float]
+    len: tm.Field[int] = tm.field(default=3)
+    KeyOf: tm.Field[list[int]] = tm.field(factory=list)
+
+    key = tm.Key[str, str, str](partition="{row}", row=("{partition}", "{new}"))
+
+
+@pytest.fixture
+def book() -> Product:
+    return Product("books", "b-1", "Dune", Decimal("9.99"), "Ace", ["scifi"])
+
+
+@pytest.fixture
+def stored(book: Product) -> Product:
+    with tm.open(":memory:", models=[Product]) as store:
+        store.insert(book)
+        return store[book.key]
+
+
+def test_all_faults_of_a_constructor_are_reported_together() -> None:
+    with pytest.raises(tm.InvalidEntity) as caught:
+        Product(3, "b", None, 9.99, tags=["a", 3])  # type: ignore[arg-type, list-item]
+    found = caught.value.faults
+    assert [fault.partition(":")[0] for fault in found[:3]] == ["category_id", "name", "price"]
+    assert len(found) == 4
+    assert found[3].startswith("tags[1]")
+    assert "Decimal('9.99')" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("price", 1.5, "expected Decimal"),
+        ("price", Decimal("NaN"), "not finite"),
+        ("price", None, "required"),
+        ("name", "\ud800", "lone surrogate"),
+        ("name", b"x", "expected str"),
+        ("tags", "x", "expected list"),
+    ],
+)
+def test_setting_an_attribute_is_checked_and_changes_nothing_if_it_fails(
+    book: Product, field: str, value: object, said: str
+) -> None:
+    before = getattr(book, field)
+    with pytest.raises(tm.InvalidEntity, match=said):
+        setattr(book, field, value)
+    assert getattr(book, field) is before
+
+
+def test_an_unknown_attribute_is_refused_with_the_nearest_name(book: Product) -> None:
+    with pytest.raises(AttributeError, match='did you mean "price"'):
+        book.prize = Decimal(1)  # type: ignore[attr-defined]
+
+
+def test_an_unknown_field_of_the_class_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(AttributeError, match='did you mean "price"'):
+        Product.prize  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_an_attribute_can_not_be_deleted(book: Product) -> None:
+    with pytest.raises(AttributeError, match="set it to None"):
+        del book.manufacturer
+    assert book.manufacturer == "Ace"
+
+
+def test_a_field_of_the_class_can_not_be_set() -> None:
+    with pytest.raises(AttributeError, match="declare it in the class body"):
+        Product.price = Decimal(1)  # type: ignore[assignment, misc]
+
+
+def test_values_are_kept_in_one_form() -> None:
+    class Moment(tm.Entity, table="Moments"):
+        at: tm.Field[datetime]
+        value: tm.Field[float]
+
+        key = tm.Key[datetime](partition="{at}")
+
+    moment = Moment(datetime(2020, 1, 1, 12, tzinfo=timezone(timedelta(hours=2))), -0.0)
+    assert moment.at == datetime(2020, 1, 1, 10, tzinfo=UTC)
+    assert moment.at.tzinfo is UTC
+    assert repr(moment.value) == "0.0"
+    moment.value = 3
+    assert type(moment.value) is float
+
+
+def test_key_fields_are_read_only_once_the_entity_is_stored(book: Product, stored: Product) -> None:
+    for entity in (book, stored):
+        with pytest.raises(tm.InvalidEntity, match=r"store\.move"):
+            entity.product_id = "b-2"
+        entity.name = "Dune Messiah"
+
+
+def test_key_fields_can_be_set_before(book: Product) -> None:
+    book.product_id = "b-2"
+    assert book.key == Product.key("books", "b-2")
+
+
+def test_reading_an_attribute_is_a_plain_slot(book: Product) -> None:
+    found = inspect.getattr_static(book, "price")
+    assert isinstance(found, types.MemberDescriptorType)
+    assert not hasattr(book, "__dict__")
+    assert type(book).__getattribute__ is object.__getattribute__
+
+
+def test_the_class_of_an_entity_is_the_class(book: Product) -> None:
+    assert type(book) is Product
+    assert book.__class__ is Product
+    assert Product.__module__ == __name__
+    assert inspect.getdoc(Product) == "A thing on sale."
+    assert list(inspect.signature(Product).parameters)[:2] == ["category_id", "product_id"]
+
+
+def test_replace_keeps_the_etag_unless_the_key_changes(stored: Product) -> None:
+    assert tm.info(stored.replace(price=Decimal(1))).etag == tm.info(stored).etag
+    other = stored.replace(product_id="b-2")
+    assert tm.info(other).etag is None
+    other.product_id = "b-3"
+    assert stored.product_id == "b-1"
+
+
+def test_replace_refuses_what_a_constructor_refuses(book: Product) -> None:
+    with pytest.raises(tm.InvalidEntity, match='did you mean "price"'):
+        book.replace(prize=Decimal(1))
+    with pytest.raises(tm.InvalidEntity, match="expected Decimal"):
+        book.replace(price="1")
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        *[lambda e, n=n: pickle.loads(pickle.dumps(e, n)) for n in range(pickle.HIGHEST_PROTOCOL + 1)],
+    ],
+)
+def test_a_copy_is_equal_and_keeps_the_etag(stored: Product, copied: Any) -> None:
+    other = copied(stored)
+    assert other == stored
+    assert type(other) is Product
+    assert tm.info(other) == tm.info(stored)
+
+
+def test_a_deep_copy_shares_nothing(book: Product) -> None:
+    other = copy.deepcopy(book)
+    other.tags.append("x")
+    assert book.tags == ["scifi"]
+
+
+def test_a_factory_is_called_for_each() -> None:
+    first, second = (Product("a", "b", "c", Decimal(1)) for _ in range(2))
+    first.tags.append("x")
+    assert second.tags == []
+
+
+def test_entities_are_equal_by_class_and_fields(book: Product) -> None:
+    assert book == Product("books", "b-1", "Dune", Decimal("9.99"), "Ace", ["scifi"])
+    assert book != book.replace(price=Decimal(1))
+    assert book != 3
+
+
+def test_repr_shows_the_fields(book: Product) -> None:
+    assert repr(book) == (
+        "Product(category_id='books', product_id='b-1', name='Dune', price=Decimal('9.99'), "
+        "manufacturer='Ace', tags=['scifi'])"
+    )
+
+
+def test_attrs_knows_an_entity(book: Product) -> None:
+    assert [field.name for field in attrs.fields(Product)][:2] == ["category_id", "product_id"]
+    assert attrs.has(Product)
+    assert attrs.asdict(book)["price"] == Decimal("9.99")
+    assert attrs.astuple(book)[2] == "Dune"
+    changed = attrs.evolve(book, name="x")  # type: ignore[misc]
+    assert changed == book.replace(name="x")
+    assert attrs.fields(Product).price.type in (Decimal, "tm.Field[Decimal]")
+
+
+def test_msgspec_writes_an_entity(book: Product) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(book)) == {
+        "category_id": "books",
+        "product_id": "b-1",
+        "name": "Dune",
+        "price": "9.99",
+        "manufacturer": "Ace",
+        "tags": ["scifi"],
+    }
+
+
+def test_match_by_class_and_by_position(book: Product) -> None:
+    match book:
+        case Product("books", product_id, name=name):
+            assert (product_id, name) == ("b-1", "Dune")
+        case _:
+            pytest.fail("no match")
+
+
+def test_fields_may_be_called_as_anything(book: Product) -> None:
+    seat = Seat("r", "p", "n", "é", date(2020, 1, 1), 1)
+    assert (seat.row, seat.partition, seat.new, seat.str, seat.normalise, seat.len) == ("r", "p", "n", "é", 1.0, 3)
+    assert seat.KeyOf == []
+    assert seat.key == Seat.key("r", "p", "n") == Seat.key(new="n", row="r", partition="p")
+    assert seat.key.partition == "r"
+    with pytest.raises(tm.InvalidEntity) as caught:
+        Seat(1, 2, 3, 4, 5, "x")  # type: ignore[arg-type]
+    assert len(caught.value.faults) == 6
+    with tm.open(":memory:", models=[Seat]) as store:
+        store.insert(seat)
+        assert store[seat.key] == seat
+
+
+def test_key_arguments_are_checked_all_together() -> None:
+    with pytest.raises(tm.InvalidEntity) as caught:
+        Product.key(1, None)  # type: ignore[arg-type]
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["category_id", "product_id"]
+
+
+def test_a_key_that_is_too_long_is_refused_before_any_write(book: Product) -> None:
+    assert Product.key("x" * 512, "y").partition == "x" * 512
+    with pytest.raises(tm.InvalidEntity, match="513"):
+        Product.key("x" * 513, "y")
+    with pytest.raises(tm.InvalidEntity):
+        _ = book.replace(product_id="😀" * 257).key
+
+
+def test_methods_of_the_class_body_are_kept(book: Product) -> None:
+    assert book.label() == "Dune: 9.99"
+
+
+def test_an_entity_can_be_referred_to_weakly(book: Product) -> None:
+    assert weakref.ref(book)() is book
