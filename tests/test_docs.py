@@ -1,0 +1,40 @@
+"""What the documentation shows runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    """Return the Python blocks of a page, each with the line it begins on."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "page"}
+    for line, source in blocks(page):
+        exec(compile("\n" * line + source, str(page), "exec"), scope)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert sorted(re.findall(r": (\w+\.md)$", config, re.MULTILINE)) == sorted(page.name for page in PAGES[1:])
+
+
+def test_every_error_is_documented() -> None:
+    from tablemapper import errors
+
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert not [
+        name for name in errors.__all__ if name[0].isupper() and f"`{name}`" not in text and f".{name}" not in text
+    ]
