@@ -1,0 +1,168 @@
+"""The test of the test: each bug that is seeded in the core is found by the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tablemapper import aggregates, changes
+from tablemapper.engines.sqlite import operations, timestamps
+from tablemapper.verbs import Verbs
+
+from .machine import Machine
+
+Patch = pytest.MonkeyPatch
+
+
+def etags_are_ignored(patch: Patch) -> None:
+    patch.setattr(Verbs, "_condition", lambda self, operation, entity, if_match: None)
+
+
+def a_change_leaves_the_old_index_row(patch: Patch) -> None:
+    real = operations.write_changes
+
+    def write(lowered: Any, writer: Any, change: Any) -> None:
+        for one in change.indexes.values():
+            if one.puts:
+                one.deletes.clear()
+        real(lowered, writer, change)
+
+    patch.setattr(operations, "write_changes", write)
+
+
+def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
+    real = changes.ChangeSet.add
+    patch.setattr(changes.ChangeSet, "add", lambda self, kept, part, sign: sign > 0 and real(self, kept, part, sign))
+
+
+def the_extremum_is_not_sought_again(patch: Patch) -> None:
+    def extremes(self: Any, held: list[Any], change: dict[Any, int], slot: int, seek: Any) -> list[Any]:
+        for value, count in change.items():
+            if count > 0:
+                held = aggregates._widen(held, value)
+        return held
+
+    patch.setattr(aggregates.AggregateModel, "_extremes", extremes)
+
+
+def entities_are_committed_before_their_indexes(patch: Patch) -> None:
+    real = operations.write_changes
+
+    def write(lowered: Any, writer: Any, change: Any) -> None:
+        writer.execute("COMMIT")
+        writer.execute("BEGIN IMMEDIATE")
+        real(lowered, writer, change)
+
+    patch.setattr(operations, "write_changes", write)
+
+
+def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
+    def write(lowered: Any, writer: Any, change: Any) -> None:
+        for index, one in change.indexes.items():
+            operations._put(lowered.indexes[index.model.table], index, writer, one)
+        for one in change.indexes.values():
+            one.puts, one.rewrites = [], []
+        real(lowered, writer, change)
+
+    real = operations.write_changes
+    patch.setattr(operations, "write_changes", write)
+
+
+def time_starts_again_when_a_store_is_opened(patch: Patch) -> None:
+    def begin(self: Any, connection: Any) -> int:
+        real(self, connection)
+        counts[id(self)] = counts.get(id(self), 0) + 1
+        return counts[id(self)]
+
+    counts: dict[int, int] = {}
+    real = timestamps.Timestamps.begin
+    patch.setattr(timestamps.Timestamps, "begin", begin)
+
+
+def large_values_stay_when_their_entity_goes(patch: Patch) -> None:
+    patch.setattr(operations, "_drop_big", lambda statements, writer, group: None)
+
+
+def a_group_stays_when_its_entities_go(patch: Patch) -> None:
+    real = aggregates.AggregateModel.combine
+
+    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
+        return real(self, state, delta, seek) or [0, *[slot.zero() for slot in self.slots]]
+
+    patch.setattr(aggregates.AggregateModel, "combine", combine)
+
+
+def a_projection_is_not_rewritten(patch: Patch) -> None:
+    real = changes.ChangeSet._index
+
+    def index(self: Any, kept: Any, before: Any, after: Any) -> None:
+        real(self, kept, before, after)
+        self.indexes[kept].rewrites.clear()
+
+    patch.setattr(changes.ChangeSet, "_index", index)
+
+
+def ever_forgets_with_its_entities(patch: Patch) -> None:
+    real = aggregates.AggregateModel.combine
+
+    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
+        after = real(self, state, delta, seek)
+        return None if after is not None and not after[0] else after
+
+    patch.setattr(aggregates.AggregateModel, "combine", combine)
+
+
+def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:
+    real = Verbs._merging
+
+    def merging(self: Any, key: Any, assignments: Any, values: Any, if_match: Any) -> Any:
+        operation = real(self, key, assignments, values, if_match)
+        change = operation.change
+
+        def forgetful(old: Any) -> Any:
+            new = change(old)
+            return (*new[:-1], None)
+
+        operation.change = forgetful
+        return operation
+
+    patch.setattr(Verbs, "_merging", merging)
+
+
+BUGS: list[Callable[[Patch], None]] = [
+    etags_are_ignored,
+    a_change_leaves_the_old_index_row,
+    what_was_there_is_not_taken_off_an_aggregate,
+    the_extremum_is_not_sought_again,
+    entities_are_committed_before_their_indexes,
+    unique_values_are_judged_before_the_old_ones_are_gone,
+    time_starts_again_when_a_store_is_opened,
+    large_values_stay_when_their_entity_goes,
+    a_group_stays_when_its_entities_go,
+    a_projection_is_not_rewritten,
+    ever_forgets_with_its_entities,
+    a_merge_writes_only_what_it_was_given,
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_the_state_machine_finds(bug: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    bug(monkeypatch)
+    quick = settings(
+        max_examples=150,
+        stateful_step_count=25,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(BaseException) as found:
+        run_state_machine_as_test(Machine, settings=quick)
+    assert not isinstance(found.value, KeyboardInterrupt)
