@@ -252,7 +252,7 @@ class Template:
         exact: set[str] = set()
         inexact: set[str] = set()
         loose: dict[str, int] = {}  # fields whose text may go on in their component, as long as that is not complete
-        for place, part in enumerate(self.parts):
+        for place, part in enumerate(self.parts):  # noqa: B007  where the loop stopped is read below
             if isinstance(part, str):
                 prefix += part
             elif part.index in (texts or ()):
