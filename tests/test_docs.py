@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tablemapper import errors
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -32,8 +34,6 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_error_is_documented() -> None:
-    from tablemapper import errors
-
     text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     assert not [
         name for name in errors.__all__ if name[0].isupper() and f"`{name}`" not in text and f".{name}" not in text
