@@ -173,8 +173,8 @@ def tuples(
 ) -> tuple[Template, list[Any], tuple[Any, ...], tuple[Any, ...]]:
     chosen = draw(st.lists(st.sampled_from(kinds or list(VALUES)), min_size=1, max_size=3))
     a = tuple(draw(VALUES[kind]) for kind in chosen)
-    b = list(draw(VALUES[kind]) if draw(st.booleans()) else value for kind, value in zip(chosen, a, strict=True))
-    return tuple_template(chosen), chosen, a, tuple(b)
+    b = tuple([draw(VALUES[k]) if draw(st.booleans()) else v for k, v in zip(chosen, a, strict=True)])
+    return tuple_template(chosen), chosen, a, b
 
 
 @many

@@ -44,6 +44,9 @@ def scrub(lowered: Lowered, rows: Rows, integrity: list[str], last: int, meter: 
     return Report(checking.entity_count, checking.index_count, checking.group_count, tuple(problems))
 
 
+_UNREADABLE = (TableMapperError, ValueError, TypeError, AttributeError, ArithmeticError)
+
+
 class _Check:
     def __init__(self, lowered: Lowered, rows: Rows, last: int) -> None:
         self.lowered = lowered
@@ -59,15 +62,16 @@ class _Check:
         for row in self.rows(self.lowered.statements[model].scan):
             self.entity_count += 1
             meter.advance(1)
-            yield from self._readable(model, row)
             try:
+                yield from self._wrong(model, row)
                 entries = [(index, index.entries(row)) for index in kept.indexes]
-                for aggregate in kept.aggregates:
-                    if (part := aggregate.contribution(row)) is not None:
-                        self.changes.add(aggregate, part, 1)
-            except (TableMapperError, ValueError, TypeError, AttributeError) as error:
+                parts = [(aggregate, aggregate.contribution(row)) for aggregate in kept.aggregates]
+            except _UNREADABLE as error:
                 yield Problem("damaged", model.name, row[:2], str(error))
                 continue
+            for aggregate, part in parts:
+                if part is not None:
+                    self.changes.add(aggregate, part, 1)
             for index, wanted in entries:
                 expected[index] += len(wanted)
                 for entry in wanted:
@@ -79,13 +83,13 @@ class _Check:
             if found != count:
                 yield from self._dangling(model, index, self.rows(table.scan))
 
-    def _readable(self, model: Model, row: Row) -> Iterator[Problem]:
-        try:
-            entity = model.build_one(row)
-            made = type(entity).key(*(getattr(entity, name) for name in model.declaration.arguments))
-        except (TableMapperError, ValueError) as error:
-            yield Problem("damaged", model.name, row[:2], str(error))
-            return
+    def _wrong(self, model: Model, row: Row) -> Iterator[Problem]:
+        """Check what a row says of itself; raises if it can not be read."""
+        for at, field in enumerate(model.columns, 3):
+            if row[at] is not None:
+                field.type.load(row[at])  # strictly: a read from our own store trusts it
+        entity = model.build_one(row)
+        made = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if (made.partition, made.row) != row[:2]:
             yield Problem("wrong", model.name, row[:2], f"its fields make the key {made[1:]}")
         if not 0 < row[2] <= self.last:
@@ -106,7 +110,11 @@ class _Check:
         get = self.lowered.statements[model].get
         for entry in found:
             row = next(self.rows(get, entry[2:4]), None)
-            if row is None or all(wanted[:4] != entry[:4] for wanted in index.entries(row)):
+            try:
+                stands = row is not None and any(wanted[:4] == entry[:4] for wanted in index.entries(row))
+            except _UNREADABLE:
+                continue  # reported with its entity
+            if not stands:
                 yield Problem("dangling", where, entry[:4], "no entity says that this row should be there")
 
     def aggregates(self) -> Iterator[AggregateMaintenance]:

@@ -1,0 +1,200 @@
+"""Opening a file with models that differ from those it was written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+
+def reading(**extra: Any) -> type[Any]:
+    """Return the class of a reading, with more in its body than the plain one."""
+    body: dict[str, Any] = {
+        "__annotations__": {"device": tm.Field[str], "at": tm.Field[datetime], "value": tm.Field[float]},
+        "__module__": __name__,
+        "__qualname__": "Reading",
+        "key": tm.Key(partition="{device}", row="{at}"),
+    }
+    body["__annotations__"] |= extra.pop("fields", {})
+    return type(tm.Entity)("Reading", (tm.Entity,), {**body, **extra}, table=extra.pop("table", "Readings"))
+
+
+def day(of: type[Any], **extra: Any) -> type[Any]:
+    body: dict[str, Any] = {
+        "__annotations__": {"device": tm.Field[str], "day": tm.Field[date], "count": tm.Field[int]},
+        "__module__": __name__,
+        "__qualname__": "Day",
+        "device": tm.group_by(of.device),
+        "day": tm.group_by(of.at.date()),
+        "count": tm.count(),
+        "key": tm.Key(partition="{device}", row="{day}"),
+    }
+    body["__annotations__"] |= extra.pop("fields", {})
+    return type(tm.Aggregate)("Day", (tm.Aggregate,), {**body, **extra}, of=of, table="Days")
+
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with 2,500 readings, more than one batch of a build."""
+    plain = reading()
+    with tm.open(tmp_path / "x.db", models=[plain], durability="relaxed") as store:
+        store.insert_many(plain(f"d{n % 5}", START.replace(microsecond=n), n / 2) for n in range(2500))
+    return tmp_path / "x.db"
+
+
+def test_a_new_index_is_built_over_what_is_there(path: Path) -> None:
+    indexed = reading(by_value=tm.Index(partition="{device}", row="{value}"))
+    told: list[tm.Progress] = []
+    with tm.open(path, models=[indexed], progress=told.append) as store:
+        assert store.query(indexed).where(indexed.device == "d0", indexed.value < 10).count() == 4
+        assert store.check().ok
+    assert told[-1].done == told[-1].total == 2500
+
+
+def test_a_new_aggregate_is_built_over_what_is_there(path: Path) -> None:
+    plain = reading()
+    daily = day(plain, fields={"most": tm.Field[float | None]}, most=tm.max(plain.value))
+    with tm.open(path, models=[plain, daily]) as store:
+        assert store[daily.key("d4", START.date())].count == 500
+        assert store[daily.key("d4", START.date())].most == 2499 / 2
+        assert store.check().ok
+
+
+def test_a_new_optional_field_reads_as_none_on_old_rows(path: Path) -> None:
+    wider = reading(fields={"note": tm.Field[str | None]}, note=tm.field(default="x"))
+    with tm.open(path, models=[wider]) as store:
+        assert store[wider.key("d0", START)].note is None
+        store.insert(wider("new", START, 1.0))
+        assert store[wider.key("new", START)].note == "x"
+
+
+def test_a_new_field_with_a_default_reads_as_it_everywhere(path: Path) -> None:
+    wider = reading(
+        fields={"quality": tm.Field[int]}, quality=tm.field(default=3), by_quality=tm.Index(partition="{quality}")
+    )
+    daily = day(wider, fields={"good": tm.Field[int]}, good=tm.count(where=wider.quality > 2))
+    with tm.open(path, models=[wider, daily]) as store:
+        assert store[wider.key("d0", START)].quality == 3
+        assert store.query(wider.by_quality(3)).count() == 2500
+        assert store.query(wider).where(wider.quality == 3).allow_scan().count() == 2500
+        assert store[daily.key("d0", START.date())].good == 500
+        assert store.check().ok
+
+
+def test_a_long_text_added_later_moves_aside_as_any_other(path: Path) -> None:
+    wider = reading(fields={"note": tm.Field[str | None]}, note=tm.field(default=None))
+    with tm.open(path, models=[wider]) as store:
+        store.merge(wider.key("d0", START), note="long " * 1000)
+        assert store[wider.key("d0", START)].note == "long " * 1000
+        assert store.check().ok
+        store.merge(wider.key("d0", START), note=None)
+        assert store.check().ok
+
+
+def test_a_second_type_joins_a_table(path: Path) -> None:
+    plain = reading()
+
+    class Device(tm.Entity, table="Readings"):
+        device: tm.Field[str]
+        value: tm.Field[str] = tm.field(default="none")
+
+        key = tm.Key[str](partition="{device}", row=("device", "!"))
+
+    with tm.open(path, models=[plain, Device]) as store:
+        store.insert(Device("d0"))
+        rows = list(store.partition(Device.device == "d0"))
+        assert len(rows) == 501
+        assert [row for row in rows if isinstance(row, Device)] == [Device("d0")]
+        assert store.query(plain).where(plain.device == "d0").count() == 500
+        assert store.check().ok
+    with tm.open(path, models=[plain]) as store:
+        assert sum(isinstance(row, tm.Unknown) for row in store.partition(plain.device == "d0")) == 1
+
+
+def test_an_older_process_refuses_to_write_but_reads(path: Path) -> None:
+    plain, indexed = reading(), reading(by_value=tm.Index(partition="{value}"))
+    with tm.open(path, models=[plain]) as older:
+        with tm.open(path, models=[indexed]) as newer:
+            newer.insert(indexed("new", START, 7.25))
+        with pytest.raises(tm.SchemaMismatch):
+            older.insert(plain("late", START, 1.0))
+        assert older.get(plain.key("late", START)) is None
+        assert older[plain.key("new", START)].value == 7.25
+
+
+MISMATCHES: list[tuple[str, Callable[[], list[type[Any]]], list[str]]] = [
+    ("a field is gone", lambda: [_without("value")], ['"value"']),
+    ("a type changed", lambda: [reading(fields={"value": tm.Field[str]})], ['"value"', "float", "str"]),
+    ("a field became optional", lambda: [reading(fields={"value": tm.Field[float | None]})], ["optional"]),
+    ("the key changed", lambda: [reading(key=tm.Key(partition="{device}", row="{at:desc}"))], ["row key"]),
+    ("the table changed", lambda: [reading(table="Elsewhere")], ["Elsewhere"]),
+    ("a new field has no value for old rows", lambda: [reading(fields={"note": tm.Field[str]})], ['"note"', "default"]),
+    (
+        "a factory is no default for old rows",
+        lambda: [reading(fields={"note": tm.Field[list[str]]}, note=tm.field(factory=list))],
+        ['"note"', "factory"],
+    ),
+]
+
+
+def _without(name: str) -> type[Any]:
+    class Reading(tm.Entity, table="Readings"):
+        device: tm.Field[str]
+        at: tm.Field[datetime]
+
+        key = tm.Key[str, datetime](partition="{device}", row="{at}")
+
+    assert name == "value"
+    return Reading
+
+
+@pytest.mark.parametrize(("models", "parts"), [case[1:] for case in MISMATCHES], ids=[case[0] for case in MISMATCHES])
+def test_what_would_lose_or_misread_data_is_refused(
+    path: Path, models: Callable[[], list[type[Any]]], parts: list[str]
+) -> None:
+    before = path.read_bytes()
+    with pytest.raises(tm.SchemaMismatch) as found:
+        tm.open(path, models=models())
+    assert all(part in str(found.value) for part in parts), str(found.value)
+    assert path.read_bytes() == before
+
+
+def test_all_differences_are_told_together(path: Path) -> None:
+    wrong = reading(fields={"value": tm.Field[str], "note": tm.Field[str]})
+    with pytest.raises(tm.SchemaMismatch) as found:
+        tm.open(path, models=[wrong])
+    assert len(found.value.faults) == 2
+
+
+def test_what_the_file_maintains_may_not_be_left_out(path: Path) -> None:
+    plain = reading()
+    indexed = reading(by_value=tm.Index(partition="{value}"))
+    with tm.open(path, models=[indexed, day(indexed)]):
+        pass
+    with pytest.raises(tm.SchemaMismatch, match="by_value"):
+        tm.open(path, models=[plain, day(plain)])
+    with pytest.raises(tm.SchemaMismatch, match="Day"):
+        tm.open(path, models=[indexed])
+    changed = reading(by_value=tm.Index(partition="{value}", row="{device}"))
+    with pytest.raises(tm.SchemaMismatch, match="by_value differs in row"):
+        tm.open(path, models=[changed, day(changed)])
+
+
+def test_classes_that_have_nothing_to_do_with_each_other_open_apart(path: Path) -> None:
+    class Other(tm.Entity, table="Others"):
+        name: tm.Field[str]
+
+        key = tm.Key[str](partition="{name}")
+
+    with tm.open(path, models=[Other]) as store:
+        store.insert(Other("x"))
+    with tm.open(path, models=[reading()]) as store:
+        assert store.check().entities == 2500

@@ -1,0 +1,112 @@
+"""The check finds what is wrong, whoever did it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+import tablemapper as tm
+
+
+class Item(tm.Entity, table="Items"):
+    p: tm.Field[str]
+    r: tm.Field[str]
+    name: tm.Field[str | None] = tm.field(default=None)
+    num: tm.Field[int] = tm.field(default=0)
+    text: tm.Field[str | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, str](partition="{p}", row="{r}")
+    by_name = tm.Index[str](partition="{name}", include=("num",))
+
+
+class Total(tm.Aggregate, of=Item, table="Totals"):
+    p: tm.Field[str] = tm.group_by(Item.p)
+    items: tm.Field[int] = tm.count()
+    most: tm.Field[int | None] = tm.max(Item.num)
+    ever: tm.Field[int | None] = tm.max_ever(Item.num)
+
+    key = tm.Key[str](partition="{p}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "x.db", models=[Item, Total]) as store:
+        store.insert_many(Item("p", f"r{n}", f"n{n % 3}", n, "x" * 600 if n == 4 else None) for n in range(10))
+    return tmp_path / "x.db"
+
+
+def problems(path: Path, sql: str) -> list[tm.Problem]:
+    """Damage a closed file by SQL, and return what a check says of it."""
+    with apsw.Connection(str(path)) as db:
+        db.execute(sql)
+    db.close()
+    with tm.open(path, models=[Item, Total]) as store:
+        report = store.check()
+    assert not report.ok
+    return list(report.problems)
+
+
+def test_a_clean_store_is_ok(path: Path) -> None:
+    with tm.open(path, models=[Item, Total]) as store:
+        report = store.check()
+    assert report.ok
+    assert (report.entities, report.index_rows, report.groups) == (10, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "where"),
+    [
+        ("DELETE FROM ItemsByName WHERE _rk = 'r3'", "missing", "Item.by_name"),
+        ("INSERT INTO ItemsByName VALUES('zz', '', 'p', 'r3', 3)", "dangling", "Item.by_name"),
+        ("INSERT INTO ItemsByName VALUES('n0', '', 'p', 'gone', 3)", "dangling", "Item.by_name"),
+        ("UPDATE ItemsByName SET num = 99 WHERE _rk = 'r3'", "wrong", "Item.by_name"),
+        ("UPDATE ItemsByName SET num = 3.0 WHERE _rk = 'r3'", "wrong", "Item.by_name"),
+        ("DELETE FROM Totals", "missing", "Total"),
+        ("UPDATE Totals SET items = 11", "wrong", "Total"),
+        ("UPDATE Totals SET _state = (SELECT _state FROM Totals) || X'00'", "damaged", "file"),
+        ("DELETE FROM Totals_Total_values WHERE value = 3", "missing", "Total values"),
+        ("UPDATE Totals_Total_values SET n = 2 WHERE value = 3", "wrong", "Total values"),
+        ("UPDATE Items SET num = 77 WHERE RowKey = 'r3'", "wrong", "Item.by_name"),
+        ("DELETE FROM Items WHERE RowKey = 'r3'", "dangling", "Item.by_name"),
+        ("UPDATE Items SET tags = '{' WHERE RowKey = 'r3'", "damaged", "Item"),
+        ("UPDATE Items SET num = 'x' WHERE RowKey = 'r3'", "damaged", "Item"),
+        ("UPDATE Items SET num = 3.0 WHERE RowKey = 'r3'", "damaged", "Item"),
+        ("UPDATE Items SET RowKey = 'a/b' WHERE RowKey = 'r3'", "wrong", "Item"),
+        ("UPDATE Items SET Timestamp = Timestamp + 1000000000000 WHERE RowKey = 'r3'", "wrong", "Item"),
+        ("DELETE FROM Items_big", "missing", "Items"),
+        ("INSERT INTO Items_big(text) VALUES('lost')", "dangling", "Items_big"),
+    ],
+)
+def test_the_check_finds(path: Path, sql: str, kind: str, where: str) -> None:
+    found = problems(path, sql)
+    assert (kind, where) in [(problem.kind, problem.where) for problem in found], found
+
+
+def test_an_ever_that_is_less_extreme_than_the_live_values_is_wrong(path: Path) -> None:
+    with tm.open(path, models=[Item, Total]) as store:
+        store.delete(Item.key("p", "r9"))
+        assert store[Total.key("p")].ever == 9
+        assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TRIGGER t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END",
+        "CREATE INDEX extra ON Items(num)",
+        "CREATE VIEW v AS SELECT * FROM Items",
+        "ALTER TABLE Items ADD COLUMN more",
+        "DROP TABLE ItemsByName",
+        "DELETE FROM tablemapper_catalogue WHERE name = 'tables'",
+        "UPDATE tablemapper_catalogue SET form = '[]'",
+    ],
+)
+def test_a_schema_that_was_tampered_with_is_refused(path: Path, sql: str) -> None:
+    with apsw.Connection(str(path)) as db:
+        db.execute(sql)
+    db.close()
+    with pytest.raises(tm.CorruptStore):
+        tm.open(path, models=[Item, Total])
