@@ -186,7 +186,18 @@ def daily_sales(store: tm.Store) -> None:
 
 def main() -> None:
     """Walk them all over one store."""
-    models = [Product, Employee, Department, Profile, Order, Reading, LogLine, Event, Sale, DailySales]
+    models: list[type[tm.Record]] = [
+        Product,
+        Employee,
+        Department,
+        Profile,
+        Order,
+        Reading,
+        LogLine,
+        Event,
+        Sale,
+        DailySales,
+    ]
     with tm.open(":memory:", models=models) as store:
         find_by_another_field(store)
         several_types_in_a_partition(store)

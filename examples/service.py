@@ -101,6 +101,9 @@ class Api(BaseHTTPRequestHandler):
         return 204, None, None
 
     def _answer(self, verb: Any) -> None:
+        status: int
+        body: Any
+        etag: str | None
         try:
             parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
             if parts[0] != "products" or len(parts) not in (2, 3) or (len(parts) == 2 and self.command != "GET"):

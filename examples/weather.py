@@ -69,7 +69,7 @@ class Month(tm.Aggregate, of=Reading, table="WeatherByMonth"):
     key = tm.Key[str, str](partition="{station}", row="{month}")
 
 
-MODELS = [Reading, Day, Month]
+MODELS: list[type[tm.Record]] = [Reading, Day, Month]
 
 
 def read_csv(path: Path = DATA) -> Iterator[Reading]:
@@ -190,10 +190,10 @@ def corrections(store: tm.Store) -> None:
     worst = store.query(Reading.by_gust("JFK")).where(Reading.at >= datetime.fromisoformat("2013-07-01T00:00:00Z"),
                                                       Reading.at < datetime.fromisoformat("2013-08-01T00:00:00Z")).first()  # fmt: skip
     assert worst is not None
-    store.merge(worst.key, gust=None)  # the anemometer was being serviced  # type: ignore[attr-defined]
+    store.merge(worst.key, gust=None)  # the anemometer was being serviced
     wet = store.query(Reading).where(Reading.station == "JFK", Reading.at >= worst.at, Reading.rain > 0).first()
     assert wet is not None
-    store.update(wet.key, lambda r: r.replace(rain=r.rain + 0.5))  # type: ignore[attr-defined]
+    store.update(wet.key, lambda r: r.replace(rain=r.rain + 0.5))
     with store.transaction() as tx:
         for hour in range(3):
             tx.merge(Reading.key("JFK", datetime(2013, 7, 4, 12 + hour, tzinfo=worst.at.tzinfo)), temperature=104.0)

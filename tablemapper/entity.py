@@ -294,6 +294,7 @@ class RecordType(type):
             )
 
 
+@dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
 class Record(metaclass=RecordType):
     """What an entity table holds: an `Entity`, written by users, or an `Aggregate`, maintained by the store."""
 
@@ -341,7 +342,6 @@ class Record(metaclass=RecordType):
 set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
-@dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
 class Entity(Record):
     """A class of entities: declare fields, a key, indexes::
 

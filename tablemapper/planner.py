@@ -78,7 +78,8 @@ class Plan:
     """Whether several partitions are read side by side, in the order of their row keys."""
     sort: tuple[Order[Any], ...]
     """What has to be sorted after reading; empty if the key gives the order."""
-    bound_slots: int
+    bound_fields: int
+    """How many fields the bounds say something about."""
     distinct: bool
     """Whether an entity can come more than once."""
     scan: bool = False
@@ -132,7 +133,11 @@ def _facts(where: tuple[Predicate[Any], ...]) -> _Facts:
                 present.add(attr.name)
             case In(attr=attr, values=values) if (name := _name(attr)) is not None:
                 present.add(name)
-                among.setdefault(name, tuple(dict.fromkeys(values)))
+                different = tuple(dict.fromkeys(values))
+                if len(different) == 1:
+                    equal.setdefault(name, different[0])
+                else:
+                    among.setdefault(name, different)
             case StartsWith(attr=attr, text=text) if (name := _name(attr)) is not None:
                 present.add(name)
                 prefixes.setdefault(name, text)
@@ -157,7 +162,9 @@ def plan(question: Question) -> Plan:
     if bounded:
         best = max(bounded, key=lambda one: _rank(one, possible.index(one)))
         others = [
-            f"{one.path}: binds {one.bound_slots}, {best.path} {best.bound_slots}" for one in bounded if one is not best
+            f"{one.path}: binds {one.bound_fields}, {best.path} {best.bound_fields}"
+            for one in bounded
+            if one is not best
         ]
         return attrs.evolve(best, reasons=(*others, *refused))
     if question.scan:
@@ -166,8 +173,8 @@ def plan(question: Question) -> Plan:
 
 
 def _rank(one: Plan, place: int) -> tuple[Any, ...]:
-    # Most bound slots; then no sort; then the key, then indexes as they were declared.
-    return one.bound_slots, not one.sort, one.index is None, -place
+    # Most bound fields (a shard of a field and the field itself are one); then no sort; then the key, then indexes as they were declared.
+    return one.bound_fields, not one.sort, one.index is None, -place
 
 
 def candidates(question: Question) -> tuple[list[Plan], list[str]]:
@@ -235,10 +242,10 @@ def _along(question: Question, index: IndexModel | None, facts: _Facts, given: M
         ranges = sorted(set(ranges), key=lambda r: (r.partition.lo or "", r.row.lo or ""))
     ranges = [r for r in ranges if not (r.partition.empty or r.row.empty)]
     bounds = (sample.partition, sample.row) if sample.partition.point else (sample.partition,)
-    slots = sum(bound.equal_slots + (bound.range_field is not None) for bound in bounds)
+    fields = frozenset[str]().union(*(bound.fields for bound in bounds))
     exact = frozenset[str]().union(*(bound.fields - bound.inexact for bound in bounds))
     left = tuple(p for p in conjuncts(question.where) if not _said(p, exact, bounds, equal, facts, index))
-    scan = not sample.partition.point and not sample.partition.fields
+    scan = not fields and bool(partition.slots)  # (a constant partition is a whole one, not a scan)
     wholly = index is not None and question.range is not None
     in_order, descending, merged = _order(question, partition, row, ranges, equal, index)
     return Plan(
@@ -249,7 +256,7 @@ def _along(question: Question, index: IndexModel | None, facts: _Facts, given: M
         descending and in_order,
         merged and in_order,
         () if in_order else question.order,
-        slots,
+        len(fields),
         distinct=index is not None and index.fan_out is not None and index.fan_out not in equal,
         scan=scan and not wholly,
     )
@@ -346,13 +353,12 @@ def _said(
             name = _name(attr)
             return name in exact and name in ranged and name not in equal and name not in facts.prefixes
         case In(attr=attr, values=values):
-            name = _name(attr)
-            return (
-                name in exact
-                and name not in equal
-                and name not in ranged
-                and facts.among.get(name or "") == tuple(dict.fromkeys(values))
-            )
+            name, different = _name(attr), tuple(dict.fromkeys(values))
+            if name is None or name not in exact or name in ranged:
+                return False
+            if name in equal:
+                return len(different) == 1 and _same(equal[name], different[0])
+            return facts.among.get(name) == different
         case StartsWith(attr=attr, text=text):
             name = _name(attr)
             return name in exact and name in ranged and facts.prefixes.get(name or "") == text

@@ -1,0 +1,354 @@
+"""Queries: every plan gives what a plain filter gives, in order, by page and as a whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tablemapper as tm
+from tablemapper.planner import Plan, Question, candidates
+from tablemapper.query import Query
+
+
+class Unit(tm.Entity, table="Units"):
+    city: tm.Field[str]
+    building: tm.Field[str]
+    number: tm.Field[int]
+    owner: tm.Field[str | None] = tm.field(default=None)
+    rent: tm.Field[Decimal | None] = tm.field(default=None)
+    size: tm.Field[float] = tm.field(default=1.0)
+    built: tm.Field[datetime] = tm.field(default=datetime(2020, 1, 1, tzinfo=UTC))
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, str, int](partition="{city}", row=("{building}", "{number}"))
+    by_owner = tm.Index[str, Decimal](partition="{owner}", row="{rent}")
+    by_size = tm.Index[str, float](partition="{city}", row="{size:desc}")
+    by_day = tm.Index[datetime](partition="{built:%Y-%m-%d}", row="{built}")
+    by_tag = tm.Index[str, int](partition="{tags}", row="{number}")
+    large = tm.Index[str, float](partition="{city}", row="{size}", where=lambda u: u.size > 2)
+    folded = tm.Index[str](partition="{owner:fold}")
+    spread = tm.Index[int](partition="{number:shard(3)}", row="{number}")
+
+
+CITIES = ["x", "y", ""]
+BUILDINGS = ["f34", "f340", "f3", "f35", "a/b", "a.b"]
+OWNERS = [None, "Ann", "ann", "Bob", ""]
+RENTS = [None, Decimal("1.0"), Decimal("1.00"), Decimal(-2), Decimal(10)]
+SIZES = [1.0, 2.5, 3.0, -1.0]
+TIMES = [datetime(2020, 1, day, hour, tzinfo=UTC) for day in (1, 2, 3) for hour in (0, 12)]
+
+UNITS = st.builds(
+    Unit,
+    st.sampled_from(CITIES), st.sampled_from(BUILDINGS), st.integers(-2, 3), st.sampled_from(OWNERS),
+    st.sampled_from(RENTS), st.sampled_from(SIZES), st.sampled_from(TIMES),
+    st.lists(st.sampled_from(["a", "b"]), max_size=2),
+)  # fmt: skip
+
+Test = tuple[Any, Callable[[Unit], bool]]
+
+
+def comparisons(name: str, values: list[Any], *, ordered: bool = True) -> st.SearchStrategy[Test]:
+    attr = getattr(Unit, name)
+
+    def get(unit: Unit) -> Any:
+        return getattr(unit, name)
+
+    def compare(op: str, value: Any) -> Test:
+        run: dict[str, Callable[[Any], bool]] = {
+            "==": lambda v: v == value, "!=": lambda v: v != value, "<": lambda v: v < value, "<=": lambda v: v <= value,
+            ">": lambda v: v > value, ">=": lambda v: v >= value,
+        }  # fmt: skip
+        made = attr._compare(op, value)
+        return made, lambda unit: get(unit) is not None and run[op](get(unit))
+
+    present = [value for value in values if value is not None]
+    ops = ["==", "==", "==", "!=", *(["<", "<=", ">", ">="] if ordered else [])]
+    plain = st.builds(compare, st.sampled_from(ops), st.sampled_from(present))
+    among = st.lists(st.sampled_from(present), max_size=3).map(
+        lambda some: (attr.is_in(some), lambda unit: get(unit) in some)
+    )
+    null = st.just((attr.is_null(), lambda unit: get(unit) is None))
+    return st.one_of(plain, plain, among, null) if None in values else st.one_of(plain, plain, among)
+
+
+LEAVES: st.SearchStrategy[Test] = st.one_of(
+    comparisons("city", CITIES), comparisons("city", CITIES), comparisons("building", BUILDINGS),
+    comparisons("number", [-2, -1, 0, 1, 3]), comparisons("owner", OWNERS), comparisons("rent", RENTS),
+    comparisons("size", SIZES), comparisons("built", TIMES),
+    st.sampled_from(["f", "f34", "a", ""]).map(lambda t: (Unit.building.startswith(t), lambda u: u.building.startswith(t))),
+    st.sampled_from(["a", "b", "c"]).map(lambda t: (Unit.tags.contains(t), lambda u: t in u.tags)),
+    st.sampled_from(["n", ""]).map(lambda t: (Unit.owner.contains(t), lambda u: u.owner is not None and t in u.owner)),
+    st.just((Unit.size > 2, lambda u: u.size > 2)),
+)  # fmt: skip
+TESTS: st.SearchStrategy[Test] = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        inner.map(lambda t: (~t[0], lambda u: not t[1](u))),
+        st.tuples(inner, inner).map(lambda p: (p[0][0] & p[1][0], lambda u: p[0][1](u) and p[1][1](u))),
+        st.tuples(inner, inner).map(lambda p: (p[0][0] | p[1][0], lambda u: p[0][1](u) or p[1][1](u))),
+    ),
+    max_leaves=3,
+)
+ORDERS = st.lists(
+    st.tuples(st.sampled_from(["city", "building", "number", "owner", "rent", "size", "built"]), st.booleans()),
+    max_size=2,
+    unique_by=lambda step: step[0],
+)
+FEW = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tm.Store]:
+    with tm.open(tmp_path_factory.mktemp("q") / "q.db", models=[Unit], durability="relaxed") as opened:
+        yield opened
+
+
+def forced(query: Query[Any], plan: Plan) -> Query[Any]:
+    """Return the query with another of its plans."""
+    query.__dict__["_plan"] = plan
+    return query
+
+
+def place(unit: Unit) -> tuple[str, str, int]:
+    return unit.city, unit.building, unit.number
+
+
+def sort(units: list[Unit], order: list[tuple[str, bool]]) -> list[tuple[Any, ...]]:
+    """Return the values that an order compares, in that order."""
+    rows = [tuple(getattr(unit, name) for name, _ in order) for unit in units]
+    for at, (_, descending) in reversed(list(enumerate(order))):
+        rows.sort(key=lambda row: (row[at] is not None, row[at]), reverse=descending)
+    return rows
+
+
+EVERY_PLAN = given(units=st.lists(UNITS, max_size=25), tests=st.lists(TESTS, max_size=3), order=ORDERS)
+
+
+@FEW
+@EVERY_PLAN
+def test_every_plan_gives_what_a_filter_gives(
+    store: tm.Store, units: list[Unit], tests: list[Test], order: list[tuple[str, bool]]
+) -> None:
+    store.delete_many(store.query(Unit).allow_scan())
+    store.upsert_many(units)
+    held = {place(unit): unit for unit in units}
+    wanted = [unit for unit in held.values() if all(test(unit) for _, test in tests)]
+    steps = [getattr(Unit, name).desc() if descending else getattr(Unit, name).asc() for name, descending in order]
+    query = store.query(Unit).where(*(predicate for predicate, _ in tests)).order_by(*steps).allow_scan()
+    question = Question(query._model, None, query._where, query._order, scan=True)
+    plans, _ = candidates(question)
+    for plan in plans:
+        found = list(forced(query.limit(10_000), plan))
+        assert sorted(map(place, found)) == sorted(map(place, wanted)), plan
+        assert [tuple(getattr(unit, name) for name, _ in order) for unit in found] == sort(wanted, order), plan
+        assert forced(query.where(), plan).count() == len(wanted), plan
+        if not plan.sort and not plan.distinct:
+            paged: list[Unit] = []
+            token: str | None = ""
+            while token is not None:
+                page = forced(query.where(), plan).page(3, token or None)
+                paged += page.items
+                token = page.token
+            assert list(map(place, paged)) == list(map(place, forced(query.where(), plan))), plan
+
+
+SIDE_BY_SIDE = given(
+    units=st.lists(UNITS, max_size=25), cities=st.lists(st.sampled_from(CITIES), min_size=2), descending=st.booleans()
+)
+
+
+@FEW
+@SIDE_BY_SIDE
+def test_partitions_side_by_side_come_in_one_order(
+    store: tm.Store, units: list[Unit], cities: list[str], descending: bool
+) -> None:
+    store.delete_many(store.query(Unit).allow_scan())
+    store.upsert_many(units)
+    wanted = sorted({(unit.building, unit.number) for unit in units if unit.city in cities}, reverse=descending)
+    steps = [step.desc() if descending else step.asc() for step in (Unit.building, Unit.number)]
+    query = store.query(Unit).where(Unit.city.is_in(cities)).order_by(*steps)
+    assert query.explain().sort == ()
+    whole = list(query)
+    assert list(dict.fromkeys((unit.building, unit.number) for unit in whole)) == wanted
+    assert len(whole) == len({place(unit) for unit in units if unit.city in cities})
+    assert [place(unit) for page in query.pages(2) for unit in page.items] == list(map(place, whole))
+
+
+@FEW
+@given(units=st.lists(UNITS, min_size=1, max_size=25))
+def test_backwards_is_forwards_reversed(store: tm.Store, units: list[Unit]) -> None:
+    store.delete_many(store.query(Unit).allow_scan())
+    store.upsert_many(units)
+    rows = store.query(Unit).where(Unit.city == units[0].city)
+    forwards = list(map(place, rows.order_by(Unit.building, Unit.number)))
+    backwards = list(map(place, rows.order_by(Unit.building.desc(), Unit.number.desc())))
+    assert backwards == forwards[::-1]
+    assert list(map(place, rows)) == forwards
+
+
+# ---------------------------------------------------------------------------------------------- one by one
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[tm.Store]:
+    with tm.open(tmp_path / "f.db", models=[Unit], durability="relaxed") as opened:
+        opened.insert_many(
+            Unit("x", building, number, owner="Ann" if number % 2 else None, rent=Decimal(number), size=number / 2)
+            for building in BUILDINGS
+            for number in range(20)
+        )
+        yield opened
+
+
+def test_a_comparison_of_a_component_stays_with_the_component(filled: tm.Store) -> None:
+    above = filled.query(Unit).where(Unit.city == "x", Unit.building > "f34", Unit.building <= "f340")
+    assert {unit.building for unit in above} == {"f340"}
+    assert above.explain().filter == ()
+
+
+def test_a_condition_behind_an_unbound_component_is_a_filter(filled: tm.Store) -> None:
+    query = filled.query(Unit).where(Unit.city == "x", Unit.number == 3)
+    assert query.count() == len(BUILDINGS)
+    assert query.explain().filter == ("number == 3",)
+
+
+def test_a_sparse_index_serves_only_what_is_surely_in_it(filled: tm.Store) -> None:
+    query = filled.query(Unit).where(Unit.owner == "Ann")
+    assert query.explain().plan.path == "Unit.folded"  # by_owner lacks what has no rent
+    query = query.where(Unit.rent >= Decimal(3))
+    assert query.explain().plan.path == "Unit.by_owner"
+
+
+def test_a_partial_index_serves_only_what_implies_it(filled: tm.Store) -> None:
+    plans, refused = candidates(Question(filled.query(Unit)._model, None, (Unit.city == "x", Unit.size > 3), ()))
+    assert all(plan.path != "Unit.large" for plan in plans)
+    assert any("Unit.large" in why for why in refused)
+
+
+def test_a_query_through_a_covering_bound_touches_its_range_only(filled: tm.Store) -> None:
+    explained = filled.query(Unit).where(Unit.city == "x", Unit.building == "f34", Unit.number < 5).explain()
+    assert "PartitionKey=? AND RowKey>? AND RowKey<?" in explained.database[0]
+
+
+def test_a_point_query_is_a_point(filled: tm.Store) -> None:
+    query = filled.query(Unit).where(Unit.city == "x", Unit.building == "f34", Unit.number == 5)
+    assert "PartitionKey=? AND RowKey=?" in query.explain().database[0]
+    assert query.one().number == 5
+
+
+def test_what_nothing_bounds_is_refused_with_a_declaration_that_would_serve_it(filled: tm.Store) -> None:
+    with pytest.raises(tm.ScanRefused) as refused:
+        filled.query(Unit).where(Unit.rent == Decimal(3)).first()
+    assert 'tm.Index(partition="{rent}")' in str(refused.value)
+
+
+def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="tablemapper.query"):
+        filled.query(Unit).where(Unit.rent == Decimal(3)).allow_scan().first()
+    assert "reads the whole table" in caplog.text
+
+
+def test_a_loop_reads_one_state_while_others_write(filled: tm.Store) -> None:
+    seen = 0
+    for unit in filled.query(Unit).where(Unit.city == "x"):
+        filled.delete(unit)
+        seen += 1
+    assert seen == 20 * len(BUILDINGS)
+    assert not filled.query(Unit).where(Unit.city == "x").exists()
+
+
+def test_a_page_neither_skips_nor_repeats_what_stands_still(filled: tm.Store) -> None:
+    query = filled.query(Unit).where(Unit.city == "x")
+    first = query.page(50)
+    filled.delete(first.items[0])
+    filled.insert(Unit("x", "aaa", 1))
+    second = query.page(1000, first.token)
+    assert len(first.items) + len(second.items) == 20 * len(BUILDINGS)
+    assert second.token is None
+
+
+def test_a_token_survives_a_restart_and_is_refused_elsewhere(filled: tm.Store, tmp_path: Path) -> None:
+    token = filled.query(Unit).where(Unit.city == "x").page(5).token
+    filled.close()
+    with tm.open(tmp_path / "f.db", models=[Unit]) as again:
+        query = again.query(Unit).where(Unit.city == "x")
+        assert len(query.page(5, token).items) == 5
+        for wrong in (query.where(Unit.number > 1), again.query(Unit).where(Unit.city == "y"), query.limit(7)):
+            with pytest.raises(tm.InvalidToken):
+                wrong.page(5, token)
+        assert token is not None
+        for tampered in ("", "x", token[:-1], token[:-2] + "AA", "é", token + "x"):
+            with pytest.raises(tm.InvalidToken):
+                query.page(5, tampered)
+    with tm.open(tmp_path / "g.db", models=[Unit]) as other, pytest.raises(tm.InvalidToken):
+        other.query(Unit).where(Unit.city == "x").page(5, token)
+
+
+class Other(tm.Entity, table="Others"):
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="{name}")
+
+
+@pytest.mark.parametrize(
+    ("ask", "part"),
+    [
+        (lambda q: q.where(True), "condition"),
+        (lambda q: q.where(Other.name == "x"), "Other.name"),
+        (lambda q: q.order_by(Other.name), "Other.name"),
+        (lambda q: q.order_by("city"), "field is needed"),
+        (lambda q: q.order_by(Unit.tags), "no order"),
+        (lambda q: q.limit(-1), "-1"),
+        (lambda q: q.limit(1.5), "1.5"),
+        (lambda q: q.page(0), "page"),
+        (lambda q: q.where(Unit.number == "x"), "int"),
+        (lambda q: q.where(Unit.built > datetime(2020, 1, 1)), "time zone"),
+        (lambda q: q.where(Unit.tags > ["a"]), "no order"),
+        (lambda q: q.where(Unit.number.startswith("1")), "text"),
+        (lambda q: q.where(Unit.owner.is_in("Ann")), "list"),
+        (lambda q: q.where(Unit.rent > None), "is_null"),
+        (lambda q: q.select(), "fields"),
+    ],
+)
+def test_a_query_that_means_nothing_is_one_clear_error(
+    filled: tm.Store, ask: Callable[[Query[Unit]], object], part: str
+) -> None:
+    with pytest.raises(tm.InvalidQuery, match=part):
+        ask(filled.query(Unit))
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda: Unit.size > 1 and Unit.size < 2, lambda: not Unit.size, lambda: 1 < Unit.size < 2]
+)
+def test_a_predicate_has_no_truth(ask: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match="& | ~"):
+        ask()
+
+
+def test_a_span_of_days_is_read_day_by_day(filled: tm.Store) -> None:
+    start = TIMES[0]
+    query = filled.query(Unit).where(Unit.built >= start, Unit.built < start + timedelta(days=2))
+    assert query.explain().plan.path == "Unit.by_day"
+    assert len(query.explain().plan.ranges) == 3
+    assert query.count() == 20 * len(BUILDINGS)
+
+
+def test_explain_is_text_and_json(filled: tm.Store) -> None:
+    explained = filled.query(Unit).where(Unit.city == "x").order_by(Unit.building.desc()).explain()
+    assert str(explained).startswith("reads Unit.key, backwards")
+    assert explained.to_json()["path"] == "Unit.key"
