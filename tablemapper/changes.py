@@ -19,7 +19,7 @@ from .declaration import IndexModel
 from .errors import InvalidEntity
 from .expressions import Attr, Predicate, attribute_source, attributes, python_source, walk
 from .fields import FieldModel
-from .keytext import check_key
+from .keyforms import check_key
 from .limits import MAX_INDEX_ROW_UNITS
 from .model import Model, Row, Schema
 

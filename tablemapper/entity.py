@@ -20,7 +20,7 @@ from .errors import InvalidEntity, InvalidModel, did_you_mean
 from .expressions import Attr, Predicate
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import IndexCall, KeyOf
-from .keytext import check_key
+from .keyforms import check_key
 from .scalars import ValueType
 
 __all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]

@@ -14,8 +14,9 @@ from uuid import UUID
 
 import attrs
 
-from .keys import Template, compile_template, disjoint
+from .keys import Template, compile_template
 from .model import Model, Schema
+from .overlap import disjoint
 
 __all__ = ["Evolution", "evolve"]
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 import string
 from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import attrs
 
 from .errors import InvalidModel, did_you_mean
-from .keytext import SEPARATOR, KeyText, NotAKey, bind, key_text, literal_fault, raise_last
+from .keyforms import SEPARATOR, NotAKey, bind, raise_last
+from .keytext import KeyText, key_text, literal_fault
 
-__all__ = ["Bound", "NotAKey", "Slot", "Template", "compile_template", "disjoint"]
+__all__ = ["Bound", "NotAKey", "Parts", "Slot", "Template", "compile_template"]
 
 _DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
 
@@ -83,7 +84,7 @@ class Slot:
         return text.replace(self.mark, self.delimiter) if self.delimiter else text
 
 
-_Parts = tuple[str | Slot, ...]
+Parts = tuple[str | Slot, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -123,10 +124,10 @@ class Template:
 
     text: str | tuple[str, ...]
     subject: str
-    components: tuple[_Parts, ...]
+    components: tuple[Parts, ...]
 
     @cached_property
-    def parts(self) -> _Parts:
+    def parts(self) -> Parts:
         """Literals and slots of the whole key, separators among the literals; no two literals are neighbours."""
         parts: list[str | Slot] = []
         for number, component in enumerate(self.components):
@@ -377,7 +378,7 @@ class Template:
 _QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - frozenset("'\\{}")
 
 
-def _component_source(component: _Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
+def _component_source(component: Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
     """Return statements that assign the values of some slots of a component, the text of which a variable holds."""
     statements: list[str] = []
     pieces: dict[int, str] = {}
@@ -419,7 +420,7 @@ def _width(part: str | Slot) -> int | None:
     return len(part) if isinstance(part, str) else part.text.fixed
 
 
-def _cut(component: _Parts, text: str) -> Iterator[str]:
+def _cut(component: Parts, text: str) -> Iterator[str]:
     """Yield the text of each slot of a component."""
     at = 0
     for part in component:
@@ -466,7 +467,7 @@ def compile_template(
     if not texts:
         raise InvalidModel(subject, ['an empty tuple has no text: give a component, or the text ""'])
     drafts = [list(_parse(one, kinds, subject, raw, faults)) for one in texts]
-    components: list[_Parts] = []
+    components: list[Parts] = []
     index = 0
     for number, draft in enumerate(drafts):
         parts: list[str | Slot] = []
@@ -558,64 +559,3 @@ def _ended(text: str, field: str, key: KeyText, rest: list[_Draft], faults: list
     else:
         return following[0], None
     return "", None
-
-
-# -- several templates in one table --------------------------------------------------------------------------------
-
-_Pair = tuple[Template, Template]
-
-
-def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "overlap"]:
-    """Say how the keys of two types of one table are told apart.
-
-    Each pair is the templates of partition key and row key. "disjoint": no key can be of both. "carve a": the keys of
-    ``a`` are those that match its row's literals (`Template.matches_prefix`), and ``b`` has to refuse them; "carve b":
-    the reverse. "overlap": they can not be told apart.
-    """
-    if any(_apart(one, other) for one, other in zip(a, b, strict=True)):
-        return "disjoint"
-    row, other = a[1], b[1]
-    if row.constant != other.constant:
-        return "carve a" if row.constant else "carve b"
-    if row.constant or any(slot.spec == "raw" for slot in row.slots + other.slots):
-        return "overlap"
-    mine, theirs = len(row.literal_prefix), len(other.literal_prefix)
-    return "carve a" if mine > theirs else "carve b" if mine < theirs else "overlap"
-
-
-def _apart(a: Template, b: Template) -> bool:
-    """Say whether no text can be of both templates."""
-    if any(slot.spec == "raw" for slot in a.slots + b.slots):  # it may hold a separator
-        return _differ(a.parts, b.parts)
-    if len(a.components) != len(b.components):
-        return True
-    return any(map(_differ, a.components, b.components))
-
-
-_Places = tuple[list[frozenset[str]], frozenset[str] | None]
-
-
-def _differ(a: _Parts, b: _Parts) -> bool:
-    """Say whether some place can not hold the same character in both."""
-    (head, tail), (other_head, other_tail) = _places(a), _places(b)
-    for place in range(max(len(head), len(other_head))):
-        mine = head[place] if place < len(head) else tail
-        theirs = other_head[place] if place < len(other_head) else other_tail
-        if mine is not None and theirs is not None and not mine & theirs:
-            return True
-    return False
-
-
-def _places(parts: _Parts) -> _Places:
-    """Return which characters may stand in each of the first places, and in all after those (None: any)."""
-    head: list[frozenset[str]] = []
-    rest: list[frozenset[str] | None] = []
-    for part in parts:
-        shape = [frozenset(char) for char in part] if isinstance(part, str) else list(part.text.shape)
-        tail = frozenset[str]() if isinstance(part, str) else part.text.tail
-        if rest:
-            rest += [*shape, tail]
-        else:
-            head += shape
-            rest = [tail] if tail is None or tail else []
-    return head, None if None in rest else frozenset[str]().union(*(one for one in rest if one is not None))

@@ -24,8 +24,9 @@ from .declaration import Declaration, IndexModel, declaration, located
 from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
-from .keys import Template, disjoint
+from .keys import Template
 from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
+from .overlap import disjoint
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema"]
 

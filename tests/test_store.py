@@ -87,9 +87,17 @@ def test_merge_adds_sets_and_removes(store: tm.Store) -> None:
 
 @pytest.mark.parametrize(
     ("values", "part"),
-    [({"nmu": 1}, 'did you mean "num"'), ({"num": "x"}, "int"), ({"r": "y"}, "move"), ({}, "nothing"), ({"text": None}, "None")],
+    [
+        ({"nmu": 1}, 'did you mean "num"'),
+        ({"num": "x"}, "int"),
+        ({"r": "y"}, "move"),
+        ({}, "nothing"),
+        ({"text": None}, "None"),
+    ],
 )
-def test_a_wrong_merge_is_one_error_before_anything_is_written(store: tm.Store, values: dict[str, Any], part: str) -> None:
+def test_a_wrong_merge_is_one_error_before_anything_is_written(
+    store: tm.Store, values: dict[str, Any], part: str
+) -> None:
     store.insert(Item("p", "r"))
     with pytest.raises(tm.InvalidEntity, match=part):
         store.merge(Item.key("p", "r"), **values)
