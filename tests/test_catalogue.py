@@ -127,6 +127,7 @@ def test_an_older_process_refuses_to_write_but_reads(path: Path) -> None:
         with pytest.raises(tm.SchemaMismatch):
             older.insert(plain("late", START, 1.0))
         assert older.get(plain.key("late", START)) is None
+        assert older.check().ok
         assert older[plain.key("new", START)].value == 7.25
 
 

@@ -98,6 +98,8 @@ def test_an_ever_that_is_less_extreme_than_the_live_values_is_wrong(path: Path) 
         "CREATE TRIGGER t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END",
         "CREATE INDEX extra ON Items(num)",
         "CREATE VIEW v AS SELECT * FROM Items",
+        "CREATE TRIGGER tablemapper_t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END",
+        "CREATE TABLE tablemapper_more(x)",
         "ALTER TABLE Items ADD COLUMN more",
         "DROP TABLE ItemsByName",
         "DELETE FROM tablemapper_catalogue WHERE name = 'tables'",

@@ -19,6 +19,7 @@ from ...progress import Report as Meter
 from .files import Writer
 from .operations import Lowered, write_changes
 from .tables import EntityTable, IndexTable, quoted, values_ddl
+from .timestamps import STATE
 
 __all__ = ["CREATE_CATALOGUE", "Catalogue", "read_catalogue", "take_over", "verify"]
 
@@ -72,16 +73,19 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
     expected |= {name: index.create for name, index in lowered.indexes.items()}
     for model in lowered.schema.models:
         expected |= dict(values_ddl(model))
-    unopened = {
+    # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
+    listed = {
         name
         for form_name, form in catalogue.models.items()
-        if form_name not in lowered.schema.by_name
-        for name in (*(i["table"] for i in form["indexes"].values()), f"{form['table']}_{form_name}_values")
+        for name in (*(index["table"] for index in form["indexes"].values()), f"{form['table']}_{form_name}_values")
     }
+    unopened = listed - set(expected)
     here = set()
     for kind, name, _, sql in found:
         here.add(name)
-        if name in unopened or (name.startswith(("tablemapper_", "sqlite_")) and name != NAME):
+        if kind == "table" and (name in unopened or name in (STATE, "sqlite_sequence", "sqlite_stat1")):
+            continue
+        if kind == "index" and sql is None:  # SQLite's own, of a primary key
             continue
         if kind != "table" or expected.get(name) != sql:
             raise CorruptStore(
