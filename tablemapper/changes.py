@@ -16,7 +16,7 @@ import attrs
 from .aggregates import AggregateModel, Delta, State, store_sortable
 from .codegen import Names, compile_functions
 from .declaration import IndexModel
-from .errors import InvalidEntity
+from .errors import CorruptStore, InvalidEntity, TableMapperError
 from .expressions import Attr, Predicate, attribute_source, attributes, python_source, walk
 from .fields import FieldModel
 from .keyforms import check_key
@@ -86,7 +86,21 @@ class ChangeSet:
     groups: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = attrs.field(factory=dict)
 
     def update(self, kept: Maintenance, old: Row | None, new: Row | None) -> None:
-        """Add the change of one entity. Each entity may change once in a set."""
+        """Add the change of one entity. Each entity may change once in a set.
+
+        Raises:
+            InvalidEntity: what it would be in an index or an aggregate is not possible.
+            CorruptStore: what is stored can not be read.
+        """
+        try:
+            self._update(kept, old, new)
+        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+            if isinstance(error, TableMapperError):
+                raise
+            key = (old or new or ())[:2]
+            raise CorruptStore(f"the row with the key {key} can not be read: {error}; run check()") from error
+
+    def _update(self, kept: Maintenance, old: Row | None, new: Row | None) -> None:
         if kept.read is None or (old is not None and new is not None and kept.read(old) == kept.read(new)):
             return
         for index in kept.indexes:
@@ -236,13 +250,13 @@ def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
         lines += [f"    {line}" for line in body]
         lines.append(f"    return ((ipk, irk, row[0], row[1]{kept}),)")
     else:
-        lines.append("    found = []")
+        lines.append("    found = {}")  # by key: two elements that differ can be one in it, as "A" and "a" folded
         lines.append(f"    for element in dict.fromkeys(f_{index.fan_out}):")
         lines.append("        if element is None: continue")
         lines += [f"        {line}" for line in body]
-        lines.append(f"        found.append((ipk, irk, row[0], row[1]{kept}))")
+        lines.append(f"        found[ipk, irk] = (ipk, irk, row[0], row[1]{kept})")
         lines.append(f"    if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))")
-        lines.append("    return tuple(found)")
+        lines.append("    return tuple(found.values())")
     functions = compile_functions(f"{label} rows", "\n".join(lines), names)
     return IndexMaintenance(index, model, functions["entries"])
 

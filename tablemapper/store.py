@@ -321,7 +321,10 @@ class Store(Verbs):
         count = len(window) + len(twins)
         if window:
             self._apply(list(window.values()))
+            kept = {id(operation.entity) for operation in window.values()} if twins else set()
             for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
+                if id(twin.entity) in kept:
+                    continue
                 set_row(twin.entity, None)
             window.clear()
             twins.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from decimal import Context, Decimal
 from typing import Any
 
 from .declaration import check_value, located
@@ -15,6 +16,8 @@ from .indexes import KeyOf
 from .model import Model, Row
 
 __all__ = ["Verbs", "not_found", "stamp"]
+
+_EXACT = Context(prec=13_000)  # the sum of two Decimals of 34 digits between 1E-6143 and 1E+6145
 
 
 class Verbs:
@@ -112,7 +115,7 @@ class Verbs:
             set_row(entity, None)
             for field, value, adds in changes:
                 held = getattr(entity, field.name)
-                setattr(entity, field.name, held + value if adds and held is not None else value)
+                setattr(entity, field.name, _added(held, value) if adds and held is not None else value)
             return model.to_row(entity, partition, row, 0)
 
         operation = Operation("merge", model, partition, row, change=change)
@@ -170,6 +173,11 @@ def _checked_assignments(
     if faults:
         raise InvalidEntity(f"merge of {model.name}", faults)
     return changes
+
+
+def _added(held: Any, value: Any) -> Any:
+    """Add without rounding: what a field can not hold is refused when it is set, whatever the caller's context is."""
+    return _EXACT.add(held, value) if isinstance(held, Decimal) else held + value
 
 
 def stamp(operations: Iterable[Operation]) -> None:

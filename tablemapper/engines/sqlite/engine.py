@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from ...check import Report
 from ...engine import Operation
-from ...errors import CorruptStore
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
 from .catalogue import Catalogue, read_catalogue, take_over, verify
 from .files import File, Writer
-from .operations import Lowered, apply
+from .operations import Lowered, Vanished, apply, missing, stale
 from .scrub import scrub
 from .selecting import Selecting
 from .tables import Statements, quoted
@@ -126,7 +126,20 @@ class SqliteEngine:
             apply(lowered, writer, operations, maintained_limit)
             writer.proof = _proof(lowered, operations[0])
 
-        self.file.write(write, generation=self._generation)
+        try:
+            self.file.write(write, generation=self._generation)
+        except Vanished as vanished:
+            raise self._culprit(vanished.operations) from None
+
+    def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
+        """Return the error of the first of some deletes that is not possible."""
+        for operation in deletes:
+            stored = self.file.get(self._gets[operation.model], operation.key)
+            if stored is None:
+                return missing(operation)
+            if operation.old is not None and stored[2] != operation.old[2]:
+                return stale(operation)
+        return missing(deletes[0])
 
     # ------------------------------------------------------------------------------------------ care
 

@@ -37,7 +37,7 @@ from ...model import Model, Row, Schema
 from .files import Writer
 from .tables import EntityTable, IndexTable, Statements, quoted, values_table
 
-__all__ = ["Lowered", "apply", "write_changes"]
+__all__ = ["Lowered", "Vanished", "apply", "missing", "stale", "write_changes"]
 
 _key = itemgetter(0, 1)
 _index_key = itemgetter(0, 1, 2, 3)
@@ -127,6 +127,14 @@ def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
     return EntityNotFound(f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key)
+
+
+class Vanished(Exception):
+    """One of these deletes found nothing; which one is seen only once they are undone."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        super().__init__("a delete found nothing")
+        self.operations = operations
 
 
 def stale(operation: Operation) -> PreconditionFailed:
@@ -234,8 +242,7 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
             return missing(operation)
         if stored is not None and (not written or stored[2] != writer.timestamp):
             return stale(operation)
-    # A delete of what is gone leaves nothing to see afterwards: its row was there when it was read, and is not now.
-    return missing(group[0])
+    return Vanished(group)
 
 
 # ---------------------------------------------------------------------------------------------- maintained rows

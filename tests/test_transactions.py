@@ -1,0 +1,304 @@
+"""Transactions: buffered, limited, all or nothing, judged on the final state."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.store import Transaction
+
+
+class Order(tm.Entity, table="Orders"):
+    customer: tm.Field[str]
+    number: tm.Field[int]
+    total: tm.Field[Decimal] = tm.field(default=Decimal(0))
+    seat: tm.Field[str | None] = tm.field(default=None)
+    note: tm.Field[str | None] = tm.field(default=None)
+    lines: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, int](partition="{customer}", row=("order", "{number}"))
+    by_seat = tm.Index[str](partition="{seat}", unique=True)
+
+
+class Customer(tm.Entity, table="Orders"):
+    customer: tm.Field[str]
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="{customer}", row="customer")
+
+
+class Other(tm.Entity, table="Others"):
+    customer: tm.Field[str]
+    key = tm.Key[str](partition="{customer}")
+
+
+class Spent(tm.Aggregate, of=Order, table="Spent"):
+    customer: tm.Field[str] = tm.group_by(Order.customer)
+    orders: tm.Field[int] = tm.count()
+    total: tm.Field[Decimal] = tm.sum(Order.total)
+
+    key = tm.Key[str](partition="{customer}")
+
+
+MODELS: list[type[tm.Record]] = [Order, Customer, Other, Spent]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tm.Store]:
+    with tm.open(tmp_path / "s.db", models=MODELS) as opened:
+        yield opened
+        report = opened.check()
+        assert report.ok, str(report)
+
+
+def test_what_is_in_the_buffer_is_written_at_the_end(store: tm.Store) -> None:
+    with store.transaction() as tx:
+        tx.insert(Order("c", 1, Decimal(5)))
+        tx.insert(Customer("c", "Ann"))
+        assert not store.exists(Order.key("c", 1))
+    assert store[Customer.key("c")].name == "Ann"
+    assert store[Spent.key("c")] == Spent("c", 1, Decimal(5))
+
+
+def test_all_that_a_transaction_wrote_has_one_etag(store: tm.Store) -> None:
+    order, customer = Order("c", 1), Customer("c", "Ann")
+    with store.transaction() as tx:
+        tx.insert(order)
+        tx.insert(customer)
+        assert tm.info(order).etag is None
+    assert tm.info(order).etag == tm.info(customer).etag is not None
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_a_block_that_raises_writes_nothing(store: tm.Store, error: type[BaseException]) -> None:
+    order = Order("c", 1)
+    with pytest.raises(error), store.transaction() as tx:
+        tx.insert(order)
+        raise error
+    assert not store.exists(order.key)
+    assert tm.info(order).etag is None
+
+
+def test_an_empty_transaction_is_fine(store: tm.Store) -> None:
+    with store.transaction():
+        pass
+
+
+def test_reads_see_the_buffer_over_what_is_committed(store: tm.Store) -> None:
+    store.insert_many([Order("c", 1, Decimal(1)), Order("c", 2, Decimal(2)), Order("c", 3, note="old")])
+    with store.transaction() as tx:
+        tx.delete(Order.key("c", 1))
+        tx.merge(Order.key("c", 2), Order.total.add(Decimal(5)))
+        tx.upsert(Order("c", 3, Decimal(3)), merge=True)
+        tx.insert(Order("c", 4))
+        assert tx.get(Order.key("c", 1)) is None
+        with pytest.raises(tm.EntityNotFound):
+            tx[Order.key("c", 1)]
+        assert tx[Order.key("c", 2)].total == 7
+        assert (tx[Order.key("c", 3)].total, tx[Order.key("c", 3)].note) == (3, "old")
+        assert tx.exists(Order.key("c", 4))
+        assert not tx.exists(Order.key("c", 5))
+        assert store[Order.key("c", 2)].total == 2
+
+
+def test_the_entity_of_a_failed_operation_is_named(store: tm.Store) -> None:
+    store.insert(Order("c", 2))
+    with pytest.raises(tm.EntityExists) as caught, store.transaction() as tx:
+        for number in range(5):
+            tx.insert(Order("c", number))
+    assert caught.value.key == Order.key("c", 2)[1:]
+    assert store.check().entities == 1
+
+
+@pytest.mark.parametrize("verb", ["delete", "replace"])
+def test_of_several_entities_the_one_that_is_gone_is_named(store: tm.Store, verb: str) -> None:
+    orders = [Order("c", number) for number in range(5)]
+    store.insert_many(orders)
+    store.delete(Order.key("c", 3))
+    with pytest.raises(tm.EntityNotFound) as caught, store.transaction() as tx:
+        for order in orders:
+            getattr(tx, verb)(order)
+    assert caught.value.key == orders[3].key[1:]
+    assert store.check().entities == 4
+
+
+@pytest.mark.parametrize("verb", ["delete", "replace"])
+def test_of_several_entities_the_one_that_changed_is_named(store: tm.Store, verb: str) -> None:
+    orders = [Order("c", number) for number in range(5)]
+    store.insert_many(orders)
+    store.merge(Order.key("c", 3), note="x")
+    with pytest.raises(tm.PreconditionFailed) as caught, store.transaction() as tx:
+        for order in orders:
+            getattr(tx, verb)(order)
+    assert caught.value.key == orders[3].key[1:]
+    assert store[Order.key("c", 3)].note == "x"
+
+
+def test_a_failed_transaction_leaves_etags_alone(store: tm.Store) -> None:
+    first, second = Order("c", 1), Order("c", 2)
+    store.insert_many([first, second])
+    before = tm.info(first)
+    store.merge(Order.key("c", 2), note="x")
+    with pytest.raises(tm.PreconditionFailed), store.transaction() as tx:
+        tx.replace(first)
+        tx.replace(second)
+    assert tm.info(first) == before
+    store.replace(first)
+
+
+def test_each_entity_is_in_a_transaction_once(store: tm.Store) -> None:
+    for across in (False, True):
+        with (
+            pytest.raises(tm.InvalidTransaction, match="once"),
+            store.transaction(across_partitions=across) as tx,
+        ):
+            tx.insert(Order("c", 1))
+            tx.merge(Order.key("c", 1), note="x")
+
+
+@pytest.mark.parametrize("other", [Order("d", 1), Other("c")])
+def test_a_group_transaction_is_of_one_table_and_partition(store: tm.Store, other: Any) -> None:
+    with pytest.raises(tm.InvalidTransaction, match="across_partitions"), store.transaction() as tx:
+        tx.insert(Order("c", 1))
+        tx.insert(other)
+    assert store.check().entities == 0
+    with store.transaction(across_partitions=True) as tx:
+        tx.insert(Order("c", 1))
+        tx.insert(other)
+    assert store.check().entities == 2
+
+
+def test_a_group_transaction_has_at_most_100_operations(store: tm.Store) -> None:
+    with store.transaction() as tx:
+        for number in range(100):
+            tx.insert(Order("c", number))
+        with pytest.raises(tm.InvalidTransaction, match="100"):
+            tx.insert(Order("c", 100))
+    assert store.check().entities == 100
+    with store.transaction(across_partitions=True) as tx:
+        for number in range(101):
+            tx.delete(Order.key("c", number)) if number < 100 else tx.insert(Order("c", number))
+    assert store.check().entities == 1
+
+
+def test_a_group_transaction_has_at_most_4_mib(store: tm.Store) -> None:
+    with pytest.raises(tm.EntityTooLarge, match="transaction"), store.transaction() as tx:
+        for number in range(100):
+            tx.insert(Order("c", number, note="x" * 30_000, seat=None))
+    assert store.check().entities == 0
+    with store.transaction(across_partitions=True) as tx:
+        for number in range(100):
+            tx.insert(Order("c", number, note="x" * 30_000))
+    assert store.check().entities == 100
+
+
+def test_rows_that_are_maintained_count_where_azure_would_count_them(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "a.db", models=MODELS, limits="azure") as store:
+        with pytest.raises(tm.InvalidTransaction, match="indexes and aggregates"), store.transaction() as tx:
+            for number in range(60):
+                tx.insert(Order("c", number, seat=f"s{number}"))
+        assert store.check().entities == 0
+        with store.transaction(across_partitions=True) as tx:
+            for number in range(60):
+                tx.insert(Order("c", number, seat=f"s{number}"))
+        assert store.check().entities == 60
+
+
+def test_unique_values_can_be_swapped(store: tm.Store) -> None:
+    a, b = Order("c", 1, seat="A"), Order("c", 2, seat="B")
+    store.insert_many([a, b])
+    a.seat, b.seat = "B", "A"
+    with store.transaction() as tx:
+        tx.replace(a)
+        tx.replace(b)
+    assert [store[Order.key("c", n)].seat for n in (1, 2)] == ["B", "A"]
+    with pytest.raises(tm.UniqueViolation):
+        store.merge(Order.key("c", 1), seat="A")
+
+
+def test_unique_values_can_go_round_in_a_circle(store: tm.Store) -> None:
+    store.insert_many(Order("c", n, seat=str(n)) for n in range(5))
+    with store.transaction() as tx:
+        for n in range(4):
+            tx.merge(Order.key("c", n), seat=str(n + 1))
+        tx.delete(Order.key("c", 4))
+        tx.insert(Order("c", 9, seat="0"))
+
+
+def test_two_entities_of_a_transaction_can_not_share_a_unique_value(store: tm.Store) -> None:
+    with pytest.raises(tm.UniqueViolation) as caught, store.transaction() as tx:
+        tx.insert(Order("c", 1, seat="A"))
+        tx.insert(Order("c", 2, seat="A"))
+    assert {caught.value.key, caught.value.holder} == {Order.key("c", n)[1:] for n in (1, 2)}
+    assert store.check().entities == 0
+
+
+def test_a_transaction_is_used_inside_its_block(store: tm.Store) -> None:
+    tx = store.transaction()
+    with pytest.raises(tm.InvalidTransaction, match="inside its with block"):
+        tx.insert(Order("c", 1))
+    with tx:
+        pass
+    with pytest.raises(tm.InvalidTransaction, match="is over"):
+        tx.insert(Order("c", 1))
+    with pytest.raises(tm.InvalidTransaction, match="used once"), tx:
+        pass
+
+
+def test_a_transaction_belongs_to_one_thread(store: tm.Store) -> None:
+    caught: list[BaseException] = []
+
+    def use(tx: Transaction) -> None:
+        try:
+            tx.insert(Order("c", 1))
+        except tm.InvalidTransaction as error:
+            caught.append(error)
+
+    with store.transaction() as tx:
+        thread = threading.Thread(target=use, args=(tx,))
+        thread.start()
+        thread.join()
+    assert len(caught) == 1
+    assert store.check().entities == 0
+
+
+def test_no_lock_is_held_while_the_block_runs(store: tm.Store) -> None:
+    with store.transaction() as tx:
+        tx.insert(Order("c", 1))
+        store.insert(Order("c", 2))
+    assert store[Spent.key("c")].orders == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda tx: tx.insert(Spent("c", 1, Decimal(1))),
+        lambda tx: tx.insert("order"),
+        lambda tx: tx.merge(Order.key("c", 1), nothing=1),
+        lambda tx: tx.merge(Order.key("c", 1)),
+        lambda tx: tx.delete("order"),
+        lambda tx: tx.replace(Order("c", 1)),
+    ],
+)
+def test_what_can_be_judged_at_once_is_refused_at_the_call(store: tm.Store, call: Callable[[Any], None]) -> None:
+    with store.transaction() as tx:
+        tx.insert(Order("c", 9))
+        with pytest.raises((tm.InvalidEntity, tm.PreconditionFailed)):
+            call(tx)
+    assert store.exists(Order.key("c", 9)), "the block caught it, and what is valid is written"
+
+
+def test_an_entity_that_changes_after_the_call_is_stored_as_it_was_then(store: tm.Store) -> None:
+    order = Order("c", 1, note="then", lines=["a"])
+    with store.transaction() as tx:
+        tx.insert(order)
+        order.note = "later"
+        order.lines.append("b")
+    assert store[Order.key("c", 1)].note == "then"
+    assert store[Order.key("c", 1)].lines == ["a"]
