@@ -189,6 +189,25 @@ def test_what_the_file_maintains_may_not_be_left_out(path: Path) -> None:
         tm.open(path, models=[changed, day(changed)])
 
 
+def test_a_field_that_rows_hold_undeclared_is_not_declared_over_them(tmp_path: Path) -> None:
+    def loose(**more: Any) -> type[Any]:
+        return reading(
+            fields={"more": tm.Field[tm.Extra], **more.pop("fields", {})}, more=tm.field(factory=tm.Extra), **more
+        )
+
+    first = loose()
+    with tm.open(tmp_path / "e.db", models=[first]) as store:
+        store.insert(first("d", START, 1.0, tm.Extra(color="red", note="long " * 200)))
+    for name in ("color", "note"):
+        wider = loose(fields={name: tm.Field[str | None]}, **{name: tm.field(default=None, kw_only=True)})
+        with pytest.raises(tm.SchemaMismatch, match=name):
+            tm.open(tmp_path / "e.db", models=[wider])
+    wider = loose(fields={"size": tm.Field[int | None]}, size=tm.field(default=None, kw_only=True))
+    with tm.open(tmp_path / "e.db", models=[wider]) as store:
+        assert store[wider.key("d", START)].more["color"] == "red"
+        assert store.check().ok
+
+
 def test_classes_that_have_nothing_to_do_with_each_other_open_apart(path: Path) -> None:
     class Other(tm.Entity, table="Others"):
         name: tm.Field[str]

@@ -147,11 +147,26 @@ def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, 
     default = model.defaults.get(property)
     if property not in dict(table.properties):
         return  # the key holds it
+    statements = lowered.statements[model]
+    condition = statements.type_filter(model, "t") or "TRUE"
+    extra = next((field for field in model.columns if field.type.name == "extra"), None)
+    if extra is not None and extra.property in dict(old.properties):
+        held = writer.get(
+            f'SELECT "PartitionKey", "RowKey" FROM {quoted(table.name)} t '
+            f"WHERE {condition} AND json_type({statements.value(model, extra, 't')}, ?) IS NOT NULL LIMIT 1",
+            (f'$."{property}"',),
+        )
+        if held is not None:
+            raise SchemaMismatch(
+                model.name,
+                [
+                    f'the property "{property}" is new, but {held} has one among its undeclared ones; that needs a migration'
+                ],
+            )
     column = table.column(property)
     added = column not in old.has
     if added and next(c.default for c in table.columns if c.name == column) == default:
         return
-    condition = lowered.statements[model].type_filter(model, "t") or "TRUE"
     writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
 
 
