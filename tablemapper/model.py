@@ -167,8 +167,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     """
     faults: list[str] = []
     models: list[Model] = []
-    given: Iterable[Any] = dict.fromkeys(classes)
-    for cls in given:
+    given: Any = classes
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidModel("models", [f"a list of entity classes is needed, not {given!r}"])
+    for cls in dict.fromkeys(given):
         if not _is_record(cls) or declaration(cls).table is None:
             faults.append(f"{cls!r} is not an entity class with table=")
             continue
@@ -278,7 +280,7 @@ def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
             stored = variable
         else:
             yield f"    {variable} = e.{field.name}"
-            if field.measure is not None and field.type.kind is int:
+            if _may_be_wide(field):
                 stored = f"{names.name('wide', _store_wide)}({variable})"
         if field.type.spillable:
             yield f"    n{at} = 0 if {variable} is None else len({stored})"
@@ -311,7 +313,7 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
                 yield f"            {line}"
     for variable, field in zip(variables, columns, strict=True):
         load = field.type.load_source(variable, names)
-        if field.measure is not None and field.type.kind is int:
+        if _may_be_wide(field):
             load = f"{variable} if {variable}.__class__ is int else int({variable})"
         if load != variable and (field.optional or field.measure is not None):
             load = f"None if {variable} is None else {load}"
@@ -324,6 +326,11 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     what = f"{made.name}: the row with the key"
     yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
+
+
+def _may_be_wide(field: FieldModel) -> bool:
+    """Tell whether a field holds a sum of ints, which can be beyond 64 bits."""
+    return field.measure is not None and field.type.name in ("int", "int32")
 
 
 def _store_wide(value: int | None) -> int | str | None:

@@ -77,6 +77,8 @@ def open_store(
         SchemaMismatch: the file was written with other ones; every difference is listed.
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file can not be used; it was left as it is.
     """
+    if limits not in ("azure", None):
+        raise ValueError(f'limits={limits!r}: expected "azure" or None')
     schema = compile_schema(models)
     engine = SqliteEngine.open(path, schema, durability=durability, timeout=timeout, progress=progress)
     return Store(engine, limits=limits)
@@ -238,6 +240,10 @@ class Store(Verbs):
             entity = self[key]
             changed = change(entity)
             entity = entity if changed is None else changed
+            if type(entity) is not key.entity:
+                raise InvalidEntity(
+                    "update", [f"the function must return a {key.entity.__name__} or None, not {changed!r}"]
+                )
             if key_of(entity) != key:
                 raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])
             try:

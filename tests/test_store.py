@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,49 @@ def test_timestamps_are_of_now_and_only_grow(store: tm.Store) -> None:
     assert first is not None
     assert second is not None
     assert before - timedelta(seconds=1) < first < second < datetime.now(UTC) + timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("models", [Item, [], "Item", [Item, 3]])
+def test_models_that_are_no_list_of_classes_are_refused(models: Any) -> None:
+    with pytest.raises(tm.InvalidModel, match="entity class"):
+        tm.open(":memory:", models=models)
+
+
+def test_limits_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="azure"):
+        tm.open(":memory:", models=MODELS, limits="other")  # type: ignore[arg-type]
+
+
+def test_an_update_must_return_the_entity(store: tm.Store) -> None:
+    store.insert(Item("p", "r"))
+    with pytest.raises(tm.InvalidEntity, match="return a Item"):
+        store.update(Item.key("p", "r"), lambda item: "no")  # type: ignore[arg-type, return-value]
+
+
+def test_an_extremum_of_an_enum_is_a_member() -> None:
+    class Priority(IntEnum):
+        LOW = 1
+        HIGH = 10
+
+    class Task(tm.Entity, table="Tasks"):
+        owner: tm.Field[str]
+        number: tm.Field[int]
+        priority: tm.Field[Priority]
+
+        key = tm.Key[str, int](partition="{owner}", row="{number}")
+
+    class Owner(tm.Aggregate, of=Task, table="Owners"):
+        owner: tm.Field[str] = tm.group_by(Task.owner)
+        most: tm.Field[Priority | None] = tm.max(Task.priority)
+
+        key = tm.Key[str](partition="{owner}")
+
+    with tm.open(":memory:", models=[Task, Owner]) as store:
+        store.insert_many([Task("a", 1, Priority.LOW), Task("a", 2, Priority.HIGH)])
+        assert store[Owner.key("a")].most is Priority.HIGH
+        store.delete(Task.key("a", 2))
+        assert store[Owner.key("a")].most is Priority.LOW
+        assert store.check().ok
 
 
 def test_a_closed_store_says_so(store: tm.Store) -> None:
