@@ -166,19 +166,32 @@ def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
 def aggregate_row(model: Model, partition: str, row: str, timestamp: int, state: State) -> Row:
     """Return the row of an aggregate's group."""
     assert model.aggregate is not None
-    shown = dict(zip((field.name for field, _ in model.aggregate.measures), model.aggregate.shown(state), strict=True))
+    try:
+        values = model.aggregate.shown(state)
+    except OverflowError:
+        raise _too_long(model, (partition, row)) from None
+    shown = dict(zip((field.name for field, _ in model.aggregate.measures), values, strict=True))
     groups: dict[str, Any] = {}
     if any(field.name not in shown for field in model.columns):
         first, second = model.declaration.templates
         groups = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
-    values = []
+    stored: list[Any] = []
     for field in model.columns:
         value = shown[field.name] if field.name in shown else groups[field.name]
         if value is not None:
             wide = value.__class__ is int and not -(2**63) <= value < 2**63
             value = str(value) if wide else field.type.store(value)
-        values.append(value)
-    return (partition, row, timestamp, *values)
+            if value.__class__ is int and not -(2**63) <= value < 2**63:
+                raise _too_long(model, (partition, row))
+        stored.append(value)
+    return (partition, row, timestamp, *stored)
+
+
+def _too_long(model: Model, key: tuple[str, str]) -> InvalidEntity:
+    what = f"{model.name} {key}"
+    return InvalidEntity(
+        what, ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"]
+    )
 
 
 # ---------------------------------------------------------------------------------------------- generated functions

@@ -433,3 +433,45 @@ def test_two_types_of_a_table_and_a_group_that_refills() -> None:
         assert store[Peak.key("d")] == Peak("d", 1, Decimal(3), Decimal(9))
         assert [type(row) for row in store.partition(Reading.device == "d")] == [Peak, Reading]
         assert store.check().ok
+
+
+def test_two_types_can_use_one_name_for_text_and_for_numbers() -> None:
+    class Text(tm.Entity, table="Shared"):
+        p: tm.Field[str]
+        value: tm.Field[str] = tm.field(default="")
+
+        key = tm.Key[str](partition="{p}", row="text")
+
+    class Number(tm.Entity, table="Shared"):
+        p: tm.Field[str]
+        value: tm.Field[int] = tm.field(default=0)
+
+        key = tm.Key[str](partition="{p}", row="number")
+
+    with tm.open(":memory:", models=[Text, Number]) as store:
+        store.insert_many([Text("a", "long " * 200), Number("a", 7)])
+        store.merge(Number.key("a"), Number.value.add(1))
+        assert list(store.partition(Text.p == "a")) == [Number("a", 8), Text("a", "long " * 200)]
+        assert store.check().ok
+
+
+def test_a_sum_of_durations_beyond_64_bits_names_its_group() -> None:
+    class Span(tm.Entity, table="Spans"):
+        p: tm.Field[str]
+        number: tm.Field[int]
+        time: tm.Field[timedelta]
+
+        key = tm.Key[str, int](partition="{p}", row="{number}")
+
+    class Whole(tm.Aggregate, of=Span, table="Wholes"):
+        p: tm.Field[str] = tm.group_by(Span.p)
+        time: tm.Field[timedelta] = tm.sum(Span.time)
+
+        key = tm.Key[str](partition="{p}")
+
+    with tm.open(":memory:", models=[Span, Whole]) as store:
+        store.insert(Span("a", 1, timedelta(days=100_000_000)))
+        with pytest.raises(tm.InvalidEntity, match="Whole"):
+            store.insert(Span("a", 2, timedelta(days=100_000_000)))
+        assert not store.exists(Span.key("a", 2))
+        assert store.check().ok

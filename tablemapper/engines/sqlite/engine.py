@@ -185,11 +185,8 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     listed = ['t."PartitionKey"', 't."RowKey"', 't."Timestamp"']
     place: dict[str, int] = {}
     for property, _ in first.table.properties:
-        owner = next(((s, f) for s in statements for f in s.model.columns if f.property == property), None)
         place[property] = len(listed)
-        listed.append(
-            owner[0].value(owner[0].model, owner[1], "t") if owner else f"t.{quoted(first.table.column(property))}"
-        )
+        listed.append(first.table.value(property, "t"))
     tail = []
     if first.has_big:
         tail = [len(listed)]

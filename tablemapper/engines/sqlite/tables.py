@@ -101,6 +101,15 @@ class EntityTable:
         """Return the column of a property."""
         return dict(self.properties)[property]
 
+    def value(self, property: str, alias: str, *, moved: bool = True) -> str:
+        """Return the SQL of a property, from wherever it is; ``moved``: whether it can have been moved aside."""
+        name = self.column(property)
+        column = f"{alias}.{quoted(name)}"
+        if not moved or name not in self.spills:
+            return column
+        beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.big_name)} b WHERE b.id = {alias}."_big")'
+        return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
+
     def type_number(self, model: Model) -> int | None:
         """Return what ``_type`` holds for a model's rows."""
         return self.types.index(model.name) or None
@@ -126,6 +135,8 @@ class EntityTable:
         for field in model.columns:
             if field.property not in properties:
                 default = model.defaults[field.property] if self.types and only else None
+                if isinstance(default, str) and "\0" in default:
+                    default = None  # no literal can hold it: the rows that are there are updated
                 properties[field.property] = add(field.property, default)
             column = properties[field.property]
             if field.type.spillable and column not in spills:
@@ -183,7 +194,9 @@ class Statements:
         self.table = table
         self.model = model
         self.spilled = tuple(
-            at for at, field in enumerate(model.columns, 3) if table.column(field.property) in table.spills
+            at
+            for at, field in enumerate(model.columns, 3)
+            if field.type.spillable and table.column(field.property) in table.spills
         )
         self.has_big = "_big" in table.has
         name = quoted(table.name)
@@ -192,6 +205,8 @@ class Statements:
         extra = [] if number is None else [("_type", str(number))]
         if (named := model.declaration.type_name) is not None:
             extra.append((quoted("EntityType"), _literal(named)))
+        # A default is for rows that were there before the column; those of another class do not have the property.
+        extra += [(quoted(c.name), "NULL") for c in table.columns if c.default is not None and c.name not in columns]
         if self.has_big:
             columns.append("_big")
         if model.aggregate is not None:
@@ -232,12 +247,7 @@ class Statements:
 
     def value(self, model: Model, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""
-        name = self.table.column(field.property)
-        column = f"{alias}.{quoted(name)}"
-        if name not in self.table.spills:
-            return column
-        beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.table.big_name)} b WHERE b.id = {alias}."_big")'
-        return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
+        return self.table.value(field.property, alias, moved=field.type.spillable)
 
     def type_filter(self, model: Model, alias: str) -> str:
         """Return the condition that a row is of the model's class, empty if the table holds no other."""
