@@ -124,7 +124,9 @@ class SqliteEngine:
 
         def write(writer: Writer) -> None:
             apply(lowered, writer, operations, maintained_limit)
-            writer.proof = _proof(lowered, operations[0])
+            # A row that is there proves more than one that is not: others may delete too.
+            proving = next((one for one in operations if one.verb != "delete"), operations[0])
+            writer.proof = _proof(lowered, proving)
 
         try:
             self.file.write(write, generation=self._generation)
