@@ -66,8 +66,8 @@ class Results(Generic[T]):
             examined: rows that are read, whether they match or not. Conditions are then checked after reading, so set
                 it where a runaway query is worse than a slow one.
         """
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
-            raise InvalidQuery(f"budget: timeout= is a number of seconds, not {timeout!r}")
+        if timeout is not None:
+            _seconds("budget: timeout=", timeout)
         if examined is not None:
             _counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
@@ -298,6 +298,11 @@ def _step(value: object, model: Model) -> Order[Any]:
 
 def _is_predicate(value: object) -> bool:
     return isinstance(value, Predicate)
+
+
+def _seconds(verb: str, given: object) -> None:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
+        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")
 
 
 def _counted(verb: str, count: object, *, least: int) -> None:

@@ -127,18 +127,22 @@ class Forced(Plans):
     def __init__(self, reader: Reader, path: str) -> None:
         super().__init__(reader)
         self.path = path
+        self.made: dict[Any, Prepared] = {}
 
     def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
         values = asked.values()
         for by_time in (True, False):
-            plans, _ = candidates(question(asked, wanted, by_time=by_time))
-            for plan in plans:
-                if str(plan.path) == self.path:
-                    prepared = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
-                    try:
-                        return prepared, prepared.search(values)
-                    except TooManyRanges:
-                        break
+            form = asked.form(), wanted, by_time
+            if form not in self.made:
+                plans, _ = candidates(question(asked, wanted, by_time=by_time))
+                plan = next((plan for plan in plans if str(plan.path) == self.path), None)
+                if plan is None:
+                    break
+                self.made[form] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+            try:
+                return self.made[form], self.made[form].search(values)
+            except TooManyRanges:
+                continue
         raise LookupError(self.path)
 
 
@@ -279,7 +283,7 @@ def test_a_point_query_is_a_point(filled: tm.Store) -> None:
 def test_what_nothing_bounds_is_refused_with_a_declaration_that_would_serve_it(filled: tm.Store) -> None:
     with pytest.raises(tm.ScanRefused) as refused:
         filled.query(Unit).where(Unit.rent == Decimal(3)).first()
-    assert 'tm.Index(partition="{rent}")' in str(refused.value)
+    assert 'by_rent = tm.Index[Decimal](partition="{rent}")' in str(refused.value)
 
 
 def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:
