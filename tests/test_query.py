@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,14 @@ LEAVES: st.SearchStrategy[Test] = st.one_of(
     st.sampled_from(["a", "b", "c"]).map(lambda t: (Unit.tags.contains(t), lambda u: t in u.tags)),
     st.sampled_from(["n", ""]).map(lambda t: (Unit.owner.contains(t), lambda u: u.owner is not None and t in u.owner)),
     st.just((Unit.size > 2, lambda u: u.size > 2)),
+    st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags))),
+    st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
+        lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
+    ),
+    st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
+        lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
+    ),
+    st.just((Unit.size == Unit.number, lambda u: u.size == u.number)),
 )  # fmt: skip
 TESTS: st.SearchStrategy[Test] = st.recursive(
     LEAVES,
@@ -185,7 +194,7 @@ def test_every_plan_gives_what_a_filter_gives(
         assert sorted(map(place, found)) == sorted(map(place, wanted)), explained
         assert [tuple(getattr(unit, name) for name, _ in order) for unit in found] == sort(wanted, order), explained
         assert one.count() == len(wanted), explained
-        paged = [unit for page in one.pages(3) for unit in page.items]
+        paged = [unit for page in islice(one.pages(3), 20) for unit in page.items]
         assert list(map(place, paged)) == list(map(place, found)), explained
         assert list(map(place, one.budget(examined=1000, timeout=60))) == list(map(place, found)), explained
         rows = one.select(Unit.owner, Unit.number, Unit.city, Unit.rent, Unit.building)
@@ -214,7 +223,7 @@ def test_partitions_side_by_side_come_in_one_order(
     whole = list(query)
     assert list(dict.fromkeys((unit.building, unit.number) for unit in whole)) == wanted
     assert len(whole) == len({place(unit) for unit in units if unit.city in cities})
-    assert [place(unit) for page in query.pages(2) for unit in page.items] == list(map(place, whole))
+    assert [place(unit) for page in islice(query.pages(2), 20) for unit in page.items] == list(map(place, whole))
 
 
 @FEW
