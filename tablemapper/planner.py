@@ -137,6 +137,8 @@ class Plan:
     """Whether nothing bounds it."""
     reasons: tuple[str, ...] = ()
     """Why other paths were not taken."""
+    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
+    """What each engine has made of it, for as long as it lives."""
 
     @property
     def model(self) -> Model:
