@@ -55,7 +55,7 @@ class Reader(Protocol):
         """Return the first row."""
         ...
 
-    def count(self, search: Search) -> int | None:
+    def count(self, search: Search, *, within: Any = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
@@ -87,6 +87,10 @@ class Asked:
     limit: int | None = None
     scan: bool = False
     budget: Budget | None = None
+    mixed: bool = False
+    """Whether the rows of other classes come between."""
+    backwards: bool = False
+    """Whether they then come from the last to the first."""
 
     def values(self) -> list[Any]:
         """Return the constants, in the order of their parameters."""
@@ -105,6 +109,8 @@ class Asked:
             tuple([(step.attr.source, step.descending) for step in self.order]),
             self.scan,
             self.budget is None,
+            self.mixed,
+            self.backwards,
         )
 
 
@@ -131,7 +137,7 @@ class Prepared:
         else:
             self.placed = Layout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
-            placed = steps or made.distinct or (made.index is not None and made.merged)
+            placed = made.sorted or made.distinct or (made.index is not None and made.merged)
             self.layout = self.placed if placed else ENTITIES
             self._make = filtered(made.model.build, self.residual)
             if wanted is not None:
@@ -244,6 +250,8 @@ def question(asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time
         {name: frozenset(parts[place] for place in places) for name, places in _implied(asked)},
         asked.scan,
         by_time,
+        asked.mixed,
+        asked.backwards,
     )
 
 

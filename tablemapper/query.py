@@ -15,7 +15,7 @@ from .errors import EntityNotFound, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
 from .expressions import Attr, Expr, Order, Predicate
 from .model import Model
-from .pages import Page, Seal
+from .pages import Page, Seal, read_page, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .ranges import Search
@@ -97,7 +97,7 @@ class Results(Generic[T]):
         chunks = self._plans.reader.rows(found, prepared.layout, after=after, spending=spending)
         rows = chain.from_iterable(chunks)
         # (Rows that are sorted were counted before the first one came.)
-        return rows if prepared.plan.sort else spending.counted(rows)
+        return rows if prepared.plan.sorted else spending.counted(rows)
 
     def first(self) -> T | None:
         """Return the first result, or None."""
@@ -148,21 +148,8 @@ class Results(Generic[T]):
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
         _counted("page", size, least=1)
-        limit = self._asked.limit
-        seal = Seal(self._plans, self._asked, self._wanted, repr(self))
-        after, done = (None, 0) if token is None else seal.open(token)
-        left = size if limit is None else min(size, limit - done)
-        items: list[T] = []
-        last: Position = ()
-        if left <= 0:
-            return Page([], None)
-        for position, item in self._positioned(after, left + 1):
-            if len(items) == left:
-                more = limit is None or done + left < limit
-                return Page(items, seal.token(last, done + left) if more else None)
-            items.append(item)
-            last = position
-        return Page(items, None)
+        seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
+        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T]]:
         """Yield page after page; each reads the state that the store has then."""
@@ -184,7 +171,8 @@ class Results(Generic[T]):
             found.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
-            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort),
+            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort)
+            or (("key",) if plan.by_key else ()),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -82,7 +83,12 @@ class Selecting:
             return
         if within is None:
             with self._file.snapshot() as snapshot:  # one state for all ranges
-                yield from self._several(select, statements, made, snapshot)
+                chunks = self._several(select, statements, made, snapshot)
+                if not snapshot.exclusive:
+                    yield from chunks
+                    return
+                chunks = iter(list(chunks))
+            yield from chunks
         elif select.plan.merged:
             streams = [_flat(within.stream(sql, args)) for sql, args in statements]
             merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
@@ -91,14 +97,14 @@ class Selecting:
             for sql, args in statements:
                 yield from within.stream(sql, args)
 
-    def count(self, search: Search) -> int | None:
+    def count(self, search: Search, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(search.plan)
         if select.residual or (search.plan.distinct and len(search.ranges) > 1):
             return None
-        with self._file.snapshot() as snapshot:
+        with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
             found = [snapshot.get(sql, args) for sql, args in select.counts(search)]
-        return sum(row[0] for row in found if row is not None)
+        return sum([int(row[0]) for row in found if row is not None])
 
     def between_bounds(self, search: Search, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
@@ -219,12 +225,13 @@ class Select:
             filter = [value for one in self._filter for value in one.values(search.values)]
         else:
             # Rows that are sorted are counted by SQLite, others where they are handed out.
-            call = spending.call = Call(spending.row if plan.sort else spending.check_time)
+            call = Call(spending.row if plan.sorted else spending.check_time)
+            spending.calls.append(call)
             filter = [call.number]
-            if not plan.sort and spending.budget.examined is not None:
+            if not plan.sorted and spending.budget.examined is not None:
                 limit = spending.budget.examined + 1
         tail = [] if limit is None else [limit]
-        if plan.sort:
+        if plan.sorted:
             if search.ranges:
                 yield self._sorted(search, made, after, filter, tail, filtered)
             return
@@ -319,12 +326,13 @@ class Select:
                 for at in range(bounds.count("?")):
                     bounds = bounds.replace("?", f"(r.value->>{at})", 1)
             selects.append(f"SELECT {columns} FROM {source} WHERE {self._where([bounds] if bounds else [], filtered)}")
+        direction = " DESC" if self.plan.descending else ""
         ties = [f"p{len(self._places) - 2}", f"p{len(self._places) - 1}"]
         order = [f"s{at}{' DESC' if step.descending else ''}" for at, step in enumerate(steps)]
-        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties)}"
+        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties, '<' if direction else '>')}"
         return (
             f"SELECT * FROM ({' UNION ALL '.join(selects)}){where} "
-            f"ORDER BY {', '.join([*order, *ties])}{'' if endless else ' LIMIT ?'}"
+            f"ORDER BY {', '.join([*order, *(tie + direction for tie in ties)])}{'' if endless else ' LIMIT ?'}"
         )
 
     # ------------------------------------------------------------------------------------------ counting
@@ -375,10 +383,10 @@ def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
     return one.partition.lo > place if plan.descending else one.partition.lo < place
 
 
-def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], at: int = 0) -> str:
+def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], beyond_tie: str, at: int = 0) -> str:
     """Return the condition that a row comes after another one, some of whose values are missing: those sort first."""
     if at == len(steps):
-        return f"({', '.join(ties)}) > (?, ?)"
+        return f"({', '.join(ties)}) {beyond_tie} (?, ?)"
     column = f"s{at}"
     if missing[at]:
         beyond = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
@@ -386,7 +394,7 @@ def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str
     else:
         beyond = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
         same = f"{column} = ?"
-    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, at + 1)}))"
+    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, beyond_tie, at + 1)}))"
 
 
 def _after_sorted(after: Position, steps: int) -> list[Any]:
