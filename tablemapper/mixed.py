@@ -165,10 +165,7 @@ class _Found(Generic[T]):
 
     def page(self, size: int, /, token: str | None = None) -> Page[T]:
         """Return some results, and the token of the page after them; it holds for this query only."""
-        self.limit(size)  # (refuses what is no number)
-        if size < 1:
-            raise InvalidQuery(f"page: a whole number from 1 on is needed, not {size!r}")
-        form = [self._asked.backwards, [[said(self._plans, p.query._asked), p.refuted] for p in self._parts]]
+        form = [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
         seal = Seal(self._plans, form, repr(self))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 

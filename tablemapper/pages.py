@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 import attrs
 import msgspec
 
-from .errors import InvalidToken
+from .errors import InvalidQuery, InvalidToken
 from .predicates import dump
 from .prepared import Asked, Plans, Position
 
-__all__ = ["Page", "Seal", "read_page", "said"]
+__all__ = ["Page", "Seal", "counted", "read_page", "said"]
 
 T = TypeVar("T")
 _VERSION = 2
@@ -103,6 +103,7 @@ def read_page(
         limit: how many the query has at most.
         token: where to begin.
     """
+    counted("page", size, least=1)
     after, done = (None, 0) if token is None else seal.open(token)
     left = size if limit is None else min(size, limit - done)
     items: list[T] = []
@@ -116,3 +117,9 @@ def read_page(
         items.append(item)
         last = position
     return Page(items, None)
+
+
+def counted(verb: str, count: object, *, least: int) -> None:
+    """Raise InvalidQuery if this is no whole number, or too small."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")

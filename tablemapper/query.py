@@ -15,7 +15,7 @@ from .errors import EntityNotFound, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
 from .expressions import Attr, Expr, Order, Predicate
 from .model import Model
-from .pages import Page, Seal, read_page, said
+from .pages import Page, Seal, counted, read_page, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .ranges import Search
@@ -51,7 +51,7 @@ class Results(Generic[T]):
 
     def limit(self, count: int, /) -> Self:
         """Stop after so many results."""
-        _counted("limit", count, least=0)
+        counted("limit", count, least=0)
         return self._with(attrs.evolve(self._asked, limit=count))
 
     def allow_scan(self) -> Self:
@@ -69,7 +69,7 @@ class Results(Generic[T]):
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
             raise InvalidQuery(f"budget: timeout= is a number of seconds, not {timeout!r}")
         if examined is not None:
-            _counted("budget: examined=", examined, least=0)
+            counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._asked, budget=budget))
 
@@ -147,7 +147,6 @@ class Results(Generic[T]):
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
-        _counted("page", size, least=1)
         seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
@@ -286,8 +285,3 @@ def _step(value: object, model: Model) -> Order[Any]:
 
 def _is_predicate(value: object) -> bool:
     return isinstance(value, Predicate)
-
-
-def _counted(verb: str, count: object, *, least: int) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")
