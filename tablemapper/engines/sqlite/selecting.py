@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from ...aggregates import store_sortable
+from ...bounds import Bound
 from ...budget import Spending
 from ...conditions import AnyPredicate
 from ...expressions import Attr, Order
@@ -237,28 +238,20 @@ class Select:
             return
         ranges = reversed(search.ranges) if plan.descending and not plan.merged else search.ranges
         for one in ranges:
-            bounds, args = _bounds(one, self._at)
-            narrow: bool | None = None
-            if after is not None:
-                if not plan.merged and _behind(one, after, plan):
-                    continue
-                narrow = one.partition.point and (plan.merged or after[0] == one.partition.lo)
-                args = [*args, *([after[1]] if narrow else ()), *_path_order(after, plan)]
-            form = made, bounds, narrow, limit is None, filtered
+            left = Beyond(one) if after is None else _beyond(one, after, plan, self._places)
+            if left is None:
+                continue
+            bounds, args = _bounds(left.range, self._at)
+            form = made, bounds, left.condition, limit is None, filtered
             if (text := self._texts.get(form)) is None:
                 text = self._texts[form] = self._ranged(*form)
-            yield text, [*args, *filter, *tail]
+            yield text, [*args, *left.args, *filter, *tail]
 
-    def _ranged(self, made: Layout, bounds: str, narrow: bool | None, endless: bool, filtered: bool) -> str:  # noqa: FBT001
-        """Return the SELECT of one range; ``narrow`` is not None where rows after a position are read."""
+    def _ranged(self, made: Layout, bounds: str, beyond: str, endless: bool, filtered: bool) -> str:  # noqa: FBT001
+        """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
         order = _path_order(self._places, plan)
-        conditions = [bounds] if bounds else []
-        if narrow:  # the row value below is exact, but SQLite does not use it to find where to begin
-            conditions.append(f'{self._at}."RowKey" {"<=" if plan.descending else ">="} ?')
-        if narrow is not None:
-            places = ", ".join("?" * len(order))
-            conditions.append(f"({', '.join(order)}) {'<' if plan.descending else '>'} ({places})")
+        conditions = [one for one in (bounds, beyond) if one]
         direction = " DESC" if plan.descending else ""
         return (
             f"SELECT {self._columns(made)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
@@ -375,12 +368,46 @@ def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
     return [places[1], places[0], *places[2:]] if plan.merged else list(places)
 
 
-def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
-    """Tell whether a range was read already."""
-    if not one.partition.point:
-        return False
-    place: str = after[0]
-    return one.partition.lo > place if plan.descending else one.partition.lo < place
+@attrs.frozen
+class Beyond:
+    """The rows of a range that come after a position."""
+
+    range: KeyRange
+    """Without the side that the position bounds: SQLite begins at the first bound of a column that it finds."""
+    condition: str = ""
+    args: Sequence[Any] = ()
+
+
+def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> Beyond | None:
+    """Return the rows of a range that come after a position; None if none does.
+
+    The condition names only the columns of which the range has more than one value, so that they follow those that it
+    fixes, in the order of the table, and SQLite begins at the position.
+    """
+    known = {place: bound.lo for place, bound in zip(places, (one.partition, one.row), strict=False) if bound.point}
+    columns: list[tuple[str, Any]] = []
+    beyond = False  # whether a row that equals the position in these columns comes after it
+    for place, value in zip(_path_order(places, plan), _path_order(after, plan), strict=True):
+        if place not in known:
+            columns.append((place, value))
+        elif known[place] != value:
+            beyond = (known[place] < value) if plan.descending else (known[place] > value)
+            break
+    if not columns:
+        return Beyond(one) if beyond else None
+    first, value = columns[0]
+    side = "partition" if first == places[0] else "row" if first == places[1] else ""
+    if side:
+        bound: Bound = getattr(one, side)
+        ended = bound.hi is not None and value >= bound.hi
+        if ended if plan.descending else value < bound.lo:
+            return Beyond(one)
+        if value < bound.lo if plan.descending else ended:
+            return None
+        one = attrs.evolve(one, **{side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)})
+    op = ("<" if plan.descending else ">") + ("=" if beyond else "")
+    names, args = zip(*columns, strict=True)
+    return Beyond(one, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
 
 
 def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], beyond_tie: str, at: int = 0) -> str:
