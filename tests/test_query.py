@@ -83,32 +83,43 @@ def comparisons(name: str, values: list[Any], *, ordered: bool = True) -> st.Sea
     return st.one_of(plain, plain, among, null) if None in values else st.one_of(plain, plain, among)
 
 
+CITY = st.sampled_from(CITIES).map(lambda v: (Unit.city == v, lambda u: u.city == v))
+BUILDING = comparisons("building", BUILDINGS)
+OWNER = comparisons("owner", OWNERS)
+RENT = comparisons("rent", RENTS)
+NUMBER = comparisons("number", [-2, -1, 0, 1, 3])
+STARTS = st.sampled_from(["f", "f34", "a", ""]).map(
+    lambda t: (Unit.building.startswith(t), lambda u: u.building.startswith(t))
+)
+LARGE = st.just((Unit.size > 2, lambda u: u.size > 2))
+TAGGED = st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags)))
+DAYS = st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
+    lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
+)
+EITHER = st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
+    lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
+)
 LEAVES: st.SearchStrategy[Test] = st.one_of(
-    comparisons("city", CITIES), comparisons("city", CITIES), comparisons("building", BUILDINGS),
-    comparisons("number", [-2, -1, 0, 1, 3]), comparisons("owner", OWNERS), comparisons("rent", RENTS),
+    CITY, comparisons("city", CITIES), BUILDING, NUMBER, OWNER, RENT, STARTS, LARGE, TAGGED, DAYS, EITHER,
     comparisons("size", SIZES), comparisons("built", TIMES),
-    st.sampled_from(["f", "f34", "a", ""]).map(lambda t: (Unit.building.startswith(t), lambda u: u.building.startswith(t))),
     st.sampled_from(["a", "b", "c"]).map(lambda t: (Unit.tags.contains(t), lambda u: t in u.tags)),
     st.sampled_from(["n", ""]).map(lambda t: (Unit.owner.contains(t), lambda u: u.owner is not None and t in u.owner)),
-    st.just((Unit.size > 2, lambda u: u.size > 2)),
-    st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags))),
-    st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
-        lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
-    ),
-    st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
-        lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
-    ),
     st.just((Unit.size == Unit.number, lambda u: u.size == u.number)),
 )  # fmt: skip
-TESTS: st.SearchStrategy[Test] = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        inner.map(lambda t: (~t[0], lambda u: not t[1](u))),
-        st.tuples(inner, inner).map(lambda p: (p[0][0] & p[1][0], lambda u: p[0][1](u) and p[1][1](u))),
-        st.tuples(inner, inner).map(lambda p: (p[0][0] | p[1][0], lambda u: p[0][1](u) or p[1][1](u))),
-    ),
-    max_leaves=3,
-)
+
+
+def combined(leaves: st.SearchStrategy[Test]) -> st.SearchStrategy[Test]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            inner.map(lambda t: (~t[0], lambda u: not t[1](u))),
+            st.tuples(inner, inner).map(lambda p: (p[0][0] & p[1][0], lambda u: p[0][1](u) and p[1][1](u))),
+            st.tuples(inner, inner).map(lambda p: (p[0][0] | p[1][0], lambda u: p[0][1](u) or p[1][1](u))),
+        ),
+        max_leaves=3,
+    )
+
+
 ORDERS = st.lists(
     st.tuples(st.sampled_from(["city", "building", "number", "owner", "rent", "size", "built"]), st.booleans()),
     max_size=2,
@@ -174,7 +185,7 @@ def sort(units: list[Unit], order: list[tuple[str, bool]]) -> list[tuple[Any, ..
     return rows
 
 
-EVERY_PLAN = given(units=st.lists(UNITS, max_size=25), tests=st.lists(TESTS, max_size=3), order=ORDERS)
+EVERY_PLAN = given(units=st.lists(UNITS, max_size=25), tests=st.lists(combined(LEAVES), max_size=3), order=ORDERS)
 
 
 @FEW
