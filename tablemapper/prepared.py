@@ -60,7 +60,7 @@ class Reader(Protocol):
         """Return the first row."""
         ...
 
-    def count(self, search: Search) -> int | None:
+    def count(self, search: Search, *, within: Any = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
@@ -92,6 +92,10 @@ class Asked:
     limit: int | None = None
     scan: bool = False
     budget: Budget | None = None
+    mixed: bool = False
+    """Whether the rows of other classes come between."""
+    backwards: bool = False
+    """Whether they then come from the last to the first."""
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> Asked:
         """Return the question with more conditions."""
@@ -109,6 +113,8 @@ class Asked:
             tuple([(step.attr.source, step.descending) for step in order]) if order else (),
             self.scan,
             self.budget is None,
+            self.mixed,
+            self.backwards,
         )
         return form, values
 
@@ -142,7 +148,7 @@ class Prepared:
         else:
             self.placed = Layout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
-            placed = steps or made.distinct or (made.index is not None and made.merged)
+            placed = made.sorted or made.distinct or (made.index is not None and made.merged)
             self.layout = self.placed if placed else ENTITIES
             self._make = filtered(made.model.build, self.residual)
             if wanted is not None:
@@ -286,6 +292,8 @@ def question(
         asked.scan,
         by_time,
         state,
+        asked.mixed,
+        asked.backwards,
     )
 
 

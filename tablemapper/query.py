@@ -20,7 +20,7 @@ from .explanation import MOST_COUNTED, Explanation, predicate_text
 from .expressions import Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
-from .pages import Page, Seal
+from .pages import Page, Seal, counted, read_page, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .ranges import Search
@@ -57,7 +57,7 @@ class Results(Generic[T]):
 
     def limit(self, count: int, /) -> Self:
         """Stop after so many results."""
-        _counted("limit", count, least=0)
+        counted("limit", count, least=0)
         return self._with(attrs.evolve(self._asked, limit=count))
 
     def allow_scan(self) -> Self:
@@ -75,7 +75,7 @@ class Results(Generic[T]):
         if timeout is not None:
             _seconds("budget: timeout=", timeout)
         if examined is not None:
-            _counted("budget: examined=", examined, least=0)
+            counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._asked, budget=budget))
 
@@ -105,7 +105,7 @@ class Results(Generic[T]):
         chunks = self._plans.reader.rows(found, prepared.layout, after=after, spending=spending)
         rows = chain.from_iterable(chunks)
         # (Rows that are sorted were counted before the first one came.)
-        return rows if prepared.plan.sort else spending.counted(rows)
+        return rows if prepared.plan.sorted else spending.counted(rows)
 
     def first(self) -> T | None:
         """Return the first result, or None."""
@@ -157,22 +157,8 @@ class Results(Generic[T]):
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
-        _counted("page", size, least=1)
-        limit = self._asked.limit
-        seal = Seal(self._plans, self._asked, self._wanted, repr(self))
-        after, done = (None, 0) if token is None else seal.open(token)
-        left = size if limit is None else min(size, limit - done)
-        items: list[T] = []
-        last: Position = ()
-        if left <= 0:
-            return Page([], None)
-        for position, item in self._positioned(after, left + 1):
-            if len(items) == left:
-                more = limit is None or done + left < limit
-                return Page(items, seal.token(last, done + left) if more else None)
-            items.append(item)
-            last = position
-        return Page(items, None)
+        seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
+        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T]]:
         """Yield page after page; each reads the state that the store has then."""
@@ -194,7 +180,8 @@ class Results(Generic[T]):
             found.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
-            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort),
+            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort)
+            or (("key",) if plan.by_key else ()),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
             dict(served(self._plans, self._asked)),
@@ -411,8 +398,3 @@ def _is_predicate(value: object) -> bool:
 def _seconds(verb: str, given: object) -> None:
     if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
         raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")
-
-
-def _counted(verb: str, count: object, *, least: int) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")

@@ -14,7 +14,6 @@ import tablemapper as tm
 from tablemapper import keyforms, keytext, planner, ranges
 from tablemapper.bounds import Bound, Reach
 from tablemapper.engines.sqlite import lowering, selecting
-from tablemapper.engines.sqlite.selecting import Select
 from tablemapper.expressions import Compare
 from tablemapper.keys import Slot
 from tablemapper.planner import Path
@@ -124,7 +123,10 @@ def missing_values_compared_as_sql_does(patch: Patch) -> None:
 
 
 def a_page_that_repeats_its_last_row(patch: Patch) -> None:
-    _after(patch, Select, "_ranged", lambda sql: sql.replace(") >", ") >=").replace(") <", ") <="))
+    def with_the_last(left: Any) -> Any:
+        return left and attrs.evolve(left, condition=left.condition.replace(") > ", ") >= ").replace(") < ", ") <= "))
+
+    _after(patch, selecting, "_beyond", with_the_last)
 
 
 def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
@@ -132,7 +134,12 @@ def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> No
 
 
 def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
-    patch.setattr(selecting, "_behind", lambda one, after, plan: one.partition.lo <= after[0])
+    real = selecting._beyond
+
+    def beyond(one: Any, after: Any, *rest: Any) -> Any:
+        return None if one.partition.lo == after[0] else real(one, after, *rest)
+
+    patch.setattr(selecting, "_beyond", beyond)
 
 
 CITY, BUILDING, RENT, OWNER = test_query.CITY, test_query.BUILDING, test_query.RENT, test_query.OWNER
