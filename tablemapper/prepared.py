@@ -99,8 +99,8 @@ class Asked:
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> Asked:
         """Return the question with more conditions."""
-        where = self.where + where
-        return Asked(self.model, self.range, where, self.order, self.limit, self.scan, self.budget)
+        rest = self.order, self.limit, self.scan, self.budget, self.mixed, self.backwards
+        return Asked(self.model, self.range, self.where + where, *rest)
 
     def parts(self) -> tuple[Hashable, list[Any]]:
         """Return what queries that differ in their constants have in common, and the constants."""
