@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 import attrs
 
 from .aggregates import Slot
-from .answers import declared, served
+from .answers import declared, served, unfit
 from .budget import Budget
 from .errors import EntityNotFound, InvalidEntity, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
@@ -185,6 +185,7 @@ class Results(Generic[T]):
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
             dict(served(self._plans, self._asked)),
+            tuple(unfit(self._plans, self._asked)),
         )
 
     def __repr__(self) -> str:
