@@ -143,6 +143,8 @@ class Plan:
     """Why other paths were not taken."""
     by_key: bool = False
     """Whether what is read of an index is sorted by the entities' keys."""
+    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
+    """What each engine has made of it, for as long as it lives."""
 
     @property
     def sorted(self) -> bool:

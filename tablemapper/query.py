@@ -15,9 +15,9 @@ import attrs
 from .aggregates import Slot
 from .answers import declared, served
 from .budget import Budget
-from .errors import EntityNotFound, InvalidQuery, did_you_mean
+from .errors import EntityNotFound, InvalidEntity, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
-from .expressions import Attr, Expr, Order, Predicate
+from .expressions import Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
 from .pages import Page, Seal, counted, read_page, said
@@ -85,6 +85,8 @@ class Results(Generic[T]):
         limit = self._asked.limit
         if limit == 0:
             return iter(())
+        if (only := self._only()) is not None:
+            return iter(only)
         prepared, found = self._find()
         if self._asked.budget is not None:
             items: Iterator[T] = self._spending(prepared, found)
@@ -109,6 +111,8 @@ class Results(Generic[T]):
         """Return the first result, or None."""
         if self._asked.limit == 0:
             return None
+        if (only := self._only()) is not None:
+            return only[0] if only else None
         if self._asked.budget is None:
             prepared, found = self._find()
             if prepared.whole:
@@ -125,8 +129,8 @@ class Results(Generic[T]):
 
     def one_or_none(self) -> T | None:
         """Return the only result, or None; raise InvalidQuery if there are several."""
-        if self._asked.budget is None and self._find()[0].single:
-            return self.first()
+        if (only := self._only()) is not None:
+            return only[0] if only else None
         limit = self._asked.limit
         found = list(self.limit(2 if limit is None else min(2, limit)))
         if len(found) > 1:
@@ -192,6 +196,21 @@ class Results(Generic[T]):
 
     # ------------------------------------------------------------------------------------------ how
 
+    def _only(self) -> list[T] | None:
+        """Return what is found if the key says that it can be one entity only, else None."""
+        asked = self._asked
+        if self._wanted is not None or asked.budget is not None or asked.limit == 0:
+            return None
+        prepared, values = self._plans.prepared(asked, None)
+        if prepared.key is None:
+            return None
+        try:
+            key = prepared.key(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        row = self._plans.reader.get(asked.model, *key)
+        return [] if row is None else asked.model.build((row,))
+
     def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
         found = self._plans.find(self._asked, self._wanted)
         if warn and found[0].plan.scan:
@@ -223,13 +242,19 @@ class Query(Results[E]):
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
         model = self._asked.model
         for predicate in predicates:
+            if (
+                predicate.__class__ is Compare
+                and predicate.attr.owner is model.cls
+                and predicate.value.__class__ is not Attr
+            ):
+                continue  # (the rest says the same)
             if not _is_predicate(predicate):
                 raise InvalidQuery(
                     f"where: a condition is needed, as in {model.name}.field == value, not {predicate!r}"
                 )
             for attr in attributes(predicate):
                 _own(attr, model)
-        return self._with(attrs.evolve(self._asked, where=(*self._asked.where, *predicates)))
+        return self._with(self._asked.narrowed(predicates))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""

@@ -18,7 +18,6 @@ from tablemapper.explanation import predicate_text
 from tablemapper.mixed import mixed
 from tablemapper.planner import candidates
 from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
-from tablemapper.ranges import Search
 
 
 class Placed(tm.Entity):
@@ -135,13 +134,16 @@ class Chosen(Plans):
         super().__init__(reader)
         self.number = number
 
-    def find(self, asked: Asked, wanted: tuple[Any, ...] | None) -> tuple[Prepared, Search]:
-        key = asked.form(), wanted is None
+    def prepared(
+        self, asked: Asked, wanted: tuple[Any, ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[Prepared, list[Any]]:
+        form, values = asked.parts()
+        key = form, wanted is None
         if key not in self._prepared:
             plans, _ = candidates(question(asked, wanted))
             plan = plans[self.number % len(plans)]
             self._prepared[key] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
-        return self._prepared[key], self._prepared[key].search(asked.values())
+        return self._prepared[key], values
 
 
 FEW = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)

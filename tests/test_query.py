@@ -19,7 +19,6 @@ from tablemapper.expressions import Attr
 from tablemapper.planner import candidates
 from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
 from tablemapper.query import Query
-from tablemapper.ranges import Search, TooManyRanges
 
 
 class Unit(tm.Entity, table="Units"):
@@ -149,21 +148,18 @@ class Forced(Plans):
         self.path = path
         self.made: dict[Any, Prepared] = {}
 
-    def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
-        values = asked.values()
-        for by_time in (True, False):
-            form = asked.form(), wanted, by_time
-            if form not in self.made:
-                plans, _ = candidates(question(asked, wanted, by_time=by_time))
-                plan = next((plan for plan in plans if str(plan.path) == self.path), None)
-                if plan is None:
-                    break
-                self.made[form] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
-            try:
-                return self.made[form], self.made[form].search(values)
-            except TooManyRanges:
-                continue
-        raise LookupError(self.path)
+    def prepared(
+        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[Prepared, list[Any]]:
+        form, values = asked.parts()
+        key = form, wanted, by_time
+        if key not in self.made:
+            plans, _ = candidates(question(asked, wanted, by_time=by_time))
+            plan = next((plan for plan in plans if str(plan.path) == self.path), None)
+            if plan is None:
+                raise LookupError(self.path)
+            self.made[key] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+        return self.made[key], values
 
 
 def forced(query: Query[Any]) -> Iterator[Query[Any]]:

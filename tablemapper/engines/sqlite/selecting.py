@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -43,13 +42,12 @@ class Selecting:
     def __init__(self, file: File, lowered: Lowered) -> None:
         self._file = file
         self._lowered = lowered
-        self._selects: WeakKeyDictionary[Plan, Select] = WeakKeyDictionary()
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once."""
-        made = self._selects.get(plan)
+        made: Select | None = plan.lowered.get(self)
         if made is None:
-            made = self._selects[plan] = Select(plan, self._lowered)
+            made = plan.lowered[self] = Select(plan, self._lowered)
         return made
 
     def rows(
