@@ -23,7 +23,6 @@ from .errors import (
     InvalidQuery,
     InvalidTransaction,
     PreconditionFailed,
-    TableMapperError,
 )
 from .expressions import Assignment, Compare, Predicate
 from .indexes import IndexRange, KeyOf
@@ -34,7 +33,8 @@ from .predicates import conjuncts
 from .prepared import Asked, Plans
 from .progress import ProgressOption, report
 from .query import Query
-from .verbs import Verbs, not_found, stamp
+from .rewriting import Rewriting
+from .verbs import Verbs, not_found, stamp, tell_written
 
 __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
@@ -98,7 +98,7 @@ class Store(Verbs):
         special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
-        self._plans = Plans(engine)
+        self._plans = Plans(engine, Rewriting(engine))
 
     def __enter__(self) -> Self:
         return self
@@ -344,9 +344,7 @@ class Store(Verbs):
                     window[place] = operation
                 written += self._window(window, twins, meter)
             except BaseException as error:
-                error.add_note(f"{verb}_many: {written} entities were written before this")
-                if isinstance(error, TableMapperError):
-                    error.written = written  # type: ignore[attr-defined]
+                tell_written(error, f"{verb}_many", written)
                 raise
         return written
 

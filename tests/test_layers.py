@@ -12,12 +12,12 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 LEVELS = [
-    ["errors", "codegen", "expressions", "predicates"],
+    ["errors", "codegen", "arithmetic", "expressions", "predicates"],
     [
         "limits", "progress", "sums", "keyforms", "keytext", "keys", "bounds", "overlap", "scalars", "values", "fields", "indexes",
         "declaration", "entity", "aggregates",
     ],
-    ["model", "changes", "evolution"],
+    ["model", "changes", "evolution", "assignments"],
     [
         "check", "budget", "conditions", "advice", "planner", "ranges", "projection", "prepared", "pages",
         "totals", "answers", "groups", "explanation", "query", "mixed", "engine",
@@ -28,7 +28,7 @@ LEVELS = [
         "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
         "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
-    ["verbs", "store"],
+    ["verbs", "rewriting", "store"],
 ]  # fmt: skip
 PLACE = {module: (level, at) for level, row in enumerate(LEVELS) for at, module in enumerate(row)}
 MODULES = {

@@ -179,6 +179,21 @@ assert_type(Product.price.asc(), tm.Order[Product])
 assert_type(Product.name.set("x"), tm.Assignment[Product])
 assert_type(Product.manufacturer.set(None), tm.Assignment[Product])
 assert_type(Reading.count.add(1), tm.Assignment[Reading])
+assert_type(Product.price.set(Product.price * 2), tm.Assignment[Product])
+assert_type(Product.price.set(-(Product.price + Decimal(1)) / 3 - Product.price), tm.Assignment[Product])
+assert_type(Product.price.set(Decimal(100) / (2 * Product.price)), tm.Assignment[Product])
+assert_type(Product.manufacturer.set(Product.name), tm.Assignment[Product])
+assert_type(Reading.count.set(1 + Reading.count * Reading.count - 2), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(Reading.count / 2), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(Reading.temperature * Reading.count + 1), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(1.5 - Reading.temperature), tm.Assignment[Reading])
+assert_type(Reading.taken_at.set(Reading.taken_at + timedelta(hours=1)), tm.Assignment[Reading])
+assert_type(User.joined.set(User.joined - User.sleeps), tm.Assignment[User])
+assert_type(User.sleeps.set(User.joined - User.joined), tm.Assignment[User])
+assert_type(User.sleeps.set((User.sleeps * 2 + timedelta(1)) / 1.5), tm.Assignment[User])
+assert_type(User.born.set(User.born + timedelta(days=1)), tm.Assignment[User])
+assert_type(User.rating.set(User.sleeps / timedelta(hours=1)), tm.Assignment[User])
+assert_type(User.balance.set(User.balance * User.age), tm.Assignment[User])
 
 # ---------------------------------------------------------------------------------- keys and indexes
 
@@ -311,6 +326,13 @@ def queries(store: tm.Store, nine: datetime) -> None:
     ):
         assert_type(product_id, str)
         assert_type(price, Decimal)
+    dear = store.query(Product).where(Product.price > Decimal(100))
+    assert_type(dear.update(price=Product.price * 2, name="x"), int)
+    assert_type(dear.update(Product.price.set(Product.price * 2), Product.name.set("x"), resume="dear"), int)
+    assert_type(dear.order_by(Product.price).limit(3).update(lambda p: p.replace(price=p.price / 2)), int)
+    assert_type(dear.update(lambda p: None if p.name == "x" else p, progress=True), int)
+    assert_type(dear.delete(progress=True, resume="dear"), int)
+    store.merge(Product.key("a", "b"), Product.price.set(Product.price * 2))
     for (maker,) in store.query(Product).select(Product.manufacturer):
         assert_type(maker, str | None)
 

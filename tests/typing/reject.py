@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import tablemapper as tm
@@ -79,6 +79,17 @@ User.home.at(lambda home: home.town)  # type: ignore[attr-defined]
 Product.price.set("x")  # type: ignore[arg-type]
 Product.name.set(None)  # type: ignore[arg-type]
 Reading.count.add("1")  # type: ignore[arg-type]
+Product.name * 2  # type: ignore[operator]
+Product.price * 2.5  # type: ignore[operator]
+Product.price - timedelta(1)  # type: ignore[operator]
+Product.tags + 1  # type: ignore[operator]
+Reading.taken_at + 1  # type: ignore[operator]
+Reading.taken_at * 2  # type: ignore[operator]
+Reading.taken_at + Reading.taken_at  # type: ignore[operator]
+Product.price + (Reading.count * 1)  # type: ignore[operator]
+Reading.count.set(Reading.count / 2)  # type: ignore[arg-type]
+Product.price.set(Product.name)  # type: ignore[arg-type]
+Reading.count.set(Reading.temperature * 2)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------- the store
@@ -108,6 +119,12 @@ def queries(store: tm.Store) -> None:
     store.query(str)  # type: ignore[type-var]
     store.query(Product).page("10")  # type: ignore[arg-type]
     store.query(Product).select("name")  # type: ignore[call-overload]
+    store.query(DailyClimate).delete()  # type: ignore[misc]
+    store.query(DailyClimate).update(mean=1.0)  # type: ignore[misc]
+    store.query(Product).update(Reading.count.add(1))  # type: ignore[arg-type]
+    store.query(Product).update(lambda p: p.name)  # type: ignore[arg-type, return-value]
+    store.query(Product).update(name="x", resume=3)  # type: ignore[call-overload]
+    store.query(Product).select(Product.name).delete()  # type: ignore[attr-defined]
     store.query(Product).first().price  # type: ignore[union-attr]
     for (name,) in store.query(Product).select(Product.name):
         name.real  # type: ignore[attr-defined]

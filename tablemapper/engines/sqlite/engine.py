@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ...check import Report
-from ...engine import Operation
+from ...engine import Note, Operation
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
-from .catalogue import Catalogue, read_catalogue, take_over, verify
+from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .files import File, Writer
 from .operations import Lowered, Vanished, apply, missing, stale
 from .scrub import scrub
@@ -118,15 +118,29 @@ class SqliteEngine:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
-        """Apply operations in one transaction, and what is maintained from them."""
+    def note(self, name: str) -> str | None:
+        """Return what is noted under a name."""
+        row = self.file.get(READ_NOTE, (name,))
+        return None if row is None else row[0]
+
+    def apply(
+        self,
+        operations: Sequence[Operation],
+        *,
+        maintained_limit: int | None = None,
+        notes: Sequence[Note] = (),
+    ) -> None:
+        """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         lowered = self._lowered
 
         def write(writer: Writer) -> None:
-            apply(lowered, writer, operations, maintained_limit)
-            # A row that is there proves more than one that is not: others may delete too.
-            proving = next((one for one in operations if one.verb != "delete"), operations[0])
-            writer.proof = _proof(lowered, proving)
+            for note in notes:
+                writer.proof = write_note(writer, note)
+            if operations:
+                apply(lowered, writer, operations, maintained_limit)
+                # A row that is there proves more than one that is not: others may delete too.
+                proving = next((one for one in operations if one.verb != "delete"), operations[0])
+                writer.proof = writer.proof or _proof(lowered, proving)
 
         try:
             self.file.write(write, generation=self._generation)
