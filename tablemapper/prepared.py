@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -122,8 +123,7 @@ class Asked:
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> Asked:
         """Return the question with more conditions."""
-        where = self.where + where
-        return Asked(self.model, self.range, where, self.order, self.limit, self.scan, self.budget)
+        return Asked(self.model, self.range, self.where + where, *_rest(self))  # (attrs.evolve takes 5 times as long)
 
     def parts(self) -> tuple[Hashable, list[Any]]:
         """Return what queries that differ in their constants have in common, and the constants."""
@@ -140,6 +140,9 @@ class Asked:
             self.backwards,
         )
         return form, values
+
+
+_rest = attrgetter(*[field.name for field in attrs.fields(Asked)[3:]])
 
 
 class Prepared:
