@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 
 from .aggregates import Aggregate
+from .aio import AsyncStore, AsyncTransaction, open_async
+from .aioquery import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .check import Problem, Report
 from .entity import Entity, Info, Record, info
 from .errors import (
@@ -51,6 +53,11 @@ from .values import Extra, GeoPoint, Int32, converter
 __all__ = [
     "Aggregate",
     "Assignment",
+    "AsyncMixedQuery",
+    "AsyncQuery",
+    "AsyncRows",
+    "AsyncStore",
+    "AsyncTransaction",
     "Attr",
     "CorruptStore",
     "Entity",
@@ -112,6 +119,7 @@ __all__ = [
     "min",
     "min_ever",
     "open",
+    "open_async",
     "sum",
 ]
 

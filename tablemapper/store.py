@@ -310,7 +310,7 @@ class Store(Verbs):
         Its operations are sent together at the end of the block, all or none. They must be of one table and partition,
         at most 100 and 4 MiB; ``across_partitions=True`` lifts that where the engine can.
         """
-        return Transaction(self._engine, self._special, self._maintained_limit, across_partitions)
+        return Transaction(self._engine, self._special, self._maintained_limit, across=across_partitions)
 
     def insert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Insert a stream of entities in bounded memory; return their number.
@@ -328,8 +328,9 @@ class Store(Verbs):
         """Delete a stream of entities or keys, or what a query finds, as `insert_many` inserts; return the number."""
         return self._stream("delete", (self._deleting(target, None) for target in targets), progress)
 
-    def _stream(self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption) -> int:
-        written = 0
+    def _stream(
+        self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption, *, written: int = 0
+    ) -> int:
         window: dict[tuple[str, str, str], Operation] = {}
         twins: list[Operation] = []
         with report(progress, f"{verb}_many") as meter:
@@ -379,33 +380,44 @@ class Store(Verbs):
             self._engine.backup(os.fspath(path), meter)
 
 
-class Transaction(Verbs):
-    """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
+class Buffer(Verbs):
+    """Operations that are sent together later on: what the transactions of a store and of an async store share.
+
+    Args:
+        here: tells which thread, or task, asks: the one that opened the transaction, or another.
+    """
 
     def __init__(
         self,
         engine: Engine,
         special: dict[type[Any], Callable[[str, str], str | None]],
         maintained_limit: int | None,
-        across: bool,  # noqa: FBT001
+        *,
+        across: bool,
+        here: Callable[[], object] = threading.get_ident,
     ) -> None:
         super().__init__(engine, special)
         self._operations: dict[tuple[str, str, str], Operation] = {}
         self._maintained_limit = None if across else maintained_limit
         self._across = across
         self._size = 0
-        self._thread = 0
+        self._here = here
+        self._owner: object = None
+        self._over = False
 
-    def __enter__(self) -> Self:
-        if self._thread:
+    def _begin(self) -> None:
+        if self._owner is not None:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
-        self._thread = threading.get_ident()
-        return self
+        self._owner = self._here()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _take(self) -> list[Operation]:
+        """End the transaction, and return what it is to write."""
         operations, self._operations = list(self._operations.values()), {}
-        self._thread = -1
-        if kind is None and operations:
+        self._over = True
+        return operations
+
+    def _send(self, operations: list[Operation]) -> None:
+        if operations:
             self._engine.apply(operations, maintained_limit=self._maintained_limit)
             stamp(operations)
 
@@ -429,10 +441,8 @@ class Transaction(Verbs):
         """Delete an entity; as `Store.delete`."""
         self._admit(self._deleting(target, if_match))
 
-    def get(self, key: KeyOf[R], /) -> R | None:
-        """Return an entity as it will be after the operations so far, or None."""
+    def _get(self, key: KeyOf[R]) -> R | None:
         model, partition, row = self._key(key)
-        self._owned()
         pending = self._operations.get((model.table, partition, row))
         if pending is None:
             stored = self._engine.get(model, partition, row)
@@ -449,23 +459,12 @@ class Transaction(Verbs):
         set_row(entity, None)
         return entity  # type: ignore[no-any-return]
 
-    def __getitem__(self, key: KeyOf[R], /) -> R:
-        """Return an entity as it will be after the operations so far, or raise EntityNotFound."""
-        found = self.get(key)
-        if found is None:
-            raise not_found(key)
-        return found
-
-    def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity will have this key after the operations so far."""
-        return self.get(key) is not None
-
     def _owned(self) -> None:
-        if self._thread != threading.get_ident():
+        if self._over:
+            raise InvalidTransaction("the transaction is over; call store.transaction() again")
+        if self._owner is None or self._owner != self._here():
             raise InvalidTransaction(
-                "a transaction is used inside its with block, by the thread that opened it"
-                if self._thread != -1
-                else "the transaction is over; call store.transaction() again"
+                "a transaction is used inside its with block, by the thread (or task) that opened it"
             )
 
     def _admit(self, operation: Operation) -> None:
@@ -496,3 +495,32 @@ class Transaction(Verbs):
                 raise EntityTooLarge(
                     f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}"
                 )
+
+
+class Transaction(Buffer):
+    """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        operations = self._take()
+        if kind is None:
+            self._send(operations)
+
+    def get(self, key: KeyOf[R], /) -> R | None:
+        """Return an entity as it will be after the operations so far, or None."""
+        self._owned()
+        return self._get(key)
+
+    def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return an entity as it will be after the operations so far, or raise EntityNotFound."""
+        found = self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity will have this key after the operations so far."""
+        return self.get(key) is not None

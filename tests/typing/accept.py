@@ -362,3 +362,54 @@ def opening() -> None:
         assert_type(store, tm.Store)
     assert_type(attrs.asdict(Product("a", "b", "c", Decimal(1))), dict[str, Any])
     assert_type(tm.GeoPoint(latitude=52.0, longitude=4.4), tm.GeoPoint)
+
+
+async def asynchronously(product: Product) -> None:
+    async with tm.open_async("shop.db", models=[Product, Reading, DailyClimate], threads=8) as store:
+        assert_type(store, tm.AsyncStore)
+        assert_type(await store[Product.key("books", "b-1")], Product)
+        assert_type(await store.get(Product.key("books", "b-2")), Product | None)
+        assert_type(await store.get_many([Product.key("books", "b-2")]), list[Product | None])
+        assert_type(await store.exists(Product.key("books", "b-2")), bool)
+        await store.insert(product)
+        await store.replace(product, if_match="*")
+        await store.merge(Product.key("books", "b-1"), Product.name.set("Dune"), price=Decimal(1))
+        assert_type(await store.update(Product.key("books", "b-1"), lambda p: p.replace(name="x")), Product)
+        assert_type(await store.insert_many([product]), int)
+        assert_type(await store.upsert_many(store.query(Product)), int)
+        assert_type(await store.delete_many(store.query(Product).where(Product.price > Decimal(1))), int)
+        async with store.transaction() as tx:
+            assert_type(tx, tm.AsyncTransaction)
+            tx.insert(product)
+            assert_type(await tx[Product.key("books", "b-1")], Product)
+            assert_type(await tx.get(Product.key("books", "b-1")), Product | None)
+        query = store.query(Product).where(Product.name == "Dune").order_by(Product.price.desc()).limit(3)
+        assert_type(query, tm.AsyncQuery[Product])
+        async for one in query:
+            assert_type(one, Product)
+        assert_type(await query.list(), list[Product])
+        assert_type(await query.first(), Product | None)
+        assert_type(await query.one(), Product)
+        assert_type(await query.count(), int)
+        assert_type(await query.page(10), tm.Page[Product])
+        async for page in query.pages(10):
+            assert_type(page.items, list[Product])
+        async for name, price in query.select(Product.name, Product.price):
+            assert_type(name, str)
+            assert_type(price, Decimal)
+        assert_type(await query.select(Product.manufacturer).first(), tuple[str | None] | None)
+        assert_type(await query.sum(Product.price), Decimal | None)
+        assert_type(await query.avg(Product.price), Decimal | None)
+        assert_type(await query.group_by(Product.name).count(), dict[str, int])
+        assert_type(
+            await query.group_by(Product.name, Product.tags).max(Product.price),
+            dict[tuple[str, list[str]], Decimal | None],
+        )
+        async for two in store.query(Product, Reading):
+            assert_type(two, Product | Reading)
+        assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
+        assert_type(await query.delete(resume="clean"), int)
+        async for row in store.partition(Product.category_id == "books"):
+            assert_type(row, tm.Record | tm.Unknown)
+        assert_type(await store.check(), tm.Report)
+    assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)

@@ -144,3 +144,24 @@ def several_classes(store: tm.Store) -> None:
     both.one().number  # type: ignore[union-attr]
     store.query(Employee, str)  # type: ignore[type-var]
     store.query(Employee, Employee.by_city("Oslo"))  # type: ignore[call-overload]
+
+
+async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyClimate) -> None:
+    store.insert(product).upper()  # type: ignore[attr-defined]
+    (await store.get(Product.key("a", "b"))).price  # type: ignore[union-attr]
+    store[Product.key("a", "b")].price  # type: ignore[attr-defined]
+    await store.insert(climate)  # type: ignore[arg-type]
+    await store.merge(Product.key("a", "b"), Reading.count.add(1))  # type: ignore[misc]
+    await store.update(Product.key("a", "b"), lambda p: p.name)  # type: ignore[arg-type, return-value]
+    await store.insert_many([climate])  # type: ignore[list-item]
+    store.query(Product).where(Reading.temperature > 40)  # type: ignore[arg-type]
+    await store.query(Product).first().price  # type: ignore[attr-defined]
+    await store.query(Product).sum("price")  # type: ignore[arg-type]
+    for _ in store.query(Product):  # type: ignore[attr-defined]
+        pass
+    with store.transaction():  # type: ignore[attr-defined]
+        pass
+    async with store.transaction() as tx:
+        tx.insert(climate)  # type: ignore[arg-type]
+    await tm.open_async("shop.db", models=[str])  # type: ignore[list-item]
+    tm.open_async("shop.db", models=[Product]).insert(product)  # type: ignore[attr-defined]

@@ -21,6 +21,8 @@ from .tables import Statements, quoted
 
 __all__ = ["SqliteEngine"]
 
+_MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
+
 
 class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
@@ -132,8 +134,12 @@ class SqliteEngine:
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         lowered = self._lowered
+        alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
+        given = [] if alone else [(one.old, one.new) for one in operations]
 
         def write(writer: Writer) -> None:
+            for operation, (old, new) in zip(operations, given, strict=False):
+                operation.old, operation.new = old, new  # as before a run that was undone because of others
             for note in notes:
                 writer.proof = write_note(writer, note)
             if operations:
@@ -143,7 +149,7 @@ class SqliteEngine:
                 writer.proof = writer.proof or _proof(lowered, proving)
 
         try:
-            self.file.write(write, generation=self._generation)
+            self.file.write(write, generation=self._generation, alone=alone)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
