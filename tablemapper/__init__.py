@@ -41,6 +41,7 @@ from .errors import (
 from .explanation import Explanation, MixedExplanation
 from .expressions import Assignment, Attr, Expr, Order, Predicate
 from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .groups import Groups
 from .indexes import Index, IndexRange, Key, KeyOf
 from .mixed import MixedQuery
 from .pages import Page
@@ -69,6 +70,7 @@ __all__ = [
     "Extra",
     "Field",
     "GeoPoint",
+    "Groups",
     "Index",
     "IndexRange",
     "Info",

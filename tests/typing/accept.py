@@ -337,6 +337,31 @@ def queries(store: tm.Store, nine: datetime) -> None:
         assert_type(maker, str | None)
 
 
+def totals(store: tm.Store) -> None:
+    products, users, readings = store.query(Product), store.query(User), store.query(Reading)
+    assert_type(products.count(), int)
+    assert_type(products.sum(Product.price), Decimal | None)
+    assert_type(readings.sum(Reading.count), int | None)
+    assert_type(users.sum(User.sleeps), timedelta | None)
+    assert_type(products.avg(Product.price), Decimal | None)
+    assert_type(readings.avg(Reading.temperature), float | None)
+    assert_type(readings.avg(Reading.count), float | None)
+    assert_type(users.avg(User.sleeps), timedelta | None)
+    assert_type(products.min(Product.manufacturer), str | None)
+    assert_type(readings.max(Reading.taken_at), datetime | None)
+    assert_type(products.group_by(Product.manufacturer).count(), dict[str | None, int])
+    assert_type(readings.group_by(Reading.taken_at.date()).avg(Reading.temperature), dict[date, float | None])
+    assert_type(
+        readings.group_by(Reading.device_id, Reading.taken_at.truncate("%Y-%m")).max(Reading.temperature),
+        dict[tuple[str, str], float | None],
+    )
+    assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
+    assert_type(users.group_by(User.color), tm.Groups[Color])
+    assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
+    assert_type(products.explain(), tm.Explanation)
+    assert_type(products.explain().totals["count()"], str)
+
+
 def several_classes(store: tm.Store) -> None:
     both = store.query(Employee, Department)
     assert_type(both.first(), Employee | Department | None)

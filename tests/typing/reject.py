@@ -146,6 +146,20 @@ def several_classes(store: tm.Store) -> None:
     store.query(Employee, Employee.by_city("Oslo"))  # type: ignore[call-overload]
 
 
+def totals(store: tm.Store) -> None:
+    store.query(Product).sum("price")  # type: ignore[arg-type]
+    store.query(Product).avg(Product.name)  # type: ignore[arg-type]
+    store.query(Product).max(3)  # type: ignore[arg-type]
+    store.query(Product).group_by("name")  # type: ignore[call-overload]
+    store.query(Product).group_by()  # type: ignore[call-overload]
+    store.query(Product).group_by(Product.name).sum("price")  # type: ignore[arg-type]
+    store.query(Product).group_by(Product.name).count()["x"].upper()  # type: ignore[attr-defined]
+    store.query(Product).sum(Product.price) + 1  # type: ignore[operator]
+    store.query(Product).budget(3)  # type: ignore[call-arg]
+    store.query(Product).budget(timeout="3")  # type: ignore[arg-type]
+    store.query(Product).select(Product.name).where(Product.name == "x")  # type: ignore[attr-defined]
+
+
 async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyClimate) -> None:
     store.insert(product).upper()  # type: ignore[attr-defined]
     (await store.get(Product.key("a", "b"))).price  # type: ignore[union-attr]
