@@ -189,7 +189,9 @@ def test_every_plan_of_every_model_gives_what_a_filter_gives(made: Any, rows: li
                 explained = str(one.explain())
                 found = list(one)
                 assert sorted(map(place, found)) == sorted(map(place, wanted)), explained
-                assert [tuple(getattr(e, name) for name, _ in order) for e in found] == in_order(wanted, order), explained
+                assert [tuple(getattr(e, name) for name, _ in order) for e in found] == in_order(wanted, order), (
+                    explained
+                )
                 assert [one.g for one in found] == [held[place(one)].g for one in found], explained
                 paged = [e for page in islice(one.pages(4), 10) for e in page.items]
                 assert list(map(place, paged)) == list(map(place, found)), explained
