@@ -102,6 +102,8 @@ def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
         function = functions[name]
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         type.__setattr__(cls, name, function)
+    # Not on Record: a class that overrides either of the two sets attributes ten times slower, and Raw must not.
+    type.__setattr__(cls, "__delattr__", _no_deletion)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
     own.key = ClassAccess(functions["key"])
@@ -248,6 +250,10 @@ def _unknown(entity: Record, name: str) -> None:
     )
 
 
+def _no_deletion(entity: Record, name: str) -> None:
+    raise AttributeError(f"{type(entity).__name__}.{name} can not be deleted; set it to None where that is allowed")
+
+
 def _read_only(entity: Record, name: str) -> None:
     raise InvalidEntity(
         f"{type(entity).__name__}.{name}",
@@ -325,9 +331,6 @@ class Record(metaclass=RecordType):
     def _faults(cls, made: Declaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__}.{name} can not be deleted; set it to None where that is allowed")
 
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple([getattr(self, model.name) for model in declaration(type(self)).fields]), self._row
