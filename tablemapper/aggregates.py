@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 import msgspec
 
+from .codegen import Names
 from .declaration import Declaration
 from .entity import Record
 from .errors import CorruptStore, InvalidQuery
@@ -118,29 +119,25 @@ class AggregateModel:
         """Return a delta that changes nothing."""
         return [0, *[slot.zero() for slot in self.slots]]
 
-    def add(self, delta: Delta, values: tuple[Any, ...], sign: int) -> None:
-        """Add one entity to a delta (``sign`` 1), or take it off (-1).
+    def add_source(self, at: int, delta: str, value: str, names: Names) -> str:
+        """Return a statement that adds an entity's value, which is not None, to one slot of a delta.
 
         Args:
-            delta: what is changed.
-            values: of each slot, in sortable form for extremes; None where the entity adds nothing to it.
-            sign: 1 or -1.
+            at: the number of the slot.
+            delta: the variable that holds the delta.
+            value: the variable of the value, in sortable form for extremes. ``sign`` is 1, or -1 to take it off.
+            names: gets what the statement needs.
         """
-        delta[0] += sign
-        for at, (slot, value) in enumerate(zip(self.slots, values, strict=True), 1):
-            if value is None:
-                continue
-            match slot.kind:
-                case "sum":
-                    slot.sum.add(delta[at], value, sign)
-                case "count":
-                    delta[at] += sign
-                case "extremes":
-                    counts = delta[at]
-                    counts[value] = counts.get(value, 0) + sign
-                case "ever":
-                    if sign > 0:
-                        delta[at] = _widen(delta[at], value)
+        slot, place = self.slots[at], f"{delta}[{at + 1}]"
+        match slot.kind:
+            case "sum":
+                return f"{names.name('add', slot.sum.add)}({place}, {value}, sign)"
+            case "count":
+                return f"{place} += sign"
+            case "extremes":
+                return f"{place}[{value}] = {place}.get({value}, 0) + sign"
+            case "ever":
+                return f"if sign > 0: {place} = {names.name('widen', _widen)}({place}, {value})"
 
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""

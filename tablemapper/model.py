@@ -24,6 +24,7 @@ from .declaration import Declaration, IndexModel, declaration, located
 from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
+from .keyforms import check_key
 from .keys import Template
 from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
 from .overlap import disjoint
@@ -42,21 +43,23 @@ class Model:
 
     declaration: Declaration
     columns: tuple[FieldModel, ...]
-    to_row: Callable[[Any, str, str, int], Row]
-    """(entity, partition key, row key, timestamp) → row; raises InvalidEntity, EntityTooLarge."""
+    to_rows: Callable[[Iterable[Any]], tuple[list[Row], int, int]]
+    """Entities → rows with the timestamp 0, the characters that are in all of them, and in the longest one.
+
+    Raises InvalidEntity, EntityTooLarge."""
     build: Callable[[Iterable[Row]], list[Any]]
     """Rows → entities, which carry their row."""
     aggregate: AggregateModel | None
 
-    @property
+    @cached_property
     def cls(self) -> type[Any]:
         return self.declaration.cls
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.declaration.cls.__name__
 
-    @property
+    @cached_property
     def table(self) -> str:
         assert self.declaration.table is not None
         return self.declaration.table
@@ -76,6 +79,10 @@ class Model:
         return {
             field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
+
+    def to_row(self, entity: Any) -> Row:
+        """Return the row of one entity, its timestamp 0."""
+        return self.to_rows((entity,))[0][0]
 
     def build_one(self, row: Row) -> Any:
         """Return the entity of one row."""
@@ -259,39 +266,60 @@ def _model(cls: Any) -> Model:
     if len(columns) > MAX_PROPERTIES:
         raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
     names = Names(
-        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made)
-    )
-    source = "\n".join([*_to_row_source(made, columns, names), *_build_source(made, columns, names)])
+        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
+        check_key=check_key,
+    )  # fmt: skip
+    source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
     functions = compile_functions(f"{made.name} rows", source, names)
     aggregate = None if made.of is None else aggregate_model(made)
-    return Model(made, columns, functions["to_row"], functions["build"], aggregate)
+    return Model(made, columns, functions["to_rows"], functions["build"], aggregate)
 
 
-def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    yield "def to_row(e, pk, rk, ts):"
+def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "def to_rows(entities):"
+    yield "    rows = []; add = rows.append"
+    yield "    total = longest = 0"
+    yield "    for e in entities:"
+    yield from (f"        {line}" for line in _entity_source(made, columns, names))
+    yield "    return rows, total, longest"
+
+
+def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "row = e._row"
+    yield "if row is None:"
+    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
+    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+        yield f"    {key} = {template.encode_source(keys, names)}"
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
+    yield "else:"  # key fields are read-only by now
+    yield "    pk = row[0]; rk = row[1]"
     values, lengths = [], ["len(pk)", "len(rk)"]
     for at, field in enumerate(columns):
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
             store = names.name("store", field.type.store)
-            yield f"    try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
-            yield f"    except ValueError as error: bad({field.name!r}, error)"
+            yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
+            yield f"except ValueError as error: bad({field.name!r}, error)"
             stored = variable
         else:
-            yield f"    {variable} = e.{field.name}"
+            yield f"{variable} = e.{field.name}"
             if _may_be_wide(field):
                 stored = f"{names.name('wide', _store_wide)}({variable})"
+        optional = field.optional or field.measure is not None
         if field.type.spillable:
-            yield f"    n{at} = 0 if {variable} is None else len({stored})"
-            lengths.append(f"n{at}")
-        optional = (field.optional or field.measure is not None) and stored != variable
-        values.append(f"None if {variable} is None else {stored}" if optional else stored)
-    yield f"    row = (pk, rk, ts, {''.join(value + ', ' for value in values)})"
+            lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
+        values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
+    yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
+    yield f"n = {' + '.join(lengths)}"
     extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
-    also = "" if extra is None else f" or n{extra} > 2"
-    yield f"    if {' + '.join(lengths)} > {_SAFE_LENGTH}{also}: check_sizes(row)"
-    yield "    return row"
+    also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
+    yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+    yield "if n > longest: longest = n"
+    yield "total += n"
+    yield "add(row)"
 
 
 def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
@@ -302,8 +330,8 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     yield "    try:"
     yield "        for row in rows:"
     yield "            e = Raw()"
-    variables = [f"v{at}" for at in range(len(columns))]
-    yield f"            pk, rk, ts, {''.join(v + ', ' for v in variables)}*_ = row"
+    variables = [f"row[{at}]" for at in range(_FIRST, _FIRST + len(columns))]
+    yield "            pk = row[0]; rk = row[1]"
     for text, template in (("pk", partition), ("rk", row)):
         wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
         if template is row:
@@ -313,6 +341,9 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
                 yield f"            {line}"
     for variable, field in zip(variables, columns, strict=True):
         load = field.type.load_source(variable, names)
+        if load != variable:
+            yield f"            v = {variable}"
+            variable, load = "v", field.type.load_source("v", names)
         if _may_be_wide(field):
             load = f"{variable} if {variable}.__class__ is int else int({variable})"
         if load != variable and (field.optional or field.measure is not None):

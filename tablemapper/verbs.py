@@ -62,13 +62,13 @@ class Verbs:
 
     def _inserting(self, entity: Any) -> Operation:
         operation = self._operation("insert", entity)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
+        operation.new = operation.model.to_row(entity)
         return operation
 
     def _replacing(self, entity: Any, if_match: str | None) -> Operation:
         operation = self._operation("replace", entity)
         self._condition(operation, entity, if_match)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
+        operation.new = operation.model.to_row(entity)
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
@@ -88,7 +88,7 @@ class Verbs:
     def _upserting(self, entity: Any, *, merge: bool) -> Operation:
         operation = self._operation("upsert", entity)
         model = operation.model
-        row = model.to_row(entity, operation.partition, operation.row, 0)
+        row = model.to_row(entity)
         operation.new = row
         if merge:
             # What is None in the entity is left as it is.
@@ -97,7 +97,7 @@ class Verbs:
                     return row
                 kept = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
                 entity_merged = model.build_one((*kept, *old[len(row) :]))
-                return model.to_row(entity_merged, row[0], row[1], 0)
+                return model.to_row(entity_merged)
 
             operation.change = change
         return operation
@@ -116,7 +116,7 @@ class Verbs:
             for field, value, adds in changes:
                 held = getattr(entity, field.name)
                 setattr(entity, field.name, _added(held, value) if adds and held is not None else value)
-            return model.to_row(entity, partition, row, 0)
+            return model.to_row(entity)
 
         operation = Operation("merge", model, partition, row, change=change)
         if if_match is not None and if_match != "*":

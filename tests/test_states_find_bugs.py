@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -35,8 +36,13 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
-    real = changes.ChangeSet.add
-    patch.setattr(changes.ChangeSet, "add", lambda self, kept, part, sign: sign > 0 and real(self, kept, part, sign))
+    real = changes._aggregate_maintenance
+
+    def maintained(model: Any, target: Any) -> Any:
+        kept = real(model, target)
+        return attrs.evolve(kept, collect=lambda rows, groups, sign: sign > 0 and kept.collect(rows, groups, sign))
+
+    patch.setattr(changes, "_aggregate_maintenance", maintained)
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
@@ -97,13 +103,13 @@ def a_group_stays_when_its_entities_go(patch: Patch) -> None:
 
 
 def a_projection_is_not_rewritten(patch: Patch) -> None:
-    real = changes.ChangeSet._index
+    real = changes.ChangeSet._difference
 
-    def index(self: Any, kept: Any, before: Any, after: Any) -> None:
-        real(self, kept, before, after)
-        self.indexes[kept].rewrites.clear()
+    def difference(self: Any, change: Any, before: Any, after: Any) -> None:
+        real(self, change, before, after)
+        change.rewrites.clear()
 
-    patch.setattr(changes.ChangeSet, "_index", index)
+    patch.setattr(changes.ChangeSet, "_difference", difference)
 
 
 def ever_forgets_with_its_entities(patch: Patch) -> None:

@@ -7,12 +7,13 @@ value in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
 import apsw
+import attrs
 
 from ...aggregates import Delta
 from ...changes import (
@@ -39,8 +40,7 @@ from .tables import EntityTable, IndexTable, Statements, quoted, values_table
 
 __all__ = ["Lowered", "Vanished", "apply", "missing", "stale", "write_changes"]
 
-_key = itemgetter(0, 1)
-_index_key = itemgetter(0, 1, 2, 3)
+_first, _second = itemgetter(0), itemgetter(1)
 
 
 class Lowered:
@@ -60,6 +60,15 @@ class Lowered:
         return self.schema.tables()
 
 
+@attrs.define(eq=False)
+class _Batch:
+    """The operations of a transaction on entities of one class, by what they turned out to do."""
+
+    inserts: list[Operation] = attrs.field(factory=list)
+    updates: list[Operation] = attrs.field(factory=list)
+    deletes: list[Operation] = attrs.field(factory=list)
+
+
 def apply(
     lowered: Lowered, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
 ) -> None:
@@ -69,47 +78,54 @@ def apply(
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: the caller rolls back.
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
-    timestamp = writer.timestamp
-    changes = ChangeSet()
-    inserts: dict[Model, list[Operation]] = {}
-    updates: dict[Model, list[Operation]] = {}
-    deletes: dict[Model, list[Operation]] = {}
+    batches: dict[Model, _Batch] = {}
     for operation in operations:
-        model = operation.model
-        verb = operation.verb
-        if verb == "insert":
-            new = operation.new
-            assert new is not None
-            operation.new = (new[0], new[1], timestamp, *new[3:])
-            into = inserts
+        batch = batches.get(operation.model)
+        if batch is None:
+            batch = batches[operation.model] = _Batch()
+        if operation.verb == "insert":
+            batch.inserts.append(operation)
+            continue
+        if operation.old is None:
+            _read(lowered, writer, operation)
+        if operation.verb == "delete":
+            batch.deletes.append(operation)
         else:
-            if operation.old is None:
-                _read(lowered, writer, operation)
-            if verb == "delete":
-                into = deletes
-            else:
-                new = operation.new if operation.change is None else operation.change(operation.old)
-                assert new is not None
-                operation.new = (new[0], new[1], timestamp, *new[3:])
-                into = inserts if operation.old is None else updates
-        found = into.get(model)
-        if found is None:
-            into[model] = [operation]
-        else:
-            found.append(operation)
-        changes.update(lowered.maintenance[model], operation.old, operation.new)
+            if operation.change is not None:
+                operation.new = operation.change(operation.old)
+            (batch.inserts if operation.old is None else batch.updates).append(operation)
+    changes = ChangeSet()
+    for model, batch in batches.items():
+        kept = lowered.maintenance[model]
+        if batch.deletes:
+            changes.removed(kept, [_old(operation) for operation in batch.deletes])
+        if batch.updates:
+            changes.changed(kept, [(_old(operation), _new(operation)) for operation in batch.updates])
+        if batch.inserts:
+            changes.added(kept, [_new(operation) for operation in batch.inserts])
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
             f"than {maintained_limit} in one entity group transaction; split it"
         )
-    for model, group in deletes.items():
-        _delete(lowered.statements[model], writer, group)
-    for model, group in updates.items():
-        _update(lowered.statements[model], writer, group)
-    for model, group in inserts.items():
-        _insert(lowered.statements[model], writer, group)
+    for model, batch in batches.items():
+        if batch.deletes:
+            _delete(lowered.statements[model], writer, batch.deletes)
+        if batch.updates:
+            _update(lowered.statements[model], writer, batch.updates)
+        if batch.inserts:
+            _insert(lowered.statements[model], writer, batch.inserts)
     write_changes(lowered, writer, changes)
+
+
+def _old(operation: Operation) -> Row:
+    assert operation.old is not None
+    return operation.old
+
+
+def _new(operation: Operation) -> Row:
+    assert operation.new is not None
+    return operation.new
 
 
 def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
@@ -159,12 +175,7 @@ def exists(operation: Operation) -> EntityExists:
 
 def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     try:
-        if len(group) == 1:
-            writer.execute(statements.insert, _table_rows(statements, writer, group)[0])
-        else:
-            rows = _table_rows(statements, writer, group)
-            rows.sort(key=_key)
-            writer.executemany(statements.insert, rows)
+        _write_sorted(writer, statements.insert, _table_rows(statements, writer, group))
     except apsw.ConstraintError:
         timestamp = writer.timestamp
         for operation in group:
@@ -174,55 +185,61 @@ def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> N
         raise
 
 
+def _write_sorted(writer: Writer, sql: str, rows: list[Row]) -> None:
+    """Write rows in the order of their first two values; rows that are equal there stay in the order they have."""
+    if len(rows) == 1:
+        writer.execute(sql, rows[0])
+        return
+    _sort(rows)
+    writer.executemany(sql, rows)
+
+
+def _sort(rows: list[Row]) -> None:
+    # Twice by one text takes half as long as once by two.
+    rows.sort(key=_second)
+    rows.sort(key=_first)
+
+
 def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
     """Return the rows as the table holds them, large values moved aside; leave in each operation the row as read."""
-    rows: list[Row] = []
-    state = (None,) if statements.model.aggregate is not None else ()
-    next_big = 0
-    for operation in group:
-        row = operation.new
-        assert row is not None
-        if statements.has_big:
-            row = row[: 3 + len(statements.model.columns)]
-            moved = statements.spills(row)
-            if moved:
-                if not next_big:
-                    (next_big,) = writer.get(statements.big_next, ()) or (1,)
-                writer.execute(
-                    statements.big_insert, (next_big, *[row[at] if at in moved else None for at in statements.spilled])
-                )
-                operation.new = (*row, next_big)
-                row = (*[None if at in moved else value for at, value in enumerate(row)], next_big)
-                next_big += 1
-            else:
-                row = operation.new = (*row, None)
-        rows.append(row + state)
+    rows, large = statements.stamp([_new(operation) for operation in group], writer.timestamp)
+    for operation, row in zip(group, rows, strict=True):
+        operation.new = row
+    if large:
+        moved = _move_aside(statements, writer, [rows[at] for at in large])
+        for at, (row, in_table) in zip(large, moved, strict=True):
+            group[at].new, rows[at] = row, in_table
     return rows
+
+
+def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Write large values where they go; yield each row as it is read, and as the table holds it."""
+    (number,) = writer.get(statements.big_next, ()) or (1,)
+    for row in rows:
+        moved = statements.spills(row)
+        if not moved:
+            yield row, row
+            continue
+        writer.execute(statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled]))
+        left = [None if at in moved else value for at, value in enumerate(row[:-1])]
+        yield (*row[:-1], number), (*left, number)
+        number += 1
 
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
     rows = _table_rows(statements, writer, group)
-    changed = [(*row, operation.old[2]) for row, operation in zip(rows, group, strict=True) if operation.old]
+    changed = [(*row, _old(operation)[2]) for row, operation in zip(rows, group, strict=True)]
     before = writer.total_changes()
-    if len(changed) == 1:
-        writer.execute(statements.update, changed[0])
-    else:
-        changed.sort(key=_key)
-        writer.executemany(statements.update, changed)
+    _write_sorted(writer, statements.update, changed)
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=True)
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    keys = [operation.old[:3] for operation in group if operation.old is not None]
     before = writer.total_changes()
-    if len(keys) == 1:
-        writer.execute(statements.delete, keys[0])
-    else:
-        keys.sort(key=_key)
-        writer.executemany(statements.delete, keys)
+    _write_sorted(writer, statements.delete, [_old(operation)[:3] for operation in group])
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
@@ -253,9 +270,8 @@ def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     for index, change in changes.indexes.items():
         if change.deletes:
             table = lowered.indexes[index.model.table]
-            change.deletes.sort(key=_index_key)
             before = writer.total_changes()
-            writer.executemany(table.delete, [row[:4] for row in change.deletes])
+            _write_sorted(writer, table.delete, [row[:4] for row in change.deletes])
             if writer.total_changes() - before != len(change.deletes):
                 raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
     for index, change in changes.indexes.items():
@@ -269,12 +285,8 @@ def _put(table: IndexTable, index: IndexMaintenance, writer: Writer, change: Ind
         writer.executemany(table.put, change.rewrites)
     if not change.puts:
         return
-    change.puts.sort(key=_index_key)
     try:
-        if len(change.puts) == 1:
-            writer.execute(table.insert, change.puts[0])
-        else:
-            writer.executemany(table.insert, change.puts)
+        _write_sorted(writer, table.insert, change.puts)
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None

@@ -8,13 +8,14 @@ values in a table beside it: what is clustered stays small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
 import attrs
 
 from ...changes import index_columns
+from ...codegen import compile_functions
 from ...declaration import IndexModel
 from ...fields import FieldModel
 from ...model import Model, Row
@@ -215,6 +216,9 @@ class Statements:
         listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
         places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
         self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
+        numbered = [f"?{at}" for at in range(1, len(columns) + 1)]
+        rest = [*numbered[3 : 3 + len(model.columns)], *(["NULL"] * self.has_big), *(value for _, value in extra)]
+        self._load = f"INSERT INTO {name}({listed}) VALUES(?1, ?2, ", "".join(f", {value}" for value in rest) + ")"
         self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
         assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
         condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
@@ -256,17 +260,35 @@ class Statements:
         number = self.table.type_number(model)
         return f'{alias}."_type" IS {"NULL" if number is None else number}'
 
+    def load(self, timestamp: int) -> str:
+        """Return the statement that inserts rows as they are before they have a timestamp, and that are not large."""
+        return str(timestamp).join(self._load)
+
+    @cached_property
+    def stamp(self) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+        """Rows with another timestamp, and with a place for where their large values are; and which rows are large."""
+        return _stamp(len(self.model.columns), self.spilled, self.has_big)
+
     def spills(self, row: Row) -> tuple[int, ...]:
-        """Return the places of the values of a row that are moved aside."""
-        if not self.spilled:
-            return ()
-        total = 0
-        for at in self.spilled:
-            if (value := row[at]) is not None:
-                total += len(value)
-        if total <= SPILL_ROW:
-            return ()
+        """Return the places of the values of a large row that are moved aside."""
         return tuple([at for at in self.spilled if row[at] is not None and len(row[at]) > SPILL_VALUE])
+
+
+@lru_cache(maxsize=None)
+def _stamp(
+    width: int, spilled: tuple[int, ...], has_big: bool  # noqa: FBT001
+) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+    values = [f"v{at}" for at in range(3, 3 + width)]
+    lengths = " + ".join([f"(0 if v{at} is None else len(v{at}))" for at in spilled])
+    source = [
+        "def stamp(rows, timestamp):",
+        "    stamped = []; add = stamped.append; large = []",
+        f"    for {', '.join(['pk', 'rk', '_', *values])} in rows:",
+        f"        if {lengths} > {SPILL_ROW}: large.append(len(stamped))" if spilled else "",
+        f"        add(({', '.join(['pk', 'rk', 'timestamp', *values, *(['None'] * has_big)])}))",
+        "    return stamped, large",
+    ]
+    return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
 class IndexTable:
