@@ -24,6 +24,7 @@ from .errors import (
     NotAStore,
     OutcomeUnknown,
     PreconditionFailed,
+    QueryStopped,
     ScanRefused,
     SchemaMismatch,
     SnapshotTooOld,
@@ -35,11 +36,13 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
+from .explanation import Explanation
 from .expressions import Assignment, Attr, Expr, Order, Predicate
 from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import Index, IndexRange, Key, KeyOf
+from .pages import Page
 from .progress import Progress
-from .query import Page, Query
+from .query import Query, Rows
 from .store import Store, Transaction, Unknown
 from .store import open_store as open
 from .values import Extra, GeoPoint, Int32, converter
@@ -53,6 +56,7 @@ __all__ = [
     "EntityExists",
     "EntityNotFound",
     "EntityTooLarge",
+    "Explanation",
     "Expr",
     "Extra",
     "Field",
@@ -77,8 +81,10 @@ __all__ = [
     "Problem",
     "Progress",
     "Query",
+    "QueryStopped",
     "Record",
     "Report",
+    "Rows",
     "ScanRefused",
     "SchemaMismatch",
     "SnapshotTooOld",

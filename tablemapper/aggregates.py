@@ -18,9 +18,10 @@ from .codegen import Names
 from .declaration import Declaration
 from .entity import Record
 from .errors import CorruptStore, InvalidQuery
-from .expressions import Attr, OperandType, Predicate, attributes, dump
+from .expressions import Attr, OperandType, Predicate
 from .fields import FieldModel, Measure
 from .keytext import key_text
+from .predicates import attributes, dump
 from .sums import SUMS, Sum
 
 __all__ = ["Aggregate", "AggregateModel", "Delta", "Slot", "State", "aggregate_model"]

@@ -20,13 +20,14 @@ from .aggregates import AggregateModel, Delta, State, store_sortable
 from .codegen import Names, compile_functions
 from .declaration import IndexModel
 from .errors import CorruptStore, InvalidEntity, TableMapperError
-from .expressions import Attr, Predicate, attribute_source, attributes, python_source, walk
+from .expressions import Attr, Predicate
 from .fields import FieldModel
 from .keyforms import check_key
 from .keys import Template
 from .keytext import plain_cut
 from .limits import MAX_INDEX_ROW_UNITS
 from .model import Model, Row, Schema
+from .predicates import attribute_source, attributes, python_source, walk
 
 __all__ = [
     "AggregateMaintenance",

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hin
 import attrs
 
 from .errors import InvalidModel, InvalidQuery, did_you_mean
-from .expressions import Predicate, attributes, dump
+from .expressions import Predicate
 from .fields import FieldModel, FieldOptions, Measure
 from .indexes import Index, Key
 from .keys import Template, compile_template
 from .limits import check_property_name, check_table_name
+from .predicates import attributes, dump
 from .values import ValueType, value_type
 
 __all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located", "read_fields"]

@@ -13,8 +13,8 @@ import attrs
 
 from .check import Report
 from .model import Model, Row, Schema
+from .prepared import Reader
 from .progress import Report as Meter
-from .query import Reader
 
 __all__ = ["Engine", "Operation", "Verb"]
 

@@ -17,6 +17,7 @@ which never heard of tablemapper still catches it::
     ├── UniqueViolation      ValueError    409: a unique index holds this value for another entity
     ├── SchemaMismatch       ValueError    the models are not those that the file was written with
     ├── SnapshotTooOld       TimeoutError  a loop held its state of the store for too long
+    ├── QueryStopped         TimeoutError  a query took longer, or read more, than its budget allows
     └── StoreError           OSError       the file itself
         ├── StoreClosed                    used after close(), or in a forked child
         ├── StoreLocked                    another process writes for longer than the timeout
@@ -48,6 +49,7 @@ __all__ = [
     "NotAStore",
     "OutcomeUnknown",
     "PreconditionFailed",
+    "QueryStopped",
     "ScanRefused",
     "SchemaMismatch",
     "SnapshotTooOld",
@@ -174,6 +176,18 @@ class SchemaMismatch(_Faults, ValueError):
 
 class SnapshotTooOld(TableMapperError, TimeoutError):
     """A loop over a query was open for longer than a state of the store is held."""
+
+
+class QueryStopped(TableMapperError, TimeoutError):
+    """A query ran out of its budget. ``examined`` rows were read in ``seconds``."""
+
+    def __init__(self, message: str, /, *, examined: int = 0, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.examined = examined
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class StoreError(TableMapperError, OSError):

@@ -1,26 +1,31 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `python_source`, and both say the
-same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly
-where ``p`` is false; ``x == None`` means ``x.is_null()``.
+An expression is data. It is lowered to SQL by an engine and to Python source by `tablemapper.predicates`, and both say
+the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
+exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Hashable, Iterable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 import attrs
 
-from .codegen import Names, compile_functions
 from .errors import InvalidQuery
+
+if TYPE_CHECKING:
+    from .values import Extra
 
 __all__ = [
     "And",
     "Assignment",
     "Attr",
     "Compare",
+    "Computed",
     "Contains",
     "Expr",
     "In",
@@ -29,12 +34,9 @@ __all__ = [
     "OperandType",
     "Or",
     "Order",
+    "Parameter",
     "Predicate",
     "StartsWith",
-    "attributes",
-    "conjuncts",
-    "matcher",
-    "python_source",
 ]
 
 T = TypeVar("T")
@@ -44,6 +46,7 @@ O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
 
 _NO_TRUTH = (
     "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
@@ -125,6 +128,20 @@ class Predicate(Generic[O_contra]):
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
+    def shape(self, constants: list[Any], /) -> Hashable:
+        """Return what this has in common with predicates that differ in their constants only, and add the constants."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Parameter:
+    """Stands in a predicate for a constant that is given later, by its number."""
+
+    number: int
+
+    def __repr__(self) -> str:
+        return f"?{self.number}"
+
 
 def _predicate(value: object) -> Predicate[Any]:
     if isinstance(value, Predicate):
@@ -132,8 +149,61 @@ def _predicate(value: object) -> Predicate[Any]:
     raise InvalidQuery(f"a predicate is needed, not {value!r}: compare a field, as in Product.price > 10")
 
 
+class _Number(Expr[T], Generic[O, T]):
+    """What can be calculated with, in ``update`` and ``set``; a missing value gives a missing value."""
+
+    __slots__ = ()
+
+    def __add__(self, other: T | Expr[T] | int | timedelta, /) -> Computed[O, T]:
+        return Computed("+", self, other)
+
+    def __radd__(self, other: T | int | timedelta, /) -> Computed[O, T]:
+        return Computed("+", other, self)
+
+    def __sub__(self, other: T | Expr[T] | int | timedelta, /) -> Computed[O, T]:
+        return Computed("-", self, other)
+
+    def __rsub__(self, other: T | int, /) -> Computed[O, T]:
+        return Computed("-", other, self)
+
+    def __mul__(self, other: T | Expr[T] | int, /) -> Computed[O, T]:
+        return Computed("*", self, other)
+
+    def __rmul__(self, other: T | int, /) -> Computed[O, T]:
+        return Computed("*", other, self)
+
+    def __truediv__(self, other: T | Expr[T] | int, /) -> Computed[O, T]:
+        return Computed("/", self, other)
+
+    def __rtruediv__(self, other: T | int, /) -> Computed[O, T]:
+        return Computed("/", other, self)
+
+    def __neg__(self) -> Computed[O, T]:
+        return Computed("-", 0, self)
+
+
+_OPERANDS = (int, float, Decimal, str, timedelta, datetime, date)
+
+
 @attrs.frozen(eq=False, repr=False)
-class Attr(Expr[T], Generic[O, T]):
+class Computed(_Number[O, T]):
+    """A value that is calculated from fields, as in ``Product.price * 2``."""
+
+    op: Arithmetic
+    left: Any
+    right: Any
+
+    def __attrs_post_init__(self) -> None:
+        for one in (self.left, self.right):
+            if not isinstance(one, (_Number, *_OPERANDS)) or isinstance(one, bool):
+                raise InvalidQuery(f"{self!r}: {one!r} can not be calculated with; a field, a number or a time can")
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} {self.op} {self.right!r})"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Attr(_Number[O, T]):
     """A field of an entity class, a value nested in one, or a time cut down to a part of it."""
 
     owner: type[O]
@@ -152,7 +222,7 @@ class Attr(Expr[T], Generic[O, T]):
         text = ".".join((self.name, *self.path))
         return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
 
-    @property
+    @cached_property
     def source(self) -> tuple[str, tuple[str, ...], str]:
         """What two attributes have in common if they always have the same value."""
         return self.name, self.path, self.part
@@ -170,7 +240,8 @@ class Attr(Expr[T], Generic[O, T]):
         if op not in ("==", "!=") and not self.type.ordered:
             raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
         if isinstance(other, Attr):
-            if other.type.name != self.type.name and {self.type.name, other.type.name} - {"int", "int32", "float"}:
+            names = {self.type.name, other.type.name}
+            if len(names) > 1 and "any" not in names and names - {"int", "int32", "float"}:
                 raise InvalidQuery(f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} do not compare")
             return Compare(attr=self, op=op, value=other)
         return Compare(attr=self, op=op, value=self._operand(other, op))
@@ -259,6 +330,17 @@ class Attr(Expr[T], Generic[O, T]):
             raise InvalidQuery(f"{self!r}.at(…): {error}") from None
         return attrs.evolve(self, path=self.path + recorded.path_, type=nested)  # type: ignore[return-value]
 
+    @overload
+    def __getitem__(self: Attr[O, Extra], name: str, /) -> Attr[O, Any]: ...
+    @overload
+    def __getitem__(self: Attr[O, dict[str, U]] | Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
+    def __getitem__(self, name: str, /) -> Attr[O, Any]:
+        """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict."""
+        return self.at(lambda value: value[name])  # type: ignore[index]
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is a field, not its values: it can not be iterated")
+
     def asc(self) -> Order[O]:
         """Order by this, the least first."""
         return Order(attr=self, descending=False)
@@ -267,8 +349,8 @@ class Attr(Expr[T], Generic[O, T]):
         """Order by this, the greatest first."""
         return Order(attr=self, descending=True)
 
-    def set(self, value: T, /) -> Assignment[O]:
-        """Say what `merge` writes, type-checked."""
+    def set(self, value: T | Computed[O, T], /) -> Assignment[O]:
+        """Say what is written, type-checked: a value, or what to calculate, as in ``Product.price.set(Product.cost * 2)``."""
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:
@@ -303,7 +385,7 @@ class Order(Generic[O]):
 
 @attrs.frozen(eq=False)
 class Assignment(Generic[O]):
-    """What `merge` does to one field: set it, or add to it."""
+    """What `merge` and ``update`` do to one field: set it, or add to it."""
 
     attr: Attr[O, Any]
     value: Any
@@ -320,6 +402,12 @@ class Compare(Predicate[O_contra]):
 
     swapped: ClassVar[dict[str, str]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
+    def shape(self, constants: list[Any], /) -> Hashable:
+        if self.value.__class__ is Attr:
+            return self.op, self.attr.source, self.value.source
+        constants.append(self.value)
+        return self.op, self.attr.source
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class In(Predicate[O_contra]):
@@ -328,6 +416,10 @@ class In(Predicate[O_contra]):
     attr: Attr[Any, Any]
     values: tuple[Any, ...]
 
+    def shape(self, constants: list[Any], /) -> Hashable:
+        constants += self.values
+        return "in", self.attr.source, len(self.values)
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class IsNull(Predicate[O_contra]):
@@ -335,13 +427,20 @@ class IsNull(Predicate[O_contra]):
 
     attr: Attr[Any, Any]
 
+    def shape(self, _: list[Any], /) -> Hashable:
+        return "null", self.attr.source
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class StartsWith(Predicate[O_contra]):
     """The text begins with another."""
 
     attr: Attr[Any, Any]
-    text: str
+    text: Any
+
+    def shape(self, constants: list[Any], /) -> Hashable:
+        constants.append(self.text)
+        return "startswith", self.attr.source
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -351,12 +450,19 @@ class Contains(Predicate[O_contra]):
     attr: Attr[Any, Any]
     value: Any
 
+    def shape(self, constants: list[Any], /) -> Hashable:
+        constants.append(self.value)
+        return "contains", self.attr.source
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class And(Predicate[O_contra]):
     """All parts hold."""
 
     parts: tuple[Predicate[Any], ...]
+
+    def shape(self, constants: list[Any], /) -> Hashable:
+        return "and", *[part.shape(constants) for part in self.parts]
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -365,6 +471,9 @@ class Or(Predicate[O_contra]):
 
     parts: tuple[Predicate[Any], ...]
 
+    def shape(self, constants: list[Any], /) -> Hashable:
+        return "or", *[part.shape(constants) for part in self.parts]
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Not(Predicate[O_contra]):
@@ -372,135 +481,5 @@ class Not(Predicate[O_contra]):
 
     part: Predicate[Any]
 
-
-def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
-    """Yield the predicates with every *and* taken apart."""
-    for predicate in predicates:
-        if isinstance(predicate, And):
-            yield from conjuncts(predicate.parts)
-        else:
-            yield predicate
-
-
-def attributes(predicate: Predicate[Any]) -> Iterator[Attr[Any, Any]]:
-    """Yield every attribute that a predicate reads."""
-    match predicate:
-        case And(parts=parts) | Or(parts=parts):
-            for part in parts:
-                yield from attributes(part)
-        case Not(part=part):
-            yield from attributes(part)
-        case Compare(attr=attr, value=Attr() as other):
-            yield attr
-            yield other
-        case Compare() | In() | IsNull() | StartsWith() | Contains():
-            yield predicate.attr
-        case _:
-            raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
-
-
-def dump(predicate: Predicate[Any]) -> Any:
-    """Return the predicate in builtins that JSON knows; equal predicates give equal forms."""
-    match predicate:
-        case And():
-            return ["and", *[dump(part) for part in conjuncts([predicate])]]
-        case Or(parts=parts):
-            return ["or", *map(dump, parts)]
-        case Not(part=part):
-            return ["not", dump(part)]
-        case Compare(attr=attr, op=op, value=Attr() as other):
-            return [op, attr.label, {"field": other.label}]
-        case Compare(attr=attr, op=op, value=value):
-            return [op, attr.label, attr.type.dump(value)]
-        case In(attr=attr, values=values):
-            return ["in", attr.label, [attr.type.dump(value) for value in values]]
-        case IsNull(attr=attr):
-            return ["null", attr.label]
-        case StartsWith(attr=attr, text=text):
-            return ["startswith", attr.label, text]
-        case Contains(attr=attr, value=value):
-            return ["contains", attr.label, (attr.type.element or attr.type).dump(value)]
-    raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
-
-
-def cut(value: datetime, format: str) -> str:
-    """Return a time as text, by our own formats: strftime writes the year 999 as ``999`` and knows no milliseconds."""
-    parts = {
-        "%Y": f"{value.year:04d}",
-        "%m": f"{value.month:02d}",
-        "%d": f"{value.day:02d}",
-        "%H": f"{value.hour:02d}",
-        "%M": f"{value.minute:02d}",
-        "%S": f"{value.second:02d}",
-        "%L": f"{value.microsecond // 1000:03d}",
-        "%f": f"{value.microsecond:06d}",
-    }
-    for directive, text in parts.items():
-        format = format.replace(directive, text)
-    return format
-
-
-def walk(value: Any, path: tuple[str, ...]) -> Any:
-    """Return a nested value, or None where something on the way is missing."""
-    for name in path:
-        if value is None:
-            return None
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-    return value
-
-
-def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
-    """Return Python source for an attribute's value, ``field`` being the source of its field's value."""
-    if attr.path:
-        field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
-    if attr.part:
-        value = "v.date()" if attr.part == "date" else f"{names.name('cut', cut)}(v, {attr.part!r})"
-        field = f"(None if (v := {field}) is None else {value})"
-    return field
-
-
-def python_source(predicate: Predicate[Any], field: Callable[[str], str], names: Names) -> str:
-    """Return Python source that is true where the predicate holds.
-
-    Args:
-        predicate: what to lower.
-        field: gives the source of a field's value, None where it is missing, by the field's name.
-        names: gets the constants.
-    """
-
-    def value(attr: Attr[Any, Any]) -> str:
-        return attribute_source(attr, field(attr.name), names)
-
-    def lower(predicate: Predicate[Any]) -> str:
-        match predicate:
-            case And(parts=parts):
-                return f"({' and '.join(map(lower, parts))})" if parts else "True"
-            case Or(parts=parts):
-                return f"({' or '.join(map(lower, parts))})" if parts else "False"
-            case Not(part=part):
-                return f"(not {lower(part)})"
-            case Compare(attr=attr, op=op, value=Attr() as other):
-                return f"((a := {value(attr)}) is not None and (b := {value(other)}) is not None and a {op} b)"
-            case Compare(attr=attr, op=op, value=constant):
-                return f"((a := {value(attr)}) is not None and a {op} {names.name('value', constant)})"
-            case In(attr=attr, values=values):
-                return f"((a := {value(attr)}) is not None and a in {names.name('values', values)})"
-            case IsNull(attr=attr):
-                return f"({value(attr)} is None)"
-            case StartsWith(attr=attr, text=text):
-                return f"((a := {value(attr)}) is not None and a.startswith({text!r}))"
-            case Contains(attr=attr, value=constant):
-                return f"((a := {value(attr)}) is not None and {names.name('value', constant)} in a)"
-        raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
-
-    return lower(predicate)
-
-
-def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
-    """Return a function that tells whether the predicate holds for an entity."""
-    names = Names()
-    source = python_source(predicate, lambda name: f"e.{name}", names)
-    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[
-        "holds"
-    ]
-    return test
+    def shape(self, constants: list[Any], /) -> Hashable:
+        return "not", self.part.shape(constants)

@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +20,10 @@ from typing import Any
 import attrs
 
 from .errors import InvalidModel, did_you_mean
-from .keyforms import SEPARATOR, NotAKey, bind, raise_last
+from .keyforms import SEPARATOR, NotAKey, bind
 from .keytext import KeyText, key_text, literal_fault
 
-__all__ = ["Bound", "NotAKey", "Parts", "Slot", "Template", "compile_template"]
+__all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template"]
 
 _DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
 
@@ -86,37 +86,6 @@ class Slot:
 
 
 Parts = tuple[str | Slot, ...]
-
-
-@attrs.frozen(kw_only=True)
-class Bound:
-    """The keys that some predicates leave: those from ``lo`` to before ``hi``; None is unbounded.
-
-    Attributes:
-        point: every slot is fixed: ``lo`` is the one key.
-        equal_slots: the number of slots that are fixed.
-        fields: the fields that are fixed or ranged.
-        range_field: the field that is ranged.
-        inexact: the fields whose predicates have to be checked again, since other values of them lie in the bound.
-    """
-
-    lo: str | None = None
-    hi: str | None = None
-    point: bool = False
-    equal_slots: int = 0
-    fields: frozenset[str] = frozenset()
-    range_field: str | None = None
-    inexact: frozenset[str] = frozenset()
-    empty: bool = False
-
-    @property
-    def exact(self) -> bool:
-        """Whether the bound holds only what matches; else it is a superset."""
-        return not self.inexact
-
-    def holds(self, key: str) -> bool:
-        """Say whether a key lies in the bound."""
-        return not self.empty and (self.lo is None or self.lo <= key) and (self.hi is None or key < self.hi)
 
 
 @attrs.frozen(slots=False)
@@ -220,102 +189,6 @@ class Template:
             raise NotAKey(f"{text!r} has {len(texts)} components, {self.text!r} has {len(self.components)}")
         for component, part in zip(self.components, texts, strict=True):
             yield from _cut(component, part)
-
-    # -- ranges ----------------------------------------------------------------------------------------------------
-
-    def first_unbound(self, equal: Container[str], texts: Container[int] = ()) -> Slot | None:
-        """Return the slot where equalities on these fields, and texts for these slots, end; None if they fix the key."""
-        return next((slot for slot in self.slots if slot.field not in equal and slot.index not in texts), None)
-
-    def bound(
-        self,
-        equal: Mapping[str, Any],
-        op: str | None = None,
-        field: str | None = None,
-        value: Any = None,
-        *,
-        upper: tuple[str, Any] | None = None,
-        texts: Mapping[int, str] | None = None,
-    ) -> Bound:
-        """Return the narrowest bound of the keys that match.
-
-        From the left, slots are fixed as long as their fields are among ``equal`` or their texts are given. If the next
-        slot is of the field that is compared, the comparison narrows the bound.
-
-        Args:
-            equal: the values of the fields that are known.
-            op: one of ``< <= > >= startswith``, of
-            field: a field, to
-            value: a value.
-            upper: a second comparison of the same field.
-            texts: what stands in a slot, by its index: one bucket of a shard or of a truncated time.
-        """
-        prefix, fixed = "", 0
-        exact: set[str] = set()
-        inexact: set[str] = set()
-        loose: dict[str, int] = {}  # fields whose text may go on in their component, as long as that is not complete
-        for place, part in enumerate(self.parts):  # noqa: B007  where the loop stopped is read below
-            if isinstance(part, str):
-                prefix += part
-            elif part.index in (texts or ()):
-                prefix += (texts or {})[part.index]
-                fixed += 1
-            elif part.field in equal:
-                cuts = part.text.cuts("==", equal[part.field])
-                if cuts is None:
-                    return Bound(lo="", hi="", fields=frozenset({part.field}), empty=True)
-                prefix += part.placed(cuts[0][1])
-                fixed += 1
-                (exact if part.lossless else inexact).add(part.field)
-                if part.after is not None:
-                    loose[part.field] = part.component
-            else:
-                break
-        else:
-            return Bound(
-                lo=prefix,
-                hi=prefix + " ",
-                point=True,
-                equal_slots=fixed,
-                fields=frozenset(exact | inexact),
-                inexact=frozenset(inexact - exact),
-            )
-        low, high = prefix, raise_last(prefix)
-        again = (inexact - exact) | {name for name, component in loose.items() if component == part.component}
-        fields, ranged, empty = exact | inexact, None, False
-        comparisons = [] if op is None or part.field != field else [(op, value), *([upper] if upper else [])]
-        for comparison in comparisons:
-            if not part.usable(comparison[0]):
-                continue
-            ranged = field
-            cuts = part.text.cuts(*comparison)
-            empty = empty or cuts is None
-            for edge, text in cuts or ():
-                at = prefix + text if edge in ("<", ">=") else self._past(place, prefix + text)
-                if edge[0] == ">":
-                    low, empty = max(low, at or ""), empty or at is None
-                elif at is not None:
-                    high = at if high is None else min(high, at)
-        if ranged is not None:
-            fields.add(ranged)
-            if not part.lossless:
-                again.add(ranged)
-        return Bound(
-            lo=low or None,
-            hi=high,
-            equal_slots=fixed,
-            fields=frozenset(fields),
-            range_field=ranged,
-            inexact=frozenset(again),
-            empty=empty or (high is not None and low >= high),
-        )
-
-    def _past(self, place: int, text: str) -> str | None:
-        """Return the least text above all keys that have this text up to the end of a slot."""
-        if place == len(self.parts) - 1:
-            return text + " "
-        following = self.parts[place + 1]
-        return raise_last(text + following if isinstance(following, str) else text)
 
     # -- source ----------------------------------------------------------------------------------------------------
 

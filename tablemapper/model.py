@@ -29,7 +29,7 @@ from .keys import Template
 from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
 from .overlap import disjoint
 
-__all__ = ["Model", "Row", "Schema", "carved", "compile_schema"]
+__all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
 
 Row = tuple[Any, ...]
 
@@ -340,14 +340,10 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
             for line in template.decode_source(text, {f: f"e.{f}" for f in wanted}, names):
                 yield f"            {line}"
     for variable, field in zip(variables, columns, strict=True):
-        load = field.type.load_source(variable, names)
-        if load != variable:
+        load = load_source(field, variable, names)
+        if load != variable:  # it can name the value more than once
             yield f"            v = {variable}"
-            variable, load = "v", field.type.load_source("v", names)
-        if _may_be_wide(field):
-            load = f"{variable} if {variable}.__class__ is int else int({variable})"
-        if load != variable and (field.optional or field.measure is not None):
-            load = f"None if {variable} is None else {load}"
+            load = load_source(field, "v", names)
         yield f"            e.{field.name} = {load}"
     yield "            e._row = row"
     yield "            e.__class__ = Cls"
@@ -357,6 +353,16 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     what = f"{made.name}: the row with the key"
     yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
     yield "    return built"
+
+
+def load_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source of a field's value, a variable holding its stored property."""
+    load = field.type.load_source(variable, names)
+    if _may_be_wide(field):
+        load = f"{variable} if {variable}.__class__ is int else int({variable})"
+    if load != variable and (field.optional or field.measure is not None):
+        load = f"None if {variable} is None else {load}"
+    return load
 
 
 def _may_be_wide(field: FieldModel) -> bool:

@@ -1,453 +1,375 @@
-"""From a question to a plan: which key or index is read, between which bounds, and what is left to do.
+"""From a question to a plan: which key or index is read, how its bounds are made, and what is left to do.
 
-A pure function in stages: take the conditions apart; bind them to the key and to every index; choose, by an explicit
-order; say what remains to be filtered and sorted. A plan is data, the same for every engine.
+A pure function in stages: take the conditions apart (`conditions`); see how far they go along the key and along every
+index; choose, by an explicit order; say what remains to be filtered and sorted. A question holds no values, only their
+numbers, so one plan serves all queries of its form. `tablemapper.ranges` makes the bounds of one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 from typing import Any
 
 import attrs
 
+from .advice import refusal
+from .bounds import Reach, reach
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
 from .declaration import IndexModel
-from .errors import InvalidQuery, ScanRefused
-from .expressions import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith, conjuncts, dump
-from .indexes import IndexRange
-from .keys import Bound, Slot, Template
+from .errors import ScanRefused
+from .expressions import Attr, Contains, In, IsNull, Not, Order, Parameter
+from .keys import Slot, Template
 from .model import Model
+from .predicates import attributes
 
-__all__ = ["KeyRange", "Plan", "Question", "candidates", "plan"]
+__all__ = ["MAX_RANGES", "Access", "Path", "Plan", "Question", "candidates", "plan"]
 
 MAX_RANGES = 1000
-_LOWER, _UPPER = (">", ">="), ("<", "<=")
 
 
 @attrs.frozen(eq=False)
 class Question:
-    """What a query asks."""
+    """What queries of one form ask: everything but their constants, for which there are parameters."""
 
     model: Model
-    range: IndexRange[Any] | None = None
-    where: tuple[Predicate[Any], ...] = ()
+    where: tuple[AnyPredicate, ...] = ()
     order: tuple[Order[Any], ...] = ()
+    along: str | None = None
+    """The index that is asked for by name, of which the first parameters are the leading values."""
+    given: int = 0
+    """How many of them there are."""
+    wanted: tuple[Attr[Any, Any], ...] | None = None
+    """The attributes that are selected; None: whole entities."""
+    implied: Mapping[str, frozenset[AnyPredicate]] = {}
+    """The partial indexes whose condition the query repeats, each with the predicates that say so."""
     scan: bool = False
+    """Whether the whole table may be read."""
+    by_time: bool = True
+    """Whether a range of times may be read bucket by bucket."""
 
 
-@attrs.frozen
-class KeyRange:
-    """Rows of a table between two bounds: of one partition, or of an interval of partitions."""
+@attrs.frozen(eq=False)
+class Access:
+    """How the ranges of one alternative are made from values."""
 
-    partition: Bound
-    row: Bound
+    partition: Reach
+    row: Reach | None
+    """None if the partition is not a point: then all its rows are read."""
+    equal: dict[str, Parameter]
+    among: tuple[tuple[str, tuple[Parameter, ...]], ...]
+    """Fields with several values each; there is a range for every combination."""
+    spread: tuple[Slot, ...]
+    """Slots of the partition with a range for each of their texts: shards, truncated times."""
+    compared: dict[str, list[Comparison]]
+
+    @property
+    def reaches(self) -> tuple[Reach, ...]:
+        return (self.partition,) if self.row is None else (self.partition, self.row)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        timed = {slot.field for slot in self.spread if slot.text.unit}
+        return frozenset[str](timed).union(*(one.fields for one in self.reaches))
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The fields about which they say all."""
+        return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
+
+    @property
+    def several(self) -> bool:
+        """Whether there can be several ranges."""
+        return bool(self.among or self.spread)
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """What can be followed: the key (of the entity table), or an index."""
+
+    model: Model
+    index: IndexModel | None = None
 
     def __str__(self) -> str:
-        if not self.partition.point:
-            return f"partitions {_interval(self.partition)}"
-        row = self.row
-        where = (
-            ""
-            if row.lo is None and row.hi is None
-            else f", row {row.lo!r}"
-            if row.point
-            else f", rows {_interval(row)}"
-        )
-        return f"partition {self.partition.lo!r}{where}"
+        return f"{self.model.name}.{'key' if self.index is None else self.index.name}"
 
+    @property
+    def templates(self) -> tuple[Template, Template]:
+        if self.index is None:
+            return self.model.declaration.templates
+        return self.index.partition, self.index.row
 
-def _interval(bound: Bound) -> str:
-    return f"[{'…' if bound.lo is None else repr(bound.lo)}, {'…' if bound.hi is None else repr(bound.hi)})"
+    def holds(self, attr: Attr[Any, Any]) -> bool:
+        """Tell whether an attribute can be had from what the path itself stores, without the entity."""
+        if self.index is None:
+            return True
+        partition, row = self.model.declaration.templates
+        kept = {field.name for field in self.index.include}
+        kept |= partition.whole_fields | row.whole_fields
+        for template in self.templates:
+            kept |= template.whole_fields
+        kept.discard(self.index.fan_out or "")
+        return attr.name in kept
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """How a question is answered."""
+    """How the queries of one form are answered."""
 
-    model: Model
-    index: IndexModel | None
-    """What is read; None is the entity table itself, by its key."""
-    ranges: tuple[KeyRange, ...]
-    """Disjoint, in key order."""
-    filter: tuple[Predicate[Any], ...]
+    path: Path
+    accesses: tuple[Access, ...]
+    """One for each alternative of an *or*. Their ranges may overlap."""
+    filter: tuple[AnyPredicate, ...]
     """What the bounds do not say already."""
     descending: bool
-    """Whether the key is followed backwards."""
+    """Whether the path is followed backwards."""
     merged: bool
     """Whether several partitions are read side by side, in the order of their row keys."""
     sort: tuple[Order[Any], ...]
-    """What has to be sorted after reading; empty if the key gives the order."""
-    bound_fields: int
-    """How many fields the bounds say something about."""
+    """What has to be sorted after reading; empty if the path gives the order."""
     distinct: bool
     """Whether an entity can come more than once."""
-    scan: bool = False
+    covering: bool
+    """Whether the entity table is not touched, the path being an index."""
+    scan: bool
+    """Whether nothing bounds it."""
     reasons: tuple[str, ...] = ()
     """Why other paths were not taken."""
 
     @property
-    def path(self) -> str:
-        """The key or index that is followed, by name."""
-        name = self.model.name
-        return f"{name}.key" if self.index is None else f"{name}.{self.index.name}"
+    def model(self) -> Model:
+        return self.path.model
+
+    @property
+    def index(self) -> IndexModel | None:
+        return self.path.index
+
+    @property
+    def bound_fields(self) -> int:
+        """How many fields the bounds say something about."""
+        return min((len(access.fields) for access in self.accesses), default=0)
 
 
-@attrs.frozen(eq=False)
-class _Facts:
-    """The conditions on single fields, by the field's name, dotted where nested."""
-
-    equal: dict[str, Any]
-    among: dict[str, tuple[Any, ...]]
-    ranges: dict[str, list[Compare[Any]]]
-    prefixes: dict[str, str]
-    elements: dict[str, Any]
-    """Elements that lists are known to hold."""
-    present: frozenset[str]
-    """Fields that have a value wherever the conditions hold."""
-    forms: tuple[Any, ...]
-
-
-def _name(attr: Attr[Any, Any]) -> str | None:
-    return None if attr.part else ".".join((attr.name, *attr.path))
-
-
-def _facts(where: tuple[Predicate[Any], ...]) -> _Facts:
-    equal: dict[str, Any] = {}
-    among: dict[str, tuple[Any, ...]] = {}
-    ranges: dict[str, list[Compare[Any]]] = {}
-    prefixes: dict[str, str] = {}
-    elements: dict[str, Any] = {}
-    present: set[str] = set()
-    for predicate in conjuncts(where):
-        match predicate:
-            case Compare(attr=attr, value=Attr() as other):
-                present |= {attr.name, other.name}
-            case Compare(attr=attr, op=op, value=value) if (name := _name(attr)) is not None:
-                present.add(name)
-                if op == "==":
-                    equal.setdefault(name, value)
-                elif op != "!=":
-                    ranges.setdefault(name, []).append(predicate)
-            case Compare(attr=attr):
-                present.add(attr.name)
-            case In(attr=attr, values=values) if (name := _name(attr)) is not None:
-                present.add(name)
-                different = tuple(dict.fromkeys(values))
-                if len(different) == 1:
-                    equal.setdefault(name, different[0])
-                else:
-                    among.setdefault(name, different)
-            case StartsWith(attr=attr, text=text) if (name := _name(attr)) is not None:
-                present.add(name)
-                prefixes.setdefault(name, text)
-            case Contains(attr=attr, value=value) if (name := _name(attr)) is not None:
-                present.add(name)
-                if attr.type.element is not None:
-                    elements.setdefault(name, value)
-            case Not(part=IsNull(attr=attr)) if (name := _name(attr)) is not None:
-                present.add(name)
-    forms = tuple(dump(predicate) for predicate in conjuncts(where))
-    return _Facts(equal, among, ranges, prefixes, elements, frozenset(present), forms)
+# ---------------------------------------------------------------------------------------------- choose
 
 
 def plan(question: Question) -> Plan:
-    """Choose how a question is answered.
+    """Choose how questions of one form are answered.
 
     Raises:
-        ScanRefused: nothing bounds it, and a scan was not allowed.
+        ScanRefused: nothing bounds them, and a scan was not allowed.
     """
     possible, refused = candidates(question)
     bounded = [one for one in possible if not one.scan]
-    if bounded:
-        best = max(bounded, key=lambda one: _rank(one, possible.index(one)))
-        others = [
-            f"{one.path}: binds {one.bound_fields}, {best.path} {best.bound_fields}"
-            for one in bounded
-            if one is not best
-        ]
-        return attrs.evolve(best, reasons=(*others, *refused))
-    if question.scan:
+    if not bounded:
+        if not question.scan:
+            raise ScanRefused(refusal(question.model, normal(question.where), question.order, refused))
         return attrs.evolve(possible[0], reasons=tuple(refused))
-    raise ScanRefused(_refusal(question, refused))
+    best = max(bounded, key=lambda one: _rank(one, possible.index(one)))
+    others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
+    return attrs.evolve(best, reasons=(*others, *refused))
 
 
 def _rank(one: Plan, place: int) -> tuple[Any, ...]:
-    # Most bound fields (a shard of a field and the field itself are one); then no sort; then the key, then indexes as they were declared.
-    return one.bound_fields, not one.sort, one.index is None, -place
+    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then what is read
+    # from one table; then the key; then indexes as they were declared.
+    return one.bound_fields, not one.sort, one.covering or one.index is None, one.index is None, -place
+
+
+def _worse(one: Plan, best: Plan) -> str:
+    if one.bound_fields < best.bound_fields:
+        return f"bounds {one.bound_fields} fields, {best.path} {best.bound_fields}"
+    if one.sort and not best.sort:
+        return f"bounds as many fields as {best.path}, but would have to be sorted"
+    if best.covering and not one.covering:
+        return f"bounds as many fields as {best.path}, which holds all that is asked for"
+    if best.index is None:
+        return "bounds as many fields as the key, but leads to it only"
+    return f"as good as {best.path}, which is declared before it"
 
 
 def candidates(question: Question) -> tuple[list[Plan], list[str]]:
-    """Return every plan that answers a question, a scan of the entity table among them, and why others do not."""
+    """Return every plan that answers a question, maybe a scan of the entity table, and why other paths do not."""
     model = question.model
-    where = question.where
-    if question.range is not None:
-        chosen = model.index(question.range.name)
-        fields = tuple(dict.fromkeys((*chosen.partition.arguments, *chosen.row.arguments)))
-        given = dict(zip(fields, question.range.values, strict=False))
-        return [_along(question, chosen, _facts(where), given)], []
-    facts = _facts(where)
+    where = normal(question.where)
+    ways = [conditions(one) for one in alternatives(where)]
+    if question.along is not None:
+        return [_along(question, Path(model, model.index(question.along)), where, ways)], []
     found: list[Plan] = []
     refused: list[str] = []
-    paths: tuple[IndexModel | None, ...] = (None, *model.indexes)
-    for index in paths:
-        if index is not None and (why := _unfit(model, index, facts)) is not None:
-            refused.append(f"{model.name}.{index.name}: {why}")
+    for path in (Path(model), *(Path(model, index) for index in model.indexes)):
+        if path.index is not None and (why := _unfit(question, path.index, ways)) is not None:
+            refused.append(f"{path}: {why}")
             continue
-        if index is not None and index.partition.slots and not _known(index.partition.slots[0], facts):
-            refused.append(f"{model.name}.{index.name}: no condition on {_first(index.partition)}")
-            continue
-        one = _along(question, index, facts, {})
-        if index is None or not one.scan:
+        one = _along(question, path, where, ways)
+        if path.index is None or not one.scan:
             found.append(one)
     return found, refused
 
 
-def _known(slot: Slot, facts: _Facts) -> bool:
-    name = slot.field
-    kinds = (facts.equal, facts.among, facts.ranges, facts.prefixes, facts.elements)
-    return bool(slot.buckets) or any(name in kind for kind in kinds)
-
-
-def _first(template: Template) -> str:
-    return template.slots[0].field if template.slots else "its partition"
-
-
-def _unfit(model: Model, index: IndexModel, facts: _Facts) -> str | None:
-    """Return why an index may lack rows that a question asks for, or hold them twice."""
-    if index.where is not None:
-        needed = [dump(part) for part in conjuncts([index.where])]
-        if any(form not in facts.forms for form in needed):
-            return "it holds only some entities, and the query does not ask for just those"
-    if index.fan_out is not None and index.fan_out not in facts.elements:
-        return f"it has a row for each element of {index.fan_out}; ask with .contains(…)"
-    for name in index.fields:
-        field = model.declaration.field(name.partition(".")[0])
-        missing = field.optional or "." in name
-        if missing and name != index.fan_out and name not in facts.present:
-            return f"entities without {name} are not in it"
+def _unfit(question: Question, index: IndexModel, ways: list[Conditions]) -> str | None:
+    """Return why an index can not be followed: it may lack rows that are asked for, or nothing bounds it."""
+    if index.where is not None and index.name not in question.implied:
+        return "it holds only some entities, and the query does not ask for just those"
+    for way in ways:
+        if index.fan_out is not None and index.fan_out not in way.elements:
+            return f"it has a row for each element of {index.fan_out}; ask with .contains(…)"
+        for name in index.fields:
+            field = question.model.declaration.field(name.partition(".")[0])
+            missing = field.optional or "." in name
+            if missing and name != index.fan_out and name not in way.present:
+                return f"entities without {name} are not in it"
+        if index.partition.slots and not _known(index.partition.slots[0], way):
+            return f"no condition on {index.partition.slots[0].field}"
     return None
 
 
-def _along(question: Question, index: IndexModel | None, facts: _Facts, given: Mapping[str, Any]) -> Plan:
+def _known(slot: Slot, way: Conditions) -> bool:
+    name = slot.field
+    return bool(slot.buckets) or any(name in kind for kind in (way.equal, way.among, way.compared, way.elements))
+
+
+# ---------------------------------------------------------------------------------------------- along one path
+
+
+def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
-    model = question.model
-    partition, row = model.declaration.templates if index is None else (index.partition, index.row)
-    equal = {**facts.equal, **given}
-    if index is not None and index.fan_out is not None and index.fan_out in facts.elements:
-        equal.setdefault(index.fan_out, facts.elements[index.fan_out])
-    ranges = list(_ranges(partition, row, equal, facts))
-    sample = ranges[0]
-    if len(ranges) > 1:
-        ranges = sorted(set(ranges), key=lambda r: (r.partition.lo or "", r.row.lo or ""))
-    ranges = [r for r in ranges if not (r.partition.empty or r.row.empty)]
-    bounds = (sample.partition, sample.row) if sample.partition.point else (sample.partition,)
-    fields = frozenset[str]().union(*(bound.fields for bound in bounds))
-    exact = frozenset[str]().union(*(bound.fields - bound.inexact for bound in bounds))
-    left = tuple(p for p in conjuncts(question.where) if not _said(p, exact, bounds, equal, facts, index))
-    scan = not fields and bool(partition.slots)  # (a constant partition is a whole one, not a scan)
-    wholly = index is not None and question.range is not None
-    in_order, descending, merged = _order(question, partition, row, ranges, equal, index)
+    given: dict[str, Parameter] = {}
+    index = path.index
+    if question.along is not None:
+        names = dict.fromkeys(name for template in path.templates for name in template.arguments)
+        given = {name: Parameter(number) for number, name in enumerate(list(names)[: question.given])}
+    accesses = [_access(question, path, way, given) for way in ways]
+    partition = path.templates[0]
+    # (A constant partition is a whole one, not a scan; so is all of an index that was asked for.)
+    scan = bool(partition.slots) and question.along is None and not all(access.fields for access in accesses)
+    if scan:
+        accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), {}, spread=False)]
+    fixed = {
+        name
+        for name, number in accesses[0].equal.items()
+        if all(access.equal.get(name) == number for access in accesses)
+    }
+    left = where
+    if index is not None and (said := question.implied.get(index.name)):
+        left = tuple(p for p in left if p not in said)
+    if not scan and len(ways) == 1:
+        left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
+    several = len(accesses) > 1 or accesses[0].several
+    direction = _direction(question, path, several and not scan, fixed)
+    needed = [*(question.wanted or ()), *(attr for p in left for attr in attributes(p))]
+    needed += [step.attr for step in question.order] if direction is None else []
+    distinct = index is not None and index.fan_out is not None and index.fan_out not in fixed
     return Plan(
-        model,
-        index,
-        tuple(ranges),
+        path,
+        tuple(accesses),
         left,
-        descending and in_order,
-        merged and in_order,
-        () if in_order else question.order,
-        len(fields),
-        distinct=index is not None and index.fan_out is not None and index.fan_out not in equal,
-        scan=scan and not wholly,
+        descending=direction is not None and direction[0],
+        merged=direction is not None and direction[1],
+        sort=() if direction is not None else question.order,
+        distinct=distinct,
+        covering=index is not None and question.wanted is not None and not distinct and all(map(path.holds, needed)),
+        scan=scan,
     )
 
 
-def _ranges(partition: Template, row: Template, equal: Mapping[str, Any], facts: _Facts) -> Iterator[KeyRange]:
-    """Yield the ranges that hold what matches: one for each combination of alternatives, shards and time buckets."""
-    names = [
-        name for name in dict.fromkeys((*partition.fields, *row.fields)) if name in facts.among and name not in equal
-    ]
-    sizes = 1
-    used = []
-    for name in names:
-        sizes *= max(len(facts.among[name]), 1)
-        if sizes > MAX_RANGES:
-            break
-        used.append(name)
-    for values in product(*(facts.among[name] for name in used)):
-        known = {**equal, **dict(zip(used, values, strict=True))}
-        for texts in _texts(partition, known, facts, {}, MAX_RANGES // max(sizes, 1) or 1):
-            first = partition.bound(known, **_comparison(partition.first_unbound(known, texts), facts), texts=texts)
-            if not first.point:
-                yield KeyRange(first, Bound())
-                continue
-            yield KeyRange(first, row.bound(known, **_comparison(row.first_unbound(known), facts)))
-    if any(not facts.among[name] for name in used):
-        yield KeyRange(Bound(lo="", hi="", point=True, equal_slots=len(partition.slots), empty=True), Bound(empty=True))
-
-
-def _comparison(slot: Slot | None, facts: _Facts) -> dict[str, Any]:
-    """Return the arguments of `Template.bound` for the slot where equalities end."""
-    if slot is None:
-        return {}
-    name = slot.field
-    if name in facts.prefixes and slot.usable("startswith"):
-        return {"op": "startswith", "field": name, "value": facts.prefixes[name]}
-    low, high = _tightest(facts.ranges.get(name, []))
-    ends = [(end.op, end.value) for end in (low, high) if end is not None]
-    if not ends:
-        return {}
-    return {"op": ends[0][0], "field": name, "value": ends[0][1], "upper": ends[1] if len(ends) > 1 else None}
-
-
-def _tightest(ranges: list[Compare[Any]]) -> tuple[Compare[Any] | None, Compare[Any] | None]:
-    low = max((r for r in ranges if r.op in _LOWER), key=lambda r: (r.value, r.op == ">"), default=None)
-    high = min((r for r in ranges if r.op in _UPPER), key=lambda r: (r.value, r.op == "<="), default=None)
-    return low, high
-
-
-def _texts(
-    partition: Template, known: Mapping[str, Any], facts: _Facts, texts: dict[int, str], limit: int
-) -> Iterator[dict[int, str]]:
-    """Yield what stands in slots of which the field is unknown, but not many texts are possible."""
-    slot = partition.first_unbound(known, texts)
-    options: list[str] | tuple[str, ...] | None = None
-    if slot is not None and (slot.buckets or slot.field in facts.ranges):
-        options = slot.buckets
-        if not options and not slot.lossless:
-            low, high = _tightest(facts.ranges[slot.field])
-            if low is not None and high is not None:
-                options = slot.buckets_between(low.value, high.value, limit)
-        if options is not None and len(options) > limit:
-            options = None
-    if slot is None or not options:
-        yield texts
-        return
-    for text in options:
-        yield from _texts(partition, known, facts, {**texts, slot.index: text}, max(limit // len(options), 1))
-
-
-def _said(
-    predicate: Predicate[Any],
-    exact: frozenset[str],
-    bounds: tuple[Bound, ...],
-    equal: Mapping[str, Any],
-    facts: _Facts,
-    index: IndexModel | None,
-) -> bool:
-    """Tell whether the bounds say already, and exactly, what a predicate says."""
-    ranged = {bound.range_field for bound in bounds}
-    match predicate:
-        case Compare(value=Attr()):
-            return False
-        case Compare(attr=attr, op="==", value=value):
-            name = _name(attr)
-            return (
-                name is not None
-                and name in exact
-                and name in equal
-                and name not in ranged
-                and _same(equal[name], value)
-            )
-        case Compare(attr=attr, op=op) if op != "!=":
-            name = _name(attr)
-            return name in exact and name in ranged and name not in equal and name not in facts.prefixes
-        case In(attr=attr, values=values):
-            name, different = _name(attr), tuple(dict.fromkeys(values))
-            if name is None or name not in exact or name in ranged:
-                return False
-            if name in equal:
-                return len(different) == 1 and _same(equal[name], different[0])
-            return facts.among.get(name) == different
-        case StartsWith(attr=attr, text=text):
-            name = _name(attr)
-            return name in exact and name in ranged and facts.prefixes.get(name or "") == text
-        case Contains(attr=attr, value=value):
-            name = _name(attr)
-            fixed = index is not None and index.fan_out == name and name in exact
-            return fixed and name is not None and name in equal and _same(equal[name], value)
-    if index is not None and index.where is not None:
-        return dump(predicate) in [dump(part) for part in conjuncts([index.where])]
-    return False
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(a.__class__ is b.__class__ and a == b)
-
-
-def _order(
-    question: Question,
-    partition: Template,
-    row: Template,
-    ranges: list[KeyRange],
-    equal: Mapping[str, Any],
-    index: IndexModel | None,
-) -> tuple[bool, bool, bool]:
-    """Tell whether a path gives the order that is asked for, whether backwards, and whether partitions are merged."""
-    if not question.order:
-        return True, False, False
-    several = len({r.partition.lo for r in ranges}) > 1
-    points = all(r.partition.point for r in ranges)
-    choices = [((*partition.slots, *row.slots), False)]
-    if several and points:
-        choices.append((row.slots, True))
-    if index is not None:
-        base = tuple(slot for template in question.model.declaration.templates for slot in template.slots)
-        choices = [((*slots, *base), merged) for slots, merged in choices]
-    for slots, merged in choices:
-        direction = _direction(question.order, slots, equal)
-        if direction is not None:
-            return True, direction, merged
-    return False, False, False
-
-
-def _direction(order: tuple[Order[Any], ...], slots: tuple[Slot, ...], equal: Mapping[str, Any]) -> bool | None:
-    """Return whether the slots are followed backwards, None if they do not give the order."""
-    wanted = [step for step in order if step.attr.part or step.attr.path or step.attr.name not in equal]
-    backwards: set[bool] = set()
-    seen: set[str] = set()
-    rest = iter(slots)
-    for step in wanted:
-        if step.attr.part or step.attr.path:
-            return None
-        name = step.attr.name
-        if name in seen:
+def _access(
+    question: Question, path: Path, way: Conditions, given: dict[str, Parameter], *, spread: bool = True
+) -> Access:
+    """Return how far the conditions of one alternative go along a path."""
+    partition, row = path.templates
+    equal = {**way.equal, **given}
+    if path.index is not None and (fan_out := path.index.fan_out) is not None and fan_out in way.elements:
+        equal.setdefault(fan_out, way.elements[fan_out])
+    among: dict[str, tuple[Parameter, ...]] = {}
+    spreading: list[Slot] = []
+    ranges = 1
+    for slot, leads in [*((slot, True) for slot in partition.slots), *((slot, False) for slot in row.slots)]:
+        name = slot.field
+        if name in equal or name in among:
             continue
-        slot = next((s for s in rest if s.field not in equal and s.field not in seen), None)
+        if name in way.among and ranges * len(way.among[name]) <= MAX_RANGES:
+            among[name] = way.among[name]
+            ranges *= len(among[name])
+        elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
+            spreading.append(slot)
+            ranges *= len(slot.buckets)
+        elif leads and question.by_time and slot.text.unit and _two_sided(way.compared.get(name)):
+            spreading.append(slot)  # (how many buckets there are, only the values say)
+        else:
+            break
+    compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
+    known = equal.keys() | among.keys()
+    first = reach(partition, known, compared, {slot.index for slot in spreading})
+    second = reach(row, known, compared) if first.point else None
+    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared)
+
+
+def _two_sided(compared: list[Comparison] | None) -> bool:
+    ops = {op[0] for op, _ in compared or ()}
+    return ops >= {"<", ">"}
+
+
+def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
+    """Tell whether the bounds say already, and exactly, what a predicate says."""
+    index = path.index
+    if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
+        attr = predicate.part.attr
+        return attr.name in index.fields and not attr.path
+    name = way.said_by.get(predicate)
+    if name is None or name not in access.exact:
+        return False
+    match predicate:
+        case In():
+            return name in dict(access.among)
+        case Contains():
+            return index is not None and index.fan_out == name and access.equal.get(name) is way.elements[name]
+    if name in way.equal:  # (then comparisons of the same field are left)
+        return access.equal[name] is getattr(predicate, "value", None)
+    op = getattr(predicate, "op", "startswith")
+    return any(one.range_field == name and op in one.ops for one in access.reaches)
+
+
+# ---------------------------------------------------------------------------------------------- order
+
+
+def _direction(question: Question, path: Path, several: bool, fixed: set[str]) -> tuple[bool, bool] | None:  # noqa: FBT001
+    """Return whether a path is followed backwards, and whether its partitions are merged, for the order asked for."""
+    if not question.order:
+        return False, False
+    partition, row = path.templates
+    base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
+    choices = [((*partition.slots, *row.slots, *base), False)]
+    if several:
+        choices.append(((*row.slots, *base), True))
+    for slots, merged in choices:
+        backwards = _backwards(question.order, slots, fixed)
+        if backwards is not None:
+            return backwards, merged
+    return None
+
+
+def _backwards(order: tuple[Order[Any], ...], slots: tuple[Slot, ...], fixed: set[str]) -> bool | None:
+    """Return whether the slots are followed backwards, None if they do not give the order."""
+    directions: set[bool] = set()
+    seen: set[str] = set()
+    rest: Iterator[Slot] = iter([slot for slot in slots if slot.field not in fixed])
+    for step in order:
+        attr = step.attr
+        if attr.part or attr.path:
+            return None
+        name = attr.name
+        if name in fixed or name in seen:
+            continue
+        slot = next((one for one in rest if one.field not in seen), None)
         if slot is None:
             break  # every slot is spent: the key is unique, so what follows changes nothing
-        if slot.field != name or not slot.lossless or not slot.usable("<"):
+        while slot is not None and slot.field == name and slot.usable("<"):
+            directions.add(step.descending != (slot.text.spec == "desc"))
+            if slot.lossless:
+                break
+            slot = next(rest, None)  # a time cut down, then the time itself: the order of both is that of the time
+        else:
             return None
         seen.add(name)
-        backwards.add(step.descending != (slot.text.spec == "desc"))
-    return backwards.pop() if len(backwards) == 1 else False if not backwards else None
-
-
-def _refusal(question: Question, refused: list[str]) -> str:
-    model = question.model
-    conditions = [p for p in conjuncts(question.where) if isinstance(p, Compare | In | StartsWith)]
-    named = [p.attr for p in conditions if not p.attr.part]
-    key = model.declaration.templates[0]
-    lines = [f"{model.name}: no key or index bounds this query, so it would read the whole table"]
-    lines.append(f"  {model.name}.key needs a condition on {_first(key)}")
-    lines += [f"  {why}" for why in refused]
-    if named:
-        equal = [p.attr for p in conditions if isinstance(p, Compare) and p.op == "==" and not p.attr.part] or named[:1]
-        first = ".".join((equal[0].name, *equal[0].path))
-        rest = [".".join((a.name, *a.path)) for a in named if a.source != equal[0].source]
-        if any(isinstance(p, Compare) and p.op == "==" for p in conditions):
-            row = f', row="{{{rest[0]}}}"' if rest else ""
-            lines.append(f'declare an index, by_{first.replace(".", "_")} = tm.Index(partition="{{{first}}}"{row}),')
-        else:
-            lines.append(f'declare an index, by_{first.replace(".", "_")} = tm.Index(partition="{{{first}}}"),')
-        lines.append("or read it all with .allow_scan()")
-    else:
-        lines.append("add conditions, or read it all with .allow_scan()")
-    return "\n".join(lines)
-
-
-def check_order(model: Model, order: tuple[Order[Any], ...]) -> None:
-    """Raise InvalidQuery for an order that means nothing."""
-    for step in order:
-        if not step.attr.type.ordered:
-            raise InvalidQuery(f"{step.attr!r} is {step.attr.type.name}, which has no order")
+    return directions.pop() if len(directions) == 1 else None if directions else False

@@ -25,10 +25,12 @@ from .errors import (
     PreconditionFailed,
     TableMapperError,
 )
-from .expressions import Assignment, Compare, Predicate, conjuncts
+from .expressions import Assignment, Compare, Predicate
 from .indexes import IndexRange, KeyOf
 from .limits import MAX_OPERATIONS, MAX_TRANSACTION
 from .model import carved, compile_schema
+from .predicates import conjuncts
+from .prepared import Asked, Plans
 from .progress import ProgressOption, report
 from .query import Query
 from .verbs import Verbs, not_found, stamp
@@ -91,6 +93,7 @@ class Store(Verbs):
         special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+        self._plans = Plans(engine)
 
     def __enter__(self) -> Self:
         return self
@@ -138,10 +141,10 @@ class Store(Verbs):
     def query(self, what: Any, /) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``."""
         if isinstance(what, IndexRange):
-            return Query(self._engine, self._model(what.entity), range=what)
+            return Query(self._plans, Asked(self._model(what.entity), what))
         if not isinstance(what, type):
             raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {what!r}")
-        return Query(self._engine, self._model(what))
+        return Query(self._plans, Asked(self._model(what)))
 
     def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
         """Yield every entity of one partition, of every type, in row order.

@@ -400,6 +400,12 @@ _BY_EDM: dict[str, ValueType] = {form.edm: form for form in _EXTRA_TYPES.values(
 _RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 
 
+def _form_of(value: Any) -> ValueType | None:
+    if isinstance(value, bool):
+        return SCALARS[bool]
+    return next((form for kind, form in _EXTRA_TYPES.items() if isinstance(value, kind)), None)
+
+
 def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
     """Return a normalised copy, and what stands for it in JSON: ``{name: [edm, value]}``."""
     if not isinstance(value, dict):
@@ -409,9 +415,7 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
         if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
             raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
         item = value[name]
-        form = next((form for kind, form in _EXTRA_TYPES.items() if isinstance(item, kind)), None)
-        if isinstance(item, bool):
-            form = SCALARS[bool]
+        form = _form_of(item)
         if form is None:
             raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
         try:
@@ -442,11 +446,28 @@ def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
 
 
+def _check_any(value: Any) -> Any:
+    form = _form_of(value)
+    if form is None:
+        raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", value)
+    return form.check(value)
+
+
+def _dump_any(value: Any) -> Any:
+    form = _form_of(value)
+    return None if form is None else [form.edm, form.to_json(value)]
+
+
+_ANY = ValueType(
+    "any", object, "String", _check_any, _dump_any, _check_any, _dump_any, sql_ordered=False, keyable=False
+)
+"""The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
+
 _EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
     lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
     objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
-    spillable=True,
+    spillable=True, member=lambda name: (_ANY, f'."{name}"[1]'),
 )  # fmt: skip
 
 

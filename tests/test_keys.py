@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import os
 import re
 from collections.abc import Callable
@@ -237,88 +236,6 @@ def test_a_text_with_several_fields_can_be_taken_apart(text: str, kinds: Any, va
     keys = [template.encode(value) for value in values]
     assert len(set(keys)) == len(values)
     assert [template.decode(key) for key in keys] == values
-
-
-# ---------------------------------------------------------------------------------------------- ranges
-
-OPS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-
-
-@many
-@given(tuples(ORDERED), st.sampled_from(list(OPS)), st.data())
-def test_a_range_holds_exactly_the_keys_that_satisfy_it(case: Any, op: str, data: st.DataObject) -> None:
-    template, kinds, a, b = case
-    fixed = data.draw(st.integers(0, len(kinds) - 1))
-    bound = template.bound(named(a[:fixed]), op, f"f{fixed}", a[fixed])
-    assert bound.exact
-    wanted = b[:fixed] == a[:fixed] and OPS[op](b[fixed], a[fixed])
-    assert bound.holds(template.encode(named(b))) == wanted
-
-
-@many
-@given(tuples(ORDERED), st.data())
-def test_an_equality_holds_exactly_the_keys_that_satisfy_it(case: Any, data: st.DataObject) -> None:
-    template, kinds, a, b = case
-    fixed = data.draw(st.integers(0, len(kinds)))
-    bound = template.bound(named(a[:fixed]))
-    assert bound.holds(template.encode(named(b))) == (a[:fixed] == b[:fixed])
-    assert bound.point == (fixed == len(kinds))
-
-
-@many
-@given(TEXTS, TEXTS, TEXTS, st.booleans())
-def test_a_prefix_holds_exactly_the_texts_that_begin_with_it(prefix: str, rest: str, other: str, leads: bool) -> None:
-    template = tuple_template([str, str])
-    equal = {} if leads else {"f0": "x"}
-    bound = template.bound(equal, "startswith", "f0" if leads else "f1", prefix)
-    for value in (prefix + rest, other):
-        key = template.encode(named((value, "z") if leads else ("x", value)))
-        assert bound.holds(key) == value.startswith(prefix)
-
-
-@many
-@given(VALUES[int], VALUES[int], VALUES[int])
-def test_a_two_sided_range_is_one_interval(low: int, high: int, value: int) -> None:
-    template = tuple_template([int])
-    bound = template.bound({}, ">", "f0", low, upper=("<=", high))
-    assert bound.holds(template.encode(named((value,)))) == (low < value <= high)
-
-
-@many
-@given(UTC_TIMES, UTC_TIMES, st.sampled_from(list(OPS)), st.sampled_from(["%Y-%m-%d", "%Y-%m", "%Y%m%d%H%M%S%L"]))
-def test_a_time_cut_down_is_bounded_from_outside(at: datetime, other: datetime, op: str, spec: str) -> None:
-    template = compile_template(f"{{at:{spec}}}", {"at": datetime}, subject="test")
-    bound = template.bound({}, op, "at", at)
-    assert not bound.exact
-    if OPS[op](other, at):
-        assert bound.holds(template.encode({"at": other}))
-
-
-@many
-@given(st.sampled_from(DESCENDING), st.sampled_from(list(OPS)), st.data())
-def test_a_descending_range_is_mirrored(kind: Any, op: str, data: st.DataObject) -> None:
-    template = tuple_template([kind], ["desc"])
-    a, b = data.draw(VALUES[kind]), data.draw(VALUES[kind])
-    bound = template.bound({}, op, "f0", a)
-    assert bound.holds(template.encode(named((b,)))) == OPS[op](b, a)
-
-
-def test_a_component_ends_where_the_next_begins() -> None:
-    template = compile_template(("{building}", "{unit}"), {"building": str, "unit": str}, subject="test")
-    keys = {b: template.encode({"building": b, "unit": "1"}) for b in ("f34", "f340", "f35", "f3")}
-    above = template.bound({}, ">", "building", "f34")
-    assert [b for b, key in keys.items() if above.holds(key)] == ["f340", "f35"]
-    up_to = template.bound({}, "<=", "building", "f340")
-    assert [b for b, key in keys.items() if up_to.holds(key)] == ["f34", "f340", "f3"]
-
-
-def test_time_buckets_between_two_times_are_all_of_them_in_order() -> None:
-    slot = compile_template("{at:%Y-%m-%d}", {"at": datetime}, subject="test").slots[0]
-    low, high = datetime(2026, 2, 27, 23, tzinfo=UTC), datetime(2026, 3, 2, 1, tzinfo=UTC)
-    assert slot.buckets_between(low, high, 10) == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
-    assert slot.buckets_between(low, high, 3) is None
 
 
 # ---------------------------------------------------------------------------------------------- faults

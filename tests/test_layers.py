@@ -12,18 +12,21 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 LEVELS = [
-    ["errors", "codegen", "expressions"],
+    ["errors", "codegen", "expressions", "predicates"],
     [
-        "limits", "progress", "sums", "keyforms", "keytext", "keys", "overlap", "scalars", "values", "fields", "indexes",
+        "limits", "progress", "sums", "keyforms", "keytext", "keys", "bounds", "overlap", "scalars", "values", "fields", "indexes",
         "declaration", "entity", "aggregates",
     ],
     ["model", "changes", "evolution"],
-    ["check", "planner", "query", "engine"],
     [
-        "engines", "engines.sqlite.faults", "engines.sqlite.timestamps", "engines.sqlite.writing",
+        "check", "budget", "conditions", "advice", "planner", "ranges", "projection", "prepared", "pages",
+        "explanation", "query", "engine",
+    ],
+    [
+        "engines", "engines.sqlite.faults", "engines.sqlite.calls", "engines.sqlite.timestamps", "engines.sqlite.writing",
         "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.backup", "engines.sqlite.files",
         "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
-        "engines.sqlite.scrub", "engines.sqlite.selecting", "engines.sqlite.engine",
+        "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
     ["verbs", "store"],
 ]  # fmt: skip

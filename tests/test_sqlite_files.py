@@ -295,7 +295,7 @@ WRITER = {
 READER = {
     "journal_mode": "wal",
     "cell_size_check": 1,
-    "temp_store": 2,
+    "temp_store": 1,
     "cache_size": -8192,
     "query_only": 1,
     "trusted_schema": 0,

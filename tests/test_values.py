@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names
-from tablemapper.expressions import Attr, OperandType, matcher
+from tablemapper.expressions import Attr, OperandType
+from tablemapper.predicates import matcher
 from tablemapper.values import Extra, Fault, GeoPoint, Int32, Int32Value, ValueType, converter, value_type
 
 

@@ -15,6 +15,7 @@ import apsw
 import attrs
 
 from ...errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
+from .calls import install
 from .timestamps import CREATE_STATE, INSERT_STATE, STATE
 
 __all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "Durability", "Place", "clean_path", "patience"]
@@ -240,6 +241,7 @@ class Place:
         try:
             self._harden(connection, cache=_READER_CACHE)
             connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA temp_store = FILE")  # what is sorted may be larger than memory
         except BaseException:
             quiet_close(connection)
             raise
@@ -250,6 +252,7 @@ class Place:
             self.path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=self.vfs, statementcachesize=_STATEMENTS
         )
         connection.set_busy_handler(self.waiting(self.timeout))
+        install(connection)
         return connection
 
     def _harden(self, connection: apsw.Connection, *, cache: int) -> None:

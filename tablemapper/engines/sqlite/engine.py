@@ -34,9 +34,9 @@ class SqliteEngine:
         self._lowered = Lowered(schema, catalogue.tables)
         self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
-        self.rows, self.positioned = selecting.rows, selecting.positioned
-        self.count, self.explain = selecting.count, selecting.explain
-        self.residual, self.sorts = selecting.residual, selecting.sorts
+        self.rows, self.find = selecting.rows, selecting.find
+        self.count, self.between_bounds = selecting.count, selecting.between_bounds
+        self.explain, self.residual, self.snapshot = selecting.explain, selecting.residual, selecting.snapshot
 
     @classmethod
     def open(

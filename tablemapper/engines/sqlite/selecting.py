@@ -1,273 +1,404 @@
-"""Plans as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
+"""Searches as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import attrs
 
-from ...expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, Predicate, StartsWith
-from ...keys import Bound
-from ...model import Model, Row
-from ...planner import KeyRange, Plan
-from ...query import Position
+from ...aggregates import store_sortable
+from ...budget import Spending
+from ...conditions import AnyPredicate
+from ...expressions import Attr, Order
+from ...model import Row
+from ...planner import Plan
+from ...prepared import Position
+from ...projection import Layout, layout, tuples
+from ...ranges import KeyRange, Search
+from .calls import NAME, Call
 from .files import File
+from .lowering import lower, value_sql
 from .operations import Lowered
-from .tables import Statements, quoted
+from .reading import Snapshot
+from .tables import IndexTable, Statements, quoted
 
 __all__ = ["Selecting"]
 
 _CHUNK = 256
 
-
-@attrs.frozen
-class Condition:
-    """SQL, with its values."""
-
-    sql: str
-    args: tuple[Any, ...] = ()
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+"""SQL with its arguments."""
 
 
 class Selecting:
-    """Runs plans over one file."""
+    """Runs searches over one file."""
 
     def __init__(self, file: File, lowered: Lowered) -> None:
         self._file = file
         self._lowered = lowered
+        self._selects: WeakKeyDictionary[Plan, Select] = WeakKeyDictionary()
 
-    def rows(self, plan: Plan, *, limit: int | None = None) -> Iterator[list[Row]]:
-        """Yield rows, in chunks."""
-        if plan.merged and len(plan.ranges) > 1:
-            return ([row for _, row in chunk] for chunk in self.positioned(plan, after=None, limit=limit))
-        selects = list(self._selects(plan, None, limit, with_places=False))
-        return self._file.stream(*selects[0]) if len(selects) == 1 else self._one_by_one(selects)
+    def select(self, plan: Plan) -> Select:
+        """Return a plan as SQL; made once."""
+        made = self._selects.get(plan)
+        if made is None:
+            made = self._selects[plan] = Select(plan, self._lowered)
+        return made
 
-    def _one_by_one(self, selects: list[tuple[str, tuple[Any, ...]]]) -> Iterator[list[Row]]:
-        if selects:
-            with self._file.snapshot() as snapshot:  # one state for all ranges
-                for sql, args in selects:
-                    yield from snapshot.stream(sql, args)
+    def rows(
+        self,
+        search: Search,
+        made: Layout,
+        *,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        within: Snapshot | None = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows in chunks, all of one state of the file, those after one position."""
+        select = self.select(search.plan)
+        statements = list(select.statements(search, made, after, limit, spending))
+        if len(statements) == 1:
+            sql, args = statements[0]
+            return self._file.stream(sql, args) if within is None else within.stream(sql, args)
+        return self._several(select, statements, made, within)
 
-    def positioned(
-        self, plan: Plan, *, after: Position | None, limit: int | None = None
-    ) -> Iterator[list[tuple[Position, Row]]]:
-        """Yield rows with their positions, in chunks."""
-        selects = list(self._selects(plan, after, limit, with_places=True))
-        width = 4 if plan.index is not None else 2
-        if not plan.merged or len(selects) < 2:
-            for chunk in self._one_by_one(selects):
-                yield [(row[:width], row[width:]) for row in chunk]
+    def find(self, search: Search, made: Layout) -> Row | None:
+        """Return the first row."""
+        for sql, args in self.select(search.plan).statements(search, made, limit=1):
+            if (row := self._file.get(sql, args)) is not None:
+                return row
+        return None
+
+    def _several(
+        self, select: Select, statements: list[Statement], made: Layout, within: Snapshot | None
+    ) -> Iterator[list[Row]]:
+        if not statements:
             return
-        with self._file.snapshot() as snapshot:
-            streams = [_rows(snapshot.stream(sql, args), width) for sql, args in selects]
-            yield from _chunks(heapq.merge(*streams, key=_by_row, reverse=plan.descending))
+        if within is None:
+            with self._file.snapshot() as snapshot:  # one state for all ranges
+                yield from self._several(select, statements, made, snapshot)
+        elif select.plan.merged:
+            streams = [_flat(within.stream(sql, args)) for sql, args in statements]
+            merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
+            yield from _chunks(merged)
+        else:
+            for sql, args in statements:
+                yield from within.stream(sql, args)
 
-    def count(self, plan: Plan) -> int | None:
-        """Return the number of rows; None if a condition has to be evaluated in Python."""
-        if self.residual(plan):
+    def count(self, search: Search) -> int | None:
+        """Return the number of entities; None if that has to be found out in Python."""
+        select = self.select(search.plan)
+        if select.residual or (search.plan.distinct and len(search.ranges) > 1):
             return None
-        total = 0
         with self._file.snapshot() as snapshot:
-            for sql, args in self._selects(attrs.evolve(plan, sort=()), None, None, with_places=False):
-                found = snapshot.get(f"SELECT count(*) FROM ({sql})", args)
-                total += found[0] if found else 0
-        return total
+            found = [snapshot.get(sql, args) for sql, args in select.counts(search)]
+        return sum(row[0] for row in found if row is not None)
 
-    def explain(self, plan: Plan) -> list[str]:
+    def between_bounds(self, search: Search, most: int) -> int:
+        """Return the number of rows between the bounds, before any filter, at most ``most``."""
+        select, found = self.select(search.plan), 0
+        with self._file.snapshot() as snapshot:
+            for sql, args in select.counts(search, filtered=False, most=most):
+                found += (snapshot.get(sql, args) or (0,))[0]
+                if found >= most:
+                    return most
+        return found
+
+    def explain(self, search: Search, made: Layout) -> list[str]:
         """Return SQLite's own plan of the first range."""
-        for sql, args in self._selects(plan, None, None, with_places=False):
+        for sql, args in self.select(search.plan).statements(search, made):
             return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
         return []
 
-    def residual(self, plan: Plan) -> tuple[Predicate[Any], ...]:
+    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
         """Return the predicates that have to be evaluated in Python."""
-        statements = self._lowered.statements[plan.model]
-        return tuple(p for p in plan.filter if _lower(p, plan.model, statements) is None)
+        return self.select(plan).residual
 
-    def sorts(self, plan: Plan) -> bool:
-        """Tell whether SQLite can sort as a plan wants."""
-        if self.residual(plan) or len(plan.ranges) != 1:
-            return False
-        return all(_column(step.attr, plan.model) and _sortable(step.attr) for step in plan.sort)
+    def snapshot(self) -> Snapshot:
+        """Return a context manager for several searches in one state."""
+        return self._file.snapshot()
 
-    def _selects(
-        self, plan: Plan, after: Position | None, limit: int | None, *, with_places: bool
-    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        model = plan.model
-        statements = self._lowered.statements[model]
-        if plan.index is None:
-            source, at = f"{quoted(model.table)} t", "t"
-            places = ['t."PartitionKey"', 't."RowKey"']
+
+@attrs.frozen
+class _SortStep:
+    """A value to sort by, as SQL."""
+
+    sql: str
+    descending: bool
+
+
+class Select:
+    """A plan as SQL, whatever the values are; texts are made once for each form of bounds."""
+
+    def __init__(self, plan: Plan, lowered: Lowered) -> None:
+        self.plan = plan
+        model, index = plan.model, plan.index
+        self._statements: Statements = lowered.statements[model]
+        self._index: IndexTable | None = None if index is None else lowered.indexes[index.table]
+        self._calls: list[Call] = []
+        if index is None:
+            self._at = "t"
+            self._source = f"{quoted(model.table)} t"
+            self._places = ['t."PartitionKey"', 't."RowKey"']
         else:
-            source = (
-                f"{quoted(plan.index.table)} i CROSS JOIN {quoted(model.table)} t "
-                'ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
-            )
-            at = "i"
-            places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
-        shared = []
-        if plan.index is None and (kind := statements.type_filter(model, "t")):
-            shared.append(Condition(kind))
-        shared += [c for p in plan.filter if (c := _lower(p, model, statements)) is not None]
-        direction = " DESC" if plan.descending else ""
-        order = [f"{place}{direction}" for place in _path_order(places, plan)]
-        if plan.sort and self.sorts(plan):
-            steps = [
-                f"{statements.value(model, model.declaration.field(s.attr.name), 't')}{' DESC' if s.descending else ''}"
-                for s in plan.sort
-            ]
-            order = [*steps, 't."PartitionKey"', 't."RowKey"']
-        columns = ", ".join([*(places if with_places else ()), statements.select_list])
-        ranges = reversed(plan.ranges) if plan.descending and not plan.merged else plan.ranges
+            self._at = "i"
+            self._source = f"{quoted(index.table)} i"
+            if not plan.covering:
+                self._source += (
+                    f' CROSS JOIN {quoted(model.table)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
+                )
+            self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
+        self._kind = self._statements.type_filter(model, "t") if index is None else ""
+        lowering = [(p, lower(p, model, self._column)) for p in plan.filter]
+        self._filter = [made for _, made in lowering if made is not None]
+        self.residual = tuple(p for p, made in lowering if made is None or not made.exact)
+        self._sort = [self._step(step) for step in plan.sort]
+        self._texts: dict[Any, str] = {}
+
+    # ------------------------------------------------------------------------------------------ columns
+
+    def _column(self, name: str) -> str | None:
+        """Return the SQL of a field's property: from the index, where that holds it, or the entity table."""
+        model = self.plan.model
+        if name not in model.position:
+            return None
+        field = model.declaration.field(name)
+        if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
+            return f"i.{quoted(own)}"
+        return None if self.plan.covering else self._statements.value(model, field, "t")
+
+    def _step(self, step: Order[Any]) -> _SortStep:
+        sql = value_sql(step.attr, self.plan.model, self._column)
+        return _SortStep(self._computed(step.attr) if sql is None else sql, step.descending)
+
+    def _computed(self, attr: Attr[Any, Any]) -> str:
+        """Return SQL for the sortable form of an attribute that only Python can make."""
+        plan = self.plan
+        made = layout(plan.path, [attr], covering=plan.covering)
+        read = tuples(plan.path, made, [attr], covering=plan.covering)
+        kind = attr.type
+
+        def sortable(*row: Any) -> Any:
+            value = read((row,), ())[0][0]
+            return None if value is None else store_sortable(kind, value)
+
+        call = Call(sortable)
+        self._calls.append(call)
+        return call.sql(*self._places, *(self._column(name) or "NULL" for name in made.fields or ()))
+
+    def _columns(self, made: Layout) -> str:
+        columns = list(self._places) if made.places else []
+        if made.fields is None:
+            columns.append(self._statements.select_list)
+        else:
+            columns += [self._column(name) or "NULL" for name in made.fields]
+        if made.state:
+            columns.append('t."_state"')
+        return ", ".join(columns)
+
+    # ------------------------------------------------------------------------------------------ statements
+
+    def statements(
+        self,
+        search: Search,
+        made: Layout,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+    ) -> Iterator[Statement]:
+        """Yield a SELECT and its arguments for each range; one for all of them if the rows have to be sorted."""
+        plan = self.plan
+        filtered = spending is None
+        if spending is None:
+            filter = [value for one in self._filter for value in one.values(search.values)]
+        else:
+            # Rows that are sorted are counted by SQLite, others where they are handed out.
+            call = spending.call = Call(spending.row if plan.sort else spending.check_time)
+            filter = [call.number]
+            if not plan.sort and spending.budget.examined is not None:
+                limit = spending.budget.examined + 1
+        tail = [] if limit is None else [limit]
+        if plan.sort:
+            if search.ranges:
+                yield self._sorted(search, made, after, filter, tail, filtered)
+            return
+        ranges = reversed(search.ranges) if plan.descending and not plan.merged else search.ranges
         for one in ranges:
-            conditions = [*_bounds(one, at, plan, after), *shared]
+            bounds, args = _bounds(one, self._at)
+            narrow: bool | None = None
             if after is not None:
                 if not plan.merged and _behind(one, after, plan):
                     continue
-                conditions.append(_after(places, plan, after))
-            where = " AND ".join(c.sql for c in conditions) or "TRUE"
-            args = tuple(value for c in conditions for value in c.args)
-            tail = "" if limit is None else f" LIMIT {limit}"
-            yield f"SELECT {columns} FROM {source} WHERE {where} ORDER BY {', '.join(order)}{tail}", args
+                narrow = one.partition.point and (plan.merged or after[0] == one.partition.lo)
+                args = [*args, *([after[1]] if narrow else ()), *_path_order(after, plan)]
+            form = made, bounds, narrow, limit is None, filtered
+            if (text := self._texts.get(form)) is None:
+                text = self._texts[form] = self._ranged(*form)
+            yield text, [*args, *filter, *tail]
+
+    def _ranged(self, made: Layout, bounds: str, narrow: bool | None, endless: bool, filtered: bool) -> str:  # noqa: FBT001
+        """Return the SELECT of one range; ``narrow`` is not None where rows after a position are read."""
+        plan = self.plan
+        order = _path_order(self._places, plan)
+        conditions = [bounds] if bounds else []
+        if narrow:  # the row value below is exact, but SQLite does not use it to find where to begin
+            conditions.append(f'{self._at}."RowKey" {"<=" if plan.descending else ">="} ?')
+        if narrow is not None:
+            places = ", ".join("?" * len(order))
+            conditions.append(f"({', '.join(order)}) {'<' if plan.descending else '>'} ({places})")
+        direction = " DESC" if plan.descending else ""
+        return (
+            f"SELECT {self._columns(made)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
+            f"ORDER BY {', '.join(place + direction for place in order)}{'' if endless else ' LIMIT ?'}"
+        )
+
+    def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
+        found = [*conditions, *([self._kind] if self._kind else [])]
+        found += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
+        return " AND ".join(found) or "TRUE"
+
+    def in_merged_order(self, made: Layout) -> Callable[[Row], Any]:
+        """Return the function that gives what several ranges are merged by: the row key before the partition key."""
+        if self.plan.index is None:
+            return lambda row: (row[1], row[0])
+        assert made.places
+        return lambda row: (row[1], row[0], row[2], row[3])
+
+    # ------------------------------------------------------------------------------------------ sorting
+
+    def _sorted(
+        self,
+        search: Search,
+        made: Layout,
+        after: Position | None,
+        filter: list[Any],
+        tail: list[Any],
+        filtered: bool,  # noqa: FBT001
+    ) -> Statement:
+        """Return one SELECT for all ranges, sorted by SQLite."""
+        assert made.places
+        forms: dict[str, list[list[Any]]] = {}
+        for one in search.ranges:
+            bounds, args = _bounds(one, self._at)
+            forms.setdefault(bounds, []).append(args)
+        if len(search.ranges) == 1:
+            given = [*args, *filter]
+        else:
+            given = [value for ranges in forms.values() for value in (json.dumps(ranges), *filter)]
+        missing = None if after is None else tuple(value is None for value in after)
+        form = made, tuple(forms), len(search.ranges) == 1, missing, not tail, filtered
+        if (text := self._texts.get(form)) is None:
+            text = self._texts[form] = self._sorting(*form)
+        return text, [*given, *(() if after is None else _after_sorted(after, len(self._sort))), *tail]
+
+    def _sorting(
+        self,
+        made: Layout,
+        forms: tuple[str, ...],
+        single: bool,  # noqa: FBT001
+        missing: tuple[bool, ...] | None,
+        endless: bool,  # noqa: FBT001
+        filtered: bool,  # noqa: FBT001
+    ) -> str:
+        steps = self._sort
+        named = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
+        named += [f"{place} AS p{at}" for at, place in enumerate(self._places)]
+        rest = self._columns(attrs.evolve(made, places=False))
+        columns = ", ".join([*named, rest] if rest else named)
+        selects = []
+        for bounds in forms:
+            source = self._source
+            if not single:  # the ranges come as a JSON list of the lists of their bounds
+                source = f"json_each(?) r CROSS JOIN {source}"
+                for at in range(bounds.count("?")):
+                    bounds = bounds.replace("?", f"(r.value->>{at})", 1)
+            selects.append(f"SELECT {columns} FROM {source} WHERE {self._where([bounds] if bounds else [], filtered)}")
+        ties = [f"p{len(self._places) - 2}", f"p{len(self._places) - 1}"]
+        order = [f"s{at}{' DESC' if step.descending else ''}" for at, step in enumerate(steps)]
+        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties)}"
+        return (
+            f"SELECT * FROM ({' UNION ALL '.join(selects)}){where} "
+            f"ORDER BY {', '.join([*order, *ties])}{'' if endless else ' LIMIT ?'}"
+        )
+
+    # ------------------------------------------------------------------------------------------ counting
+
+    def counts(self, search: Search, *, filtered: bool = True, most: int | None = None) -> Iterator[Statement]:
+        """Yield a SELECT of the number of rows for each range."""
+        filter = [value for one in self._filter for value in one.values(search.values)] if filtered else []
+        for one in search.ranges:
+            bounds, args = _bounds(one, self._at)
+            form = "count", bounds, filtered, most is None
+            if (text := self._texts.get(form)) is None:
+                what = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
+                conditions = [bounds, self._kind, *(one.sql for one in self._filter if filtered)]
+                where = " AND ".join(filter_ for filter_ in conditions if filter_) or "TRUE"
+                inner = f"SELECT {what} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
+                text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
+            yield text, [*args, *filter, *([] if most is None else [most])]
 
 
-def _path_order(places: list[str], plan: Plan) -> list[str]:
-    """Return the columns of a path's order; of merged partitions the row key first."""
-    return [places[1], places[0], *places[2:]] if plan.merged else places
+def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row is in a range, and its arguments."""
+    conditions: list[str] = []
+    args: list[Any] = []
+    for bound, column in ((one.partition, "PartitionKey"), (one.row, "RowKey")):
+        if bound.point:
+            conditions.append(f'{at}."{column}" = ?')
+            args.append(bound.lo)
+            continue
+        if bound.lo:
+            conditions.append(f'{at}."{column}" >= ?')
+            args.append(bound.lo)
+        if bound.hi is not None:
+            conditions.append(f'{at}."{column}" < ?')
+            args.append(bound.hi)
+    return " AND ".join(conditions), args
 
 
-def _by_row(one: tuple[Position, Row]) -> Position:
-    position = one[0]
-    return (position[1], position[0], *position[2:])
-
-
-def _rows(stream: Iterator[list[Row]], width: int) -> Iterator[tuple[Position, Row]]:
-    for chunk in stream:
-        for row in chunk:
-            yield row[:width], row[width:]
-
-
-def _chunks(rows: Iterator[tuple[Position, Row]]) -> Iterator[list[tuple[Position, Row]]]:
-    chunk = []
-    for one in rows:
-        chunk.append(one)
-        if len(chunk) == _CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
-def _bounds(one: KeyRange, at: str, plan: Plan, after: Position | None) -> Iterator[Condition]:
-    yield from _bound(one.partition, f'{at}."PartitionKey"')
-    if one.partition.point:
-        yield from _bound(one.row, f'{at}."RowKey"')
-        if after is not None and (plan.merged or after[0] == one.partition.lo):
-            # Narrows the search; what stands at the same row key is left to the exact condition.
-            yield Condition(f'{at}."RowKey" {"<=" if plan.descending else ">="} ?', (after[1],))
-
-
-def _bound(bound: Bound, column: str) -> Iterator[Condition]:
-    if bound.point:
-        yield Condition(f"{column} = ?", (bound.lo,))
-        return
-    if bound.lo is not None:
-        yield Condition(f"{column} >= ?", (bound.lo,))
-    if bound.hi is not None:
-        yield Condition(f"{column} < ?", (bound.hi,))
+def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
+    """Return the places of a path in its order; of merged partitions the row key first."""
+    return [places[1], places[0], *places[2:]] if plan.merged else list(places)
 
 
 def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
     """Tell whether a range was read already."""
-    if not one.partition.point or one.partition.lo is None:
+    if not one.partition.point:
         return False
     place: str = after[0]
     return one.partition.lo > place if plan.descending else one.partition.lo < place
 
 
-def _after(places: list[str], plan: Plan, after: Position) -> Condition:
-    columns = _path_order(places, plan)
-    values = _by_row((after, ())) if plan.merged else after
-    op = "<" if plan.descending else ">"
-    return Condition(f"({', '.join(columns)}) {op} ({', '.join('?' * len(columns))})", tuple(values))
+def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], at: int = 0) -> str:
+    """Return the condition that a row comes after another one, some of whose values are missing: those sort first."""
+    if at == len(steps):
+        return f"({', '.join(ties)}) > (?, ?)"
+    column = f"s{at}"
+    if missing[at]:
+        beyond = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
+        same = f"{column} IS NULL"
+    else:
+        beyond = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
+        same = f"{column} = ?"
+    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, at + 1)}))"
 
 
-# ---------------------------------------------------------------------------------------------- predicates
+def _after_sorted(after: Position, steps: int) -> list[Any]:
+    values = [value for one in after[:steps] if one is not None for value in (one, one)]
+    return [*values, *after[-2:]]
 
 
-def _column(attr: Attr[Any, Any], model: Model) -> bool:
-    """Tell whether an attribute is a column whose stored form compares as the values do."""
-    if attr.path or attr.part or attr.name not in model.position:
-        return False
-    field = model.declaration.field(attr.name)
-    wide = field.measure is not None and field.type.kind is int
-    return field.type.kind is not object and not wide
+def _flat(chunks: Iterator[list[Row]]) -> Iterator[Row]:
+    for chunk in chunks:
+        yield from chunk
 
 
-def _sortable(attr: Attr[Any, Any]) -> bool:
-    return bool(attr.type.name != "Decimal")
-
-
-def _lower(predicate: Predicate[Any], model: Model, statements: Statements) -> Condition | None:
-    """Return a predicate as SQL; None if SQL would not say exactly the same."""
-
-    def value(attr: Attr[Any, Any]) -> str | None:
-        return statements.value(model, model.declaration.field(attr.name), "t") if _column(attr, model) else None
-
-    match predicate:
-        case And(parts=parts) | Or(parts=parts):
-            lowered = [_lower(part, model, statements) for part in parts]
-            known = [part for part in lowered if part is not None]
-            if len(known) < len(lowered):
-                return None
-            if not known:
-                return Condition("TRUE" if isinstance(predicate, And) else "FALSE")
-            return _joined(known, " AND " if isinstance(predicate, And) else " OR ")
-        case Not(part=part):
-            inner = _lower(part, model, statements)
-            return None if inner is None else Condition(f"({inner.sql}) IS NOT TRUE", inner.args)
-        case IsNull(attr=attr):
-            column = value(attr)
-            return None if column is None else Condition(f"({column}) IS NULL")
-        case Compare(attr=attr, op=op, value=Attr() as other):
-            left, right = value(attr), value(other)
-            if left is None or right is None or not _sortable(attr) or not _sortable(other):
-                return None
-            return Condition(f"({left}) {_OPS[op]} ({right})")
-        case Compare(attr=attr, op=op, value=constant):
-            column = value(attr)
-            if column is None or not _sortable(attr):
-                return None
-            return Condition(f"({column}) {_OPS[op]} ?", (attr.type.store(constant),))
-        case In(attr=attr, values=values):
-            column = value(attr)
-            if column is None or not _sortable(attr) or len(values) > 1000:
-                return None
-            return Condition(
-                f"({column}) IN ({', '.join('?' * len(values))})", tuple(attr.type.store(v) for v in values)
-            )
-        case StartsWith(attr=attr, text=text):
-            column = value(attr)
-            if column is None or "\0" in text:
-                return None
-            return Condition(f"substr({column}, 1, {len(text)}) = ?", (text,))
-        case Contains(attr=attr, value=part) if attr.type.element is None:
-            column = value(attr)
-            return None if column is None else Condition(f"instr({column}, ?) > 0", (part,))
-    return None
-
-
-_OPS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-
-
-def _joined(parts: list[Condition], word: str) -> Condition:
-    """Return conditions joined in a balanced tree: SQLite refuses an expression more than 1,000 deep."""
-    while len(parts) > 1:
-        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
-        parts = [
-            Condition("(" + word.join(p.sql for p in pair) + ")", tuple(a for p in pair for a in p.args))
-            for pair in pairs
-        ]
-    return Condition(f"({parts[0].sql})", parts[0].args)
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while chunk := list(islice(rows, _CHUNK)):
+        yield chunk

@@ -1,0 +1,262 @@
+"""From what a query asks to a plan that is ready to run; plans are kept by the form of the question.
+
+The form is everything but the constants: a query that is asked again with other values pays for binding only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from .budget import Budget, Spending
+from .changes import maintenance
+from .conditions import AnyPredicate
+from .expressions import Attr, Order, Predicate
+from .indexes import IndexRange
+from .model import Model, Row, Schema
+from .planner import Plan, Question, plan
+from .predicates import attributes, conjuncts, dump, parametrised
+from .projection import ENTITIES, Layout, chosen, filtered, layout, tuples
+from .ranges import KeyRange, Search, TooManyRanges, search
+
+__all__ = ["Asked", "Plans", "Position", "Prepared", "Reader", "question"]
+
+Position: TypeAlias = tuple[Any, ...]
+"""Where a row stands in the order of its query."""
+MAX_PLANS = 512
+
+
+class Reader(Protocol):
+    """What queries ask of an engine."""
+
+    schema: Schema
+    store_id: str
+
+    def rows(
+        self,
+        search: Search,
+        made: Layout,
+        *,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        within: Any = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows in chunks, of one state of the store, in the order of the plan, those after one position.
+
+        With ``spending``, rows are not filtered by the engine.
+        """
+        ...
+
+    def find(self, search: Search, made: Layout) -> Row | None:
+        """Return the first row."""
+        ...
+
+    def count(self, search: Search) -> int | None:
+        """Return the number of entities; None if that has to be found out in Python."""
+        ...
+
+    def between_bounds(self, search: Search, most: int) -> int:
+        """Return the number of rows between the bounds, before any filter, at most ``most``."""
+        ...
+
+    def explain(self, search: Search, made: Layout) -> list[str]:
+        """Return what the database itself says that it will do."""
+        ...
+
+    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
+        """Return the predicates that the engine leaves to be evaluated in Python."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Any]:
+        """Return one state of the store, for several searches."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class Asked:
+    """What a query asks, values and all."""
+
+    model: Model
+    range: IndexRange[Any] | None = None
+    where: tuple[Predicate[Any], ...] = ()
+    order: tuple[Order[Any], ...] = ()
+    limit: int | None = None
+    scan: bool = False
+    budget: Budget | None = None
+
+    def values(self) -> list[Any]:
+        """Return the constants, in the order of their parameters."""
+        values: list[Any] = [] if self.range is None else list(self.range.values)
+        for predicate in self.where:
+            predicate.shape(values)
+        return values
+
+    def form(self) -> Hashable:
+        """Return everything but the constants."""
+        rest: list[Any] = []
+        return (
+            self.model.cls,
+            None if self.range is None else (self.range.name, len(self.range.values)),
+            tuple([predicate.shape(rest) for predicate in self.where]),
+            tuple([(step.attr.source, step.descending) for step in self.order]),
+            self.scan,
+            self.budget is None,
+        )
+
+
+class Prepared:
+    """A plan that is ready to run: what to read for it, and how to make entities or tuples of the rows."""
+
+    def __init__(
+        self, reader: Reader, made: Plan, wanted: tuple[Attr[Any, Any], ...] | None, *, filtering: bool
+    ) -> None:
+        self.plan = made
+        self.residual = reader.residual(made) if filtering else made.filter
+        self.whole = not self.residual and not made.distinct
+        """Whether every row that is read is a result."""
+        steps = len(made.sort)
+        paths = 4 if made.index is not None else 2
+        self.width = steps + paths
+        """How many values in front of a row, if it has its place, are that."""
+        lean = wanted is not None and not made.distinct
+        if lean and wanted is not None:
+            needed = [*wanted, *(attr for p in self.residual for attr in attributes(p))]
+            self.layout = layout(made.path, needed, covering=made.covering)
+            self._make = tuples(made.path, self.layout, wanted, self.residual, covering=made.covering, sorted_by=steps)
+            self.placed = self.layout
+        else:
+            self.placed = Layout(places=True)
+            # An entity's row begins with its keys, which are its place on the key's path.
+            placed = steps or made.distinct or (made.index is not None and made.merged)
+            self.layout = self.placed if placed else ENTITIES
+            self._make = filtered(made.model.build, self.residual)
+            if wanted is not None:
+                self._make = chosen(self._make, wanted)
+        self._lean = lean
+        access = made.accesses[0]
+        self.single = (
+            made.index is None
+            and self.whole
+            and len(made.accesses) == 1
+            and not access.several
+            and access.row is not None
+            and access.row.point
+        )
+        """Whether there is at most one result."""
+        self._entries = None
+        if made.distinct:
+            kept = maintenance(reader.schema, made.model).indexes
+            self._entries = next(one.entries for one in kept if one.model is made.index)
+
+    def search(self, values: Sequence[Any]) -> Search:
+        """Return the plan with values."""
+        return search(self.plan, values)
+
+    def items(self, rows: Iterable[Row], found: Search, made: Layout) -> list[Any]:
+        """Return the entities or tuples of rows, of those that satisfy what the engine left to be checked."""
+        if self._entries is not None:
+            rows = [row for row in rows if self._is_first(row, found)]
+        if made.places and not self._lean:
+            width = self.width
+            rows = [row[width:] for row in rows]
+        return self._make(rows, found.values)
+
+    def position(self, row: Row, made: Layout) -> Position:
+        """Return where a row stands."""
+        return row[: self.width] if made.places else row[:2]
+
+    def _is_first(self, row: Row, found: Search) -> bool:
+        """Tell whether a row is the first of its entity between the bounds: others would give the entity again."""
+        assert self._entries is not None
+        steps = len(self.plan.sort)
+        place = row[steps : steps + 2]
+        held = [entry[:2] for entry in self._entries(row[self.width :]) if _holds(found.ranges, entry)]
+        if self.plan.merged:
+            held.sort(key=lambda one: (one[1], one[0]))
+        else:
+            held.sort()
+        return bool(place == held[-1 if self.plan.descending else 0])
+
+
+def _holds(ranges: tuple[KeyRange, ...], entry: Row) -> bool:
+    return any(one.partition.holds(entry[0]) and one.row.holds(entry[1]) for one in ranges)
+
+
+class Plans:
+    """The prepared plans of one store, by the form of the question."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._prepared: dict[Hashable, Prepared] = {}
+        self._fingerprints: dict[Model, Any] = {}
+
+    def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
+        """Return the plan of a query, with its values.
+
+        Raises:
+            ScanRefused: nothing bounds the query.
+        """
+        values = asked.values()
+        form = asked.form(), None if wanted is None else tuple([attr.source for attr in wanted])
+        implied = _implied(asked)
+        for by_time in (True, False):
+            key = form, implied, by_time
+            prepared = self._prepared.get(key)
+            if prepared is None:
+                if len(self._prepared) >= MAX_PLANS:
+                    self._prepared.clear()
+                made = plan(question(asked, wanted, by_time=by_time))
+                prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None)
+                self._prepared[key] = prepared
+            try:
+                return prepared, prepared.search(values)
+            except TooManyRanges:
+                continue
+        raise AssertionError("without time buckets the number of ranges is known")
+
+    def fingerprint(self, model: Model) -> Any:
+        """Return what a page token depends on, besides its query."""
+        made = self._fingerprints.get(model)
+        if made is None:
+            made = self._fingerprints[model] = model.to_json()
+        return made
+
+
+def question(asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True) -> Question:
+    """Return what a query asks, with parameters in place of its constants."""
+    given = 0 if asked.range is None else len(asked.range.values)
+    where, number = [], given
+    for predicate in asked.where:
+        one, number = parametrised(predicate, number)
+        where.append(one)
+    parts = list(conjuncts(where))
+    return Question(
+        asked.model,
+        tuple(where),
+        asked.order,
+        None if asked.range is None else asked.range.name,
+        given,
+        wanted,
+        {name: frozenset(parts[place] for place in places) for name, places in _implied(asked)},
+        asked.scan,
+        by_time,
+    )
+
+
+def _implied(asked: Asked) -> tuple[tuple[str, frozenset[int]], ...]:
+    """Return the partial indexes whose condition the query repeats, with the places of the conjuncts that do."""
+    partial = [index for index in asked.model.indexes if index.where is not None]
+    if not partial:
+        return ()
+    forms = [dump(predicate) for predicate in conjuncts(asked.where)]
+    found = []
+    for index in partial:
+        if index.where is not None:
+            wanted = [dump(part) for part in conjuncts([index.where])]
+            if all(form in forms for form in wanted):
+                found.append((index.name, frozenset(at for at, form in enumerate(forms) if form in wanted)))
+    return tuple(found)
