@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, cast
 
@@ -36,7 +36,6 @@ __all__ = [
     "IndexChanges",
     "IndexMaintenance",
     "Maintenance",
-    "aggregate_row",
     "index_columns",
     "maintenance",
 ]
@@ -77,6 +76,8 @@ class AggregateMaintenance:
     aggregate: AggregateModel
     collect: Callable[[Iterable[Row], Groups, int], None]
     """(entity rows, groups, 1 to add or -1 to take off)"""
+    row: Callable[[str, str, int, State], Row]
+    """(partition key, row key, timestamp, state) → the row of a group"""
     read: Callable[[Row], Any] | None
     """Picks from an entity's row what the aggregate reads beside the key; None if that is nothing."""
 
@@ -159,9 +160,7 @@ class ChangeSet:
         return indexed + sum(len(groups) for groups in self.groups.values())
 
 
-def _differing(
-    read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]
-) -> tuple[list[Row], list[Row]]:
+def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
     """Return the old and the new rows of the entities of which something that is read differs."""
     if read is None:
         return [], []
@@ -180,37 +179,6 @@ def maintenance(schema: Schema, model: Model) -> Maintenance:
 def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
     """Return the properties that an index row holds; what the entity's key holds needs no second place."""
     return tuple(field for field in index.include if field.name in model.position)
-
-
-def aggregate_row(model: Model, partition: str, row: str, timestamp: int, state: State) -> Row:
-    """Return the row of an aggregate's group."""
-    assert model.aggregate is not None
-    try:
-        values = model.aggregate.shown(state)
-    except OverflowError:
-        raise _too_long(model, (partition, row)) from None
-    shown = dict(zip((field.name for field, _ in model.aggregate.measures), values, strict=True))
-    groups: dict[str, Any] = {}
-    if any(field.name not in shown for field in model.columns):
-        first, second = model.declaration.templates
-        groups = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
-    stored: list[Any] = []
-    for field in model.columns:
-        value = shown[field.name] if field.name in shown else groups[field.name]
-        if value is not None:
-            wide = value.__class__ is int and not -(2**63) <= value < 2**63
-            value = str(value) if wide else field.type.store(value)
-            if value.__class__ is int and not -(2**63) <= value < 2**63:
-                raise _too_long(model, (partition, row))
-        stored.append(value)
-    return (partition, row, timestamp, *stored)
-
-
-def _too_long(model: Model, key: tuple[str, str]) -> InvalidEntity:
-    what = f"{model.name} {key}"
-    return InvalidEntity(
-        what, ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"]
-    )
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
@@ -298,7 +266,13 @@ def _damaged(row: Row | None, error: Exception) -> CorruptStore:
 
 
 def _key_lines(
-    variable: str, template: Template, limit: int, what: str, sources: dict[str, str], texts: dict[str, str], names: Names
+    variable: str,
+    template: Template,
+    limit: int,
+    what: str,
+    sources: dict[str, str],
+    texts: dict[str, str],
+    names: Names,
 ) -> Iterator[str]:
     """Yield statements for the key that a template makes."""
     yield f"{variable} = {template.encode_source(sources, names, texts)}"
@@ -415,7 +389,47 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         f"{target.name} of {model.name}", "collect(rows, groups, sign)", ["near = {}"], body, "None", names
     )
     read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
-    return AggregateMaintenance(target, aggregate, function, fields.read(read))
+    return AggregateMaintenance(target, aggregate, function, _group_row(target, aggregate), fields.read(read))
+
+
+def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:
+    """Return the function that makes the row of a group of its state."""
+    names = Names(too_long=partial(_too_long, model.name), walk=walk)
+    shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
+    grouped = [f.name for f in model.columns if f.name not in shown]
+    body = []
+    for key, template in zip(("pk", "rk"), model.declaration.templates, strict=True):
+        # What the key holds, but does not give back as it was stored.
+        if targets := {name: f"f_{name}" for name in grouped if name in template.lossless_fields}:
+            body += template.decode_source(key, targets, names)
+    body.append("try:")
+    body += [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
+    body.append("except OverflowError: raise too_long(pk, rk) from None")
+    values = []
+    for field in model.columns:
+        kind = field.type.name
+        if field.name not in shown:
+            values.append(field.type.store_source(f"f_{field.name}", names))
+            continue
+        value = f"m{shown[field.name]}"
+        values.append(value)
+        stored = field.type.store_source(value, names)
+        if kind in ("int", "int32"):
+            stored = f"{value} if -{1 << 63} <= {value} < {1 << 63} else str({value})"
+        if stored != value:
+            body.append(f"if {value} is not None: {value} = {stored}")
+        if kind == "timedelta":
+            body.append(f"if {value} is not None and not -{1 << 63} <= {value} < {1 << 63}: raise too_long(pk, rk)")
+    body.append(f"return (pk, rk, timestamp, {''.join(f'{value}, ' for value in values)})")
+    source = "\n".join(["def group_row(pk, rk, timestamp, state):", *[f"    {line}" for line in body]])
+    return compile_functions(f"{model.name} rows of groups", source, names)["group_row"]
+
+
+def _too_long(name: str, partition: str, row: str) -> InvalidEntity:
+    return InvalidEntity(
+        f"{name} {(partition, row)}",
+        ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"],
+    )
 
 
 class _Group:

@@ -150,7 +150,7 @@ class Prepared:
         self._entries = None
         if made.distinct:
             kept = maintenance(reader.schema, made.model).indexes
-            self._entries = next(one.entries for one in kept if one.model is made.index)
+            self._entries = next(one.rows for one in kept if one.model is made.index)
 
     def search(self, values: Sequence[Any]) -> Search:
         """Return the plan with values."""

@@ -8,21 +8,21 @@ value in one transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Literal
 
 import apsw
 import attrs
 
-from ...aggregates import Delta
+from ...aggregates import Delta, Slot
 from ...changes import (
     AggregateMaintenance,
     ChangeSet,
+    Groups,
     IndexChanges,
     IndexMaintenance,
     Maintenance,
-    aggregate_row,
     maintenance,
 )
 from ...engine import Operation
@@ -36,7 +36,7 @@ from ...errors import (
 )
 from ...model import Model, Row, Schema
 from .files import Writer
-from .tables import EntityTable, IndexTable, Statements, quoted, values_table
+from .tables import EntityTable, IndexTable, Statements, Values, has_values
 
 __all__ = ["Lowered", "Vanished", "apply", "missing", "stale", "write_changes"]
 
@@ -54,6 +54,9 @@ class Lowered:
         self.indexes: dict[str, IndexTable] = {
             index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
         }
+
+        self.values = {model: Values(model) for model in schema.models if has_values(model)}
+        """Of the aggregates that have extremes."""
 
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
@@ -220,7 +223,9 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
         if not moved:
             yield row, row
             continue
-        writer.execute(statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled]))
+        writer.execute(
+            statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled])
+        )
         left = [None if at in moved else value for at, value in enumerate(row[:-1])]
         yield (*row[:-1], number), (*left, number)
         number += 1
@@ -312,41 +317,52 @@ def _violation(
     return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
 
 
-def _aggregate(
-    lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: dict[tuple[str, str], Delta]
-) -> None:
-    model, aggregate = kept.model, kept.aggregate
-    statements = lowered.statements[model]
-    values = quoted(values_table(model))
-    for (partition, row), delta in sorted(groups.items()):
-        _count_values(aggregate.slots, values, writer, (partition, row), delta)
-        stored = writer.get(statements.get_state, (partition, row))
-        blob = None if stored is None else stored[-1]
-
-        def seek(slot: int, end: Literal["min", "max"], key: tuple[str, str] = (partition, row)) -> Any:
-            found = writer.get(
-                f'SELECT {end}(value) FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?',
-                (*key, slot),
-            )
-            return None if found is None else found[0]
-
-        state = aggregate.combine(None if blob is None else aggregate.unpack(blob), delta, seek)
+def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: Groups) -> None:
+    aggregate = kept.aggregate
+    statements = lowered.statements[kept.model]
+    values = lowered.values.get(kept.model)
+    execute, timestamp = writer.execute, writer.timestamp
+    tail = (None,) if statements.has_big else ()
+    puts, gone = [], []
+    for key in sorted(groups):
+        delta = groups[key]
+        seek = _no_seek
+        if values is not None:
+            _count_values(aggregate.slots, values, writer, key, delta)
+            seek = partial(_seek, writer, values, key)
+        stored = execute(statements.get_state, key).fetchone()
+        if stored is None:
+            state = aggregate.combine(None, delta, seek)
+            if state is not None:
+                puts.append((*kept.row(*key, timestamp, state), *tail, aggregate.pack(state)))
+            continue
+        state = aggregate.combine(aggregate.unpack(stored[-1]), delta, seek)
         if state is None:
-            if stored is not None:
-                writer.execute(statements.delete, stored[:3])
+            gone.append(stored[:3])
             continue
         packed = aggregate.pack(state)
-        if packed == blob:
+        if packed == stored[-1]:
             continue
-        timestamp = writer.timestamp
-        new = aggregate_row(model, partition, row, timestamp, state)
-        if stored is not None and new[3:] == stored[3 : len(new)]:
-            new = (*new[:2], stored[2], *new[3:])
-        tail = (None, packed) if statements.has_big else (packed,)
-        writer.execute(statements.put, (*new, *tail))
+        row = kept.row(*key, timestamp, state)
+        if row[3:] == stored[3 : len(row)]:  # what is shown did not change, so neither does its ETag
+            row = (*key, stored[2], *row[3:])
+        puts.append((*row, *tail, packed))
+    if puts:
+        writer.executemany(statements.put, puts)
+    if gone:
+        writer.executemany(statements.delete, gone)
 
 
-def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
+    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
+    return None if found is None else found[0]
+
+
+def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
+    raise AssertionError("an aggregate without extremes looks for none")
+
+
+def _count_values(slots: Iterable[Slot], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
     for at, slot in enumerate(slots):
         if slot.kind != "extremes":
             continue
@@ -354,12 +370,6 @@ def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[
             if not count:
                 continue
             place = (*key, at, value)
-            writer.execute(
-                f"INSERT INTO {values} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5", (*place, count)
-            )
+            writer.execute(values.count, (*place, count))
             if count < 0:
-                writer.execute(
-                    f"DELETE FROM {values} "
-                    'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
-                    place,
-                )
+                writer.execute(values.forget, place)

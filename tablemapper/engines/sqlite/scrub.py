@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...changes import AggregateMaintenance, Groups, IndexMaintenance, aggregate_row
+from ...changes import AggregateMaintenance, Groups, IndexMaintenance
 from ...check import Problem, Report, expected_state
 from ...errors import CorruptStore, TableMapperError
 from ...model import Model, Row
@@ -137,7 +137,7 @@ class _Check:
                 yield Problem(
                     "wrong", model.name, key, f"expected {aggregate.shown(expected)}, found {aggregate.shown(state)}"
                 )
-            elif not _same(shown := aggregate_row(model, *key, stored[2], state), stored[: len(shown)]):
+            elif not _same(shown := kept.row(*key, stored[2], state), stored[: len(shown)]):
                 yield Problem(
                     "wrong", model.name, key, f"its columns show {tuple(stored[3:])}, but its state is {shown[3:]}"
                 )

@@ -20,7 +20,17 @@ from ...declaration import IndexModel
 from ...fields import FieldModel
 from ...model import Model, Row
 
-__all__ = ["Column", "EntityTable", "IndexTable", "Statements", "quoted", "values_ddl", "values_table"]
+__all__ = [
+    "Column",
+    "EntityTable",
+    "IndexTable",
+    "Statements",
+    "Values",
+    "has_values",
+    "quoted",
+    "values_ddl",
+    "values_table",
+]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
@@ -276,7 +286,9 @@ class Statements:
 
 @lru_cache(maxsize=None)
 def _stamp(
-    width: int, spilled: tuple[int, ...], has_big: bool  # noqa: FBT001
+    width: int,
+    spilled: tuple[int, ...],
+    has_big: bool,  # noqa: FBT001
 ) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
     values = [f"v{at}" for at in range(3, 3 + width)]
     lengths = " + ".join([f"(0 if v{at} is None else len(v{at}))" for at in spilled])
@@ -324,12 +336,29 @@ def values_table(model: Model) -> str:
     return f"{model.table}_{model.name}_values"
 
 
+def has_values(model: Model) -> bool:
+    """Tell whether a model is an aggregate that needs a table of live values."""
+    return model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots)
+
+
 def values_ddl(model: Model) -> Iterator[tuple[str, str]]:
     """Yield the table of live values, if an aggregate needs one."""
-    if model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots):
+    if has_values(model):
         name = values_table(model)
         yield (
             name,
             f'CREATE TABLE {quoted(name)}("PartitionKey", "RowKey", slot, value, n, '
             'PRIMARY KEY("PartitionKey", "RowKey", slot, value)) WITHOUT ROWID',
         )
+
+
+class Values:
+    """The statements over an aggregate's table of live values."""
+
+    def __init__(self, model: Model) -> None:
+        name = quoted(values_table(model))
+        slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
+        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
+        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.least = f"SELECT min(value) FROM {name} {slot}"
+        self.greatest = f"SELECT max(value) FROM {name} {slot}"
