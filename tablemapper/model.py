@@ -26,7 +26,7 @@ from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
 from .keyforms import check_key
 from .keys import Template
-from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
+from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size, fixed_size
 from .overlap import disjoint
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
@@ -43,12 +43,18 @@ class Model:
 
     declaration: Declaration
     columns: tuple[FieldModel, ...]
-    to_rows: Callable[[Iterable[Any]], tuple[list[Row], int, int]]
-    """Entities → rows with the timestamp 0, the characters that are in all of them, and in the longest one.
+    to_row: Callable[[Any], Row]
+    """Entity → row, with the timestamp 0.
 
     Raises InvalidEntity, EntityTooLarge."""
+    to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
+    """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
+    most: Callable[[Row], int]
+    """The size in bytes that an entity can not be above, for as long as that is enough to know."""
     build: Callable[[Iterable[Row]], list[Any]]
     """Rows → entities, which carry their row."""
+    build_one: Callable[[Row], Any]
+    """Row → entity."""
     aggregate: AggregateModel | None
 
     @cached_property
@@ -79,14 +85,6 @@ class Model:
         return {
             field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
-
-    def to_row(self, entity: Any) -> Row:
-        """Return the row of one entity, its timestamp 0."""
-        return self.to_rows((entity,))[0][0]
-
-    def build_one(self, row: Row) -> Any:
-        """Return the entity of one row."""
-        return self.build((row,))[0]
 
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""
@@ -272,16 +270,33 @@ def _model(cls: Any) -> Model:
     source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
     functions = compile_functions(f"{made.name} rows", source, names)
     aggregate = None if made.of is None else aggregate_model(made)
-    return Model(made, columns, functions["to_rows"], functions["build"], aggregate)
+    return Model(
+        made, columns, *(functions[name] for name in ("to_row", "to_rows", "most", "build", "build_one")), aggregate
+    )
 
 
 def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    yield "def to_rows(entities):"
-    yield "    rows = []; add = rows.append"
-    yield "    total = longest = 0"
+    body = list(_entity_source(made, columns, names))
+    yield "def to_row(e):"
+    yield from (f"    {line}" for line in body)
+    yield "    return row"
+    yield "def to_rows(entities, kept, rows):"
+    yield "    keep = kept.append; add = rows.append"
+    yield "    total = 0"
     yield "    for e in entities:"
-    yield from (f"        {line}" for line in _entity_source(made, columns, names))
-    yield "    return rows, total, longest"
+    yield from (f"        {line}" for line in body)
+    yield "        total += n"
+    yield "        keep(e); add(row)"
+    yield "    return total"
+    yield "def most(row):"
+    long = [at for at, field in enumerate(columns, _FIRST) if _has_length(field)]
+    fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
+    yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
+
+
+def _has_length(field: FieldModel) -> bool:
+    return field.type.edm in ("String", "Binary") and field.measure is None
 
 
 def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
@@ -317,42 +332,51 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
     also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
     yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
-    yield "if n > longest: longest = n"
-    yield "total += n"
-    yield "add(row)"
 
 
 def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    partition, row = made.templates
+    body = list(_object_source(made, columns, names))
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    failed = [
+        "    except DAMAGE as error:",
+        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') "
+        "from error",
+    ]
     yield "def build(rows):"
     yield "    built = []; add = built.append"
     yield "    row = None"
     yield "    try:"
     yield "        for row in rows:"
-    yield "            e = Raw()"
-    variables = [f"row[{at}]" for at in range(_FIRST, _FIRST + len(columns))]
-    yield "            pk = row[0]; rk = row[1]"
+    yield from (f"            {line}" for line in body)
+    yield "            add(e)"
+    yield from failed
+    yield "    return built"
+    yield "def build_one(row):"
+    yield "    try:"
+    yield from (f"        {line}" for line in body)
+    yield "        return e"
+    yield from failed
+
+
+def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    partition, row = made.templates
+    yield "e = Raw()"
+    yield "pk = row[0]; rk = row[1]"
     for text, template in (("pk", partition), ("rk", row)):
         wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
         if template is row:
             wanted = [f for f in wanted if f not in partition.lossless_fields]
         if wanted:
-            for line in template.decode_source(text, {f: f"e.{f}" for f in wanted}, names):
-                yield f"            {line}"
-    for variable, field in zip(variables, columns, strict=True):
+            yield from template.decode_source(text, {f: f"e.{f}" for f in wanted}, names)
+    for at, field in enumerate(columns, _FIRST):
+        variable = f"row[{at}]"
         load = load_source(field, variable, names)
         if load != variable:  # it can name the value more than once
-            yield f"            v = {variable}"
+            yield f"v = {variable}"
             load = load_source(field, "v", names)
-        yield f"            e.{field.name} = {load}"
-    yield "            e._row = row"
-    yield "            e.__class__ = Cls"
-    yield "            add(e)"
-    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
-    yield "    except DAMAGE as error:"
-    what = f"{made.name}: the row with the key"
-    yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
-    yield "    return built"
+        yield f"e.{field.name} = {load}"
+    yield "e._row = row"
+    yield "e.__class__ = Cls"
 
 
 def load_source(field: FieldModel, variable: str, names: Names) -> str:

@@ -112,9 +112,10 @@ class Store(Verbs):
 
     def get(self, key: KeyOf[R], /) -> R | None:
         """Return the entity with this key, or None."""
-        model, partition, row = self._key(key)
-        stored = self._engine.get(model, partition, row)
-        found: R | None = None if stored is None else model.build((stored,))[0]
+        if key.__class__ is not KeyOf or (model := self._models.get(key[0])) is None:
+            model = self._key(key)[0]
+        stored = self._engine.get(model, key[1], key[2])
+        found: R | None = None if stored is None else model.build_one(stored)
         return found
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -371,7 +372,7 @@ class Transaction(Verbs):
         self._operations: dict[tuple[str, str, str], Operation] = {}
         self._maintained_limit = None if across else maintained_limit
         self._across = across
-        self._size = 0
+        self._most = 0
         self._thread = 0
 
     def __enter__(self) -> Self:
@@ -469,8 +470,9 @@ class Transaction(Verbs):
         if len(self._operations) >= MAX_OPERATIONS:
             raise InvalidTransaction(f"{operation} would be one more than {MAX_OPERATIONS} operations{lifts}")
         if operation.new is not None:
-            self._size += operation.model.size(operation.new)
-            if self._size > MAX_TRANSACTION:
-                raise EntityTooLarge(
-                    f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}"
-                )
+            self._most += operation.model.most(operation.new)
+            if self._most > MAX_TRANSACTION:
+                written = [one for one in (*self._operations.values(), operation) if one.new is not None]
+                size = sum(one.model.size(one.new) for one in written if one.new is not None)
+                if size > MAX_TRANSACTION:
+                    raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")

@@ -26,6 +26,7 @@ class Verbs:
     def __init__(self, engine: Engine, special: dict[type[Any], Callable[[str, str], str | None]]) -> None:
         self._engine = engine
         self._models = engine.schema.by_class
+        self._writables = {cls: model for cls, model in self._models.items() if model.aggregate is None}
         self._special = special
 
     def _model(self, cls: type[Any]) -> Model:
@@ -47,28 +48,32 @@ class Verbs:
             raise InvalidEntity("key", [f"Product.key(…) is needed, not {key!r}"])
         return self._model(key[0]), key[1], key[2]
 
-    def _operation(self, verb: Verb, entity: Any) -> Operation:
-        if not isinstance(entity, Record):
-            raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
-        model = self._writable(type(entity))
-        key = key_of(entity)
-        partition, row = key.partition, key.row
-        special = self._special.get(model.cls)
-        if special is not None and (other := special(partition, row)) is not None:
+    def _checked(self, entity: Any, verb: Verb) -> tuple[Model, Row]:
+        """Return the model and the row of an entity that is to be written."""
+        model = self._writables.get(entity.__class__)
+        if model is None:
+            if not isinstance(entity, Record):
+                raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
+            model = self._writable(type(entity))
+        row = model.to_row(entity)
+        if model.cls in self._special:
+            self._not_special(model, row[0], row[1])
+        return model, row
+
+    def _not_special(self, model: Model, partition: str, row: str) -> None:
+        if (other := self._special[model.cls](partition, row)) is not None:
             raise InvalidEntity(
                 f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"]
             )
-        return Operation(verb, model, partition, row, entity=entity)
 
     def _inserting(self, entity: Any) -> Operation:
-        operation = self._operation("insert", entity)
-        operation.new = operation.model.to_row(entity)
-        return operation
+        model, row = self._checked(entity, "insert")
+        return Operation("insert", model, row[0], row[1], row, entity=entity)
 
     def _replacing(self, entity: Any, if_match: str | None) -> Operation:
-        operation = self._operation("replace", entity)
+        model, row = self._checked(entity, "replace")
+        operation = Operation("replace", model, row[0], row[1], row, entity=entity)
         self._condition(operation, entity, if_match)
-        operation.new = operation.model.to_row(entity)
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
@@ -86,10 +91,8 @@ class Verbs:
             operation.etag = _etag(if_match)
 
     def _upserting(self, entity: Any, *, merge: bool) -> Operation:
-        operation = self._operation("upsert", entity)
-        model = operation.model
-        row = model.to_row(entity)
-        operation.new = row
+        model, row = self._checked(entity, "upsert")
+        operation = Operation("upsert", model, row[0], row[1], row, entity=entity)
         if merge:
             # What is None in the entity is left as it is.
             def change(old: Row | None) -> Row:
@@ -125,7 +128,11 @@ class Verbs:
 
     def _deleting(self, target: Any, if_match: str | None) -> Operation:
         if isinstance(target, Record):
-            operation = self._operation("delete", target)
+            model = self._writable(type(target))
+            key = key_of(target)
+            if model.cls in self._special:
+                self._not_special(model, key.partition, key.row)
+            operation = Operation("delete", model, key.partition, key.row, entity=target)
             self._condition(operation, target, if_match)
             return operation
         model, partition, row = self._key(target)

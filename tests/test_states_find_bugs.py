@@ -46,13 +46,12 @@ def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
-    def extremes(self: Any, held: list[Any], change: dict[Any, int], slot: int, seek: Any) -> list[Any]:
-        for value, count in change.items():
-            if count > 0:
-                held = aggregates._widen(held, value)
-        return held
+    real = aggregates.AggregateModel.combine
 
-    patch.setattr(aggregates.AggregateModel, "_extremes", extremes)
+    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
+        return real(self, state, delta, lambda slot, end: state[slot + 1][0 if end == "min" else -1])
+
+    patch.setattr(aggregates.AggregateModel, "combine", combine)
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:

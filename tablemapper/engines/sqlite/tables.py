@@ -119,7 +119,8 @@ class EntityTable:
         if not moved or name not in self.spills:
             return column
         beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.big_name)} b WHERE b.id = {alias}."_big")'
-        return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
+        # A value that is in place is read once, and nothing else is asked for.
+        return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
 
     def type_number(self, model: Model) -> int | None:
         """Return what ``_type`` holds for a model's rows."""
@@ -226,9 +227,6 @@ class Statements:
         listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
         places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
         self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
-        numbered = [f"?{at}" for at in range(1, len(columns) + 1)]
-        rest = [*numbered[3 : 3 + len(model.columns)], *(["NULL"] * self.has_big), *(value for _, value in extra)]
-        self._load = f"INSERT INTO {name}({listed}) VALUES(?1, ?2, ", "".join(f", {value}" for value in rest) + ")"
         self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
         assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
         condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
@@ -269,10 +267,6 @@ class Statements:
             return ""
         number = self.table.type_number(model)
         return f'{alias}."_type" IS {"NULL" if number is None else number}'
-
-    def load(self, timestamp: int) -> str:
-        """Return the statement that inserts rows as they are before they have a timestamp, and that are not large."""
-        return str(timestamp).join(self._load)
 
     @cached_property
     def stamp(self) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
