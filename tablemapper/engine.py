@@ -16,7 +16,7 @@ from .model import Model, Row, Schema
 from .prepared import Reader
 from .progress import Report as Meter
 
-__all__ = ["Engine", "Operation", "Verb"]
+__all__ = ["Batch", "Engine", "Operation", "Verb"]
 
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 
@@ -48,6 +48,16 @@ class Operation:
         return f"{self.verb} {self.model.name} {self.key}"
 
 
+@attrs.define(eq=False)
+class Batch:
+    """New entities of one class, and their rows."""
+
+    model: Model
+    entities: list[Any] = attrs.field(factory=list)
+    rows: list[Row] = attrs.field(factory=list)
+    """As long as the entities; their timestamp is left open until the engine replaces them by what was stored."""
+
+
 class Engine(Reader, Protocol):
     """Keeps the rows of a schema, in one place."""
 
@@ -71,6 +81,14 @@ class Engine(Reader, Protocol):
         Raises:
             EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
                 nothing was written.
+        """
+        ...
+
+    def insert(self, batches: Sequence[Batch]) -> None:
+        """Insert new entities in one transaction, and what is maintained from them.
+
+        Raises:
+            EntityExists, UniqueViolation: of one that was not possible; nothing was written.
         """
         ...
 

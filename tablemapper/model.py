@@ -269,9 +269,15 @@ def _model(cls: Any) -> Model:
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
     functions = compile_functions(f"{made.name} rows", source, names)
-    aggregate = None if made.of is None else aggregate_model(made)
     return Model(
-        made, columns, *(functions[name] for name in ("to_row", "to_rows", "most", "build", "build_one")), aggregate
+        made,
+        columns,
+        to_row=functions["to_row"],
+        to_rows=functions["to_rows"],
+        most=functions["most"],
+        build=functions["build"],
+        build_one=functions["build_one"],
+        aggregate=None if made.of is None else aggregate_model(made),
     )
 
 

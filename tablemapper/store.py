@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Self, TypeVar, overload
 
 import attrs
 
+from .bulk import windows
 from .check import Report
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
@@ -32,8 +34,9 @@ from .model import carved, compile_schema
 from .predicates import conjuncts
 from .prepared import Asked, Plans
 from .progress import ProgressOption, report
+from .progress import Report as Meter
 from .query import Query
-from .verbs import Verbs, not_found, stamp
+from .verbs import Verbs, not_found, stamp, stamp_batch
 
 __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
@@ -293,9 +296,15 @@ class Store(Verbs):
         """Insert a stream of entities in bounded memory; return their number.
 
         Atomic by window, not as a whole: an error names its entity, and its ``written`` and a note say how many
-        entities were stored before.
+        entities were stored before. A window is what comes within about a second, at most 50,000 entities.
         """
-        return self._stream("insert", map(self._inserting, entities), progress)
+        with report(progress, "insert_many") as meter, _telling("insert_many", meter):
+            for window in windows(entities, self._writable, self._not_special):
+                self._engine.insert(window)
+                for batch in window:
+                    stamp_batch(batch)
+                    meter.advance(len(batch.rows))
+        return meter.done
 
     def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Insert or replace a stream of entities, as `insert_many` does; of equal keys the last one wins."""
@@ -306,40 +315,32 @@ class Store(Verbs):
         return self._stream("delete", (self._deleting(target, None) for target in targets), progress)
 
     def _stream(self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption) -> int:
-        written = 0
         window: dict[tuple[str, str, str], Operation] = {}
         twins: list[Operation] = []
-        with report(progress, f"{verb}_many") as meter:
-            try:
-                for operation in operations:
-                    place = (operation.model.table, operation.partition, operation.row)
-                    if place in window or len(window) >= _WINDOW:
-                        if verb == "upsert" and place in window and len(twins) < _WINDOW:
-                            twins.append(window.pop(place))
-                        else:
-                            written += self._window(window, twins, meter)
-                    window[place] = operation
-                written += self._window(window, twins, meter)
-            except BaseException as error:
-                error.add_note(f"{verb}_many: {written} entities were written before this")
-                if isinstance(error, TableMapperError):
-                    error.written = written  # type: ignore[attr-defined]
-                raise
-        return written
+        with report(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter):
+            for operation in operations:
+                place = (operation.model.table, operation.partition, operation.row)
+                if place in window or len(window) >= _WINDOW:
+                    if verb == "upsert" and place in window and len(twins) < _WINDOW:
+                        twins.append(window.pop(place))
+                    else:
+                        self._window(window, twins, meter)
+                window[place] = operation
+            self._window(window, twins, meter)
+        return meter.done
 
-    def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Any) -> int:
+    def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Meter) -> None:
+        if not window:
+            return
         count = len(window) + len(twins)
-        if window:
-            self._apply(list(window.values()))
-            kept = {id(operation.entity) for operation in window.values()} if twins else set()
-            for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
-                if id(twin.entity) in kept:
-                    continue
+        self._apply(list(window.values()))
+        kept = {id(operation.entity) for operation in window.values()} if twins else set()
+        for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
+            if id(twin.entity) not in kept:
                 set_row(twin.entity, None)
-            window.clear()
-            twins.clear()
-            meter.advance(count)
-        return count
+        window.clear()
+        twins.clear()
+        meter.advance(count)
 
     def _apply(self, operations: list[Operation]) -> None:
         self._engine.apply(operations)
@@ -356,6 +357,18 @@ class Store(Verbs):
         """Write a copy of the store as it is now to a new file, while it is in use."""
         with report(progress, "backup") as meter:
             self._engine.backup(os.fspath(path), meter)
+
+
+@contextmanager
+def _telling(verb: str, meter: Meter) -> Iterator[None]:
+    """Let an error say how many entities were written before it."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"{verb}: {meter.done} entities were written before this")
+        if isinstance(error, TableMapperError):
+            error.written = meter.done  # type: ignore[attr-defined]
+        raise
 
 
 class Transaction(Verbs):

@@ -7,7 +7,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from .declaration import check_value, located
-from .engine import Engine, Operation, Verb
+from .engine import Batch, Engine, Operation, Verb
 from .entity import Record, etag_timestamp, key_of, set_row
 from .errors import EntityNotFound, InvalidEntity, PreconditionFailed, did_you_mean
 from .expressions import Assignment
@@ -15,7 +15,7 @@ from .fields import FieldModel
 from .indexes import KeyOf
 from .model import Model, Row
 
-__all__ = ["Verbs", "not_found", "stamp"]
+__all__ = ["Verbs", "not_found", "stamp", "stamp_batch"]
 
 _EXACT = Context(prec=13_000)  # the sum of two Decimals of 34 digits between 1E-6143 and 1E+6145
 
@@ -37,6 +37,8 @@ class Verbs:
         return model
 
     def _writable(self, cls: type[Any]) -> Model:
+        if not issubclass(cls, Record):
+            raise InvalidEntity(cls.__name__, ["an entity is needed, an object of one of the store's classes"])
         model = self._model(cls)
         if model.aggregate is not None:
             source = model.aggregate.source.__name__
@@ -57,14 +59,18 @@ class Verbs:
             model = self._writable(type(entity))
         row = model.to_row(entity)
         if model.cls in self._special:
-            self._not_special(model, row[0], row[1])
+            self._not_special(model, (row,))
         return model, row
 
-    def _not_special(self, model: Model, partition: str, row: str) -> None:
-        if (other := self._special[model.cls](partition, row)) is not None:
-            raise InvalidEntity(
-                f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"]
-            )
+    def _not_special(self, model: Model, rows: Iterable[Row]) -> None:
+        """Refuse rows of a class whose keys belong to a more special one of the same table."""
+        special = self._special.get(model.cls)
+        if special is not None:
+            for row in rows:
+                if (other := special(row[0], row[1])) is not None:
+                    raise InvalidEntity(
+                        f"{model.name} {row[:2]}", [f"this key belongs to {other}; choose other values"]
+                    )
 
     def _inserting(self, entity: Any) -> Operation:
         model, row = self._checked(entity, "insert")
@@ -130,8 +136,7 @@ class Verbs:
         if isinstance(target, Record):
             model = self._writable(type(target))
             key = key_of(target)
-            if model.cls in self._special:
-                self._not_special(model, key.partition, key.row)
+            self._not_special(model, (key[1:],))
             operation = Operation("delete", model, key.partition, key.row, entity=target)
             self._condition(operation, target, if_match)
             return operation
@@ -196,6 +201,12 @@ def stamp(operations: Iterable[Operation]) -> None:
                 operation.entity.__setstate__(merged.__getstate__())
             else:
                 set_row(operation.entity, None if operation.verb == "delete" else operation.new)
+
+
+def stamp_batch(batch: Batch) -> None:
+    """Give the entities of a batch the rows that were stored."""
+    for entity, row in zip(batch.entities, batch.rows, strict=True):
+        set_row(entity, row)
 
 
 def not_found(key: KeyOf[Any]) -> EntityNotFound:

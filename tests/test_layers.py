@@ -28,7 +28,7 @@ LEVELS = [
         "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
         "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
-    ["verbs", "store"],
+    ["verbs", "bulk", "store"],
 ]  # fmt: skip
 PLACE = {module: (level, at) for level, row in enumerate(LEVELS) for at, module in enumerate(row)}
 MODULES = {

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ...check import Report
-from ...engine import Operation
+from ...engine import Batch, Operation
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
 from .catalogue import Catalogue, read_catalogue, take_over, verify
 from .files import File, Writer
-from .operations import Lowered, Vanished, apply, missing, stale
+from .operations import Lowered, Vanished, apply, insert, missing, stale
 from .scrub import scrub
 from .selecting import Selecting
 from .tables import Statements, quoted
@@ -126,12 +126,23 @@ class SqliteEngine:
             apply(lowered, writer, operations, maintained_limit)
             # A row that is there proves more than one that is not: others may delete too.
             proving = next((one for one in operations if one.verb != "delete"), operations[0])
-            writer.proof = _proof(lowered, proving)
+            writer.proof = _proof(lowered.statements[proving.model], proving)
 
         try:
             self.file.write(write, generation=self._generation)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
+
+    def insert(self, batches: Sequence[Batch]) -> None:
+        """Insert new entities in one transaction, and what is maintained from them."""
+        lowered = self._lowered
+
+        def write(writer: Writer) -> None:
+            insert(lowered, writer, batches)
+            first = batches[0]
+            writer.proof = lowered.statements[first.model].there, first.rows[0][:3]
+
+        self.file.write(write, generation=self._generation)
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""
@@ -197,12 +208,9 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     return ", ".join(listed), pickers
 
 
-def _proof(lowered: Lowered, operation: Operation) -> tuple[str, tuple[Any, ...]]:
+def _proof(statements: Statements, operation: Operation) -> tuple[str, tuple[Any, ...]]:
     """Return a query that finds a row only if the transaction of this operation is in the file."""
-    place = (
-        f'SELECT 1 FROM {quoted(operation.model.table)} WHERE "PartitionKey" = ? AND "RowKey" = ? AND "Timestamp" = ?'
-    )
     if operation.new is not None and operation.verb != "delete":
-        return place, operation.new[:3]
+        return statements.there, operation.new[:3]
     assert operation.old is not None
-    return f"SELECT 1 WHERE NOT EXISTS ({place})", operation.old[:3]
+    return statements.not_there, operation.old[:3]

@@ -25,7 +25,7 @@ from ...changes import (
     Maintenance,
     maintenance,
 )
-from ...engine import Operation
+from ...engine import Batch, Operation
 from ...errors import (
     CorruptStore,
     EntityExists,
@@ -38,7 +38,7 @@ from ...model import Model, Row, Schema
 from .files import Writer
 from .tables import EntityTable, IndexTable, Statements, Values, has_values
 
-__all__ = ["Lowered", "Vanished", "apply", "missing", "stale", "write_changes"]
+__all__ = ["Lowered", "Vanished", "apply", "insert", "missing", "stale", "write_changes"]
 
 _first, _second = itemgetter(0), itemgetter(1)
 
@@ -112,12 +112,29 @@ def apply(
             f"than {maintained_limit} in one entity group transaction; split it"
         )
     for model, batch in batches.items():
+        statements = lowered.statements[model]
         if batch.deletes:
-            _delete(lowered.statements[model], writer, batch.deletes)
+            _delete(statements, writer, batch.deletes)
         if batch.updates:
-            _update(lowered.statements[model], writer, batch.updates)
+            _update(statements, writer, batch.updates)
         if batch.inserts:
-            _insert(lowered.statements[model], writer, batch.inserts)
+            rows = _insert(statements, writer, [_new(operation) for operation in batch.inserts])
+            for operation, row in zip(batch.inserts, rows, strict=True):
+                operation.new = row
+    write_changes(lowered, writer, changes)
+
+
+def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
+    """Insert many entities; each batch gets its rows as they were stored.
+
+    Raises:
+        EntityExists, UniqueViolation: the caller rolls back.
+    """
+    changes = ChangeSet()
+    for batch in batches:
+        batch.rows = _insert(lowered.statements[batch.model], writer, batch.rows)
+        # In the order of the keys, so that index rows that are equal in their own key have it too.
+        changes.added(lowered.maintenance[batch.model], _sorted(batch.rows))
     write_changes(lowered, writer, changes)
 
 
@@ -176,43 +193,58 @@ def exists(operation: Operation) -> EntityExists:
 # ---------------------------------------------------------------------------------------------- entity rows
 
 
-def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+def _insert(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
+    """Insert rows; return them as they are read."""
+    stored, in_table = _stamped(statements, writer, rows)
     try:
-        _write_sorted(writer, statements.insert, _table_rows(statements, writer, group))
+        _write(writer, statements.insert, _sorted(in_table))
     except apsw.ConstraintError:
-        timestamp = writer.timestamp
-        for operation in group:
-            stored = writer.get(statements.get, operation.key)
-            if stored is not None and stored[2] != timestamp:
-                raise exists(operation) from None
-        raise
+        raise _taken(statements, writer, rows) from None
+    return stored
 
 
-def _write_sorted(writer: Writer, sql: str, rows: list[Row]) -> None:
-    """Write rows in the order of their first two values; rows that are equal there stay in the order they have."""
+def _taken(statements: Statements, writer: Writer, rows: list[Row]) -> EntityExists:
+    """Return the error of inserts of which one has a key that is taken, by another one of them perhaps."""
+    seen = set()
+    for row in rows:
+        key = row[:2]
+        stored = writer.get(statements.get, key)
+        if key in seen or (stored is not None and stored[2] != writer.timestamp):
+            break
+        seen.add(key)
+    return exists(Operation("insert", statements.model, *key))
+
+
+def _write(writer: Writer, sql: str, rows: Sequence[Row]) -> None:
+    """Run a statement for each row."""
     if len(rows) == 1:
         writer.execute(sql, rows[0])
-        return
-    _sort(rows)
-    writer.executemany(sql, rows)
+    else:
+        writer.executemany(sql, rows)
 
 
-def _sort(rows: list[Row]) -> None:
-    # Twice by one text takes half as long as once by two.
-    rows.sort(key=_second)
+def _sorted(rows: list[Row]) -> list[Row]:
+    """Return rows in the order of their first two values; rows that are equal there stay in the order they have."""
+    if len(rows) < 2:
+        return rows
+    rows = sorted(rows, key=_second)  # twice by one text takes half as long as once by two
     rows.sort(key=_first)
-
-
-def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
-    """Return the rows as the table holds them, large values moved aside; leave in each operation the row as read."""
-    rows, large = statements.stamp([_new(operation) for operation in group], writer.timestamp)
-    for operation, row in zip(group, rows, strict=True):
-        operation.new = row
-    if large:
-        moved = _move_aside(statements, writer, [rows[at] for at in large])
-        for at, (row, in_table) in zip(large, moved, strict=True):
-            group[at].new, rows[at] = row, in_table
     return rows
+
+
+def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return rows with this transaction's timestamp, as they are read and as the table holds them.
+
+    Large values are moved aside, and the table's rows are without them.
+    """
+    stored, large = statements.stamp(rows, writer.timestamp)
+    if not large:
+        return stored, stored
+    in_table = stored.copy()
+    moved = _move_aside(statements, writer, [stored[at] for at in large])
+    for at, (row, lean) in zip(large, moved, strict=True):
+        stored[at], in_table[at] = row, lean
+    return stored, in_table
 
 
 def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -233,18 +265,20 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    rows = _table_rows(statements, writer, group)
-    changed = [(*row, _old(operation)[2]) for row, operation in zip(rows, group, strict=True)]
+    stored, in_table = _stamped(statements, writer, [_new(operation) for operation in group])
+    changed = [(*row, _old(operation)[2]) for row, operation in zip(in_table, group, strict=True)]
     before = writer.total_changes()
-    _write_sorted(writer, statements.update, changed)
+    _write(writer, statements.update, _sorted(changed))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=True)
+    for operation, row in zip(group, stored, strict=True):
+        operation.new = row
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
     before = writer.total_changes()
-    _write_sorted(writer, statements.delete, [_old(operation)[:3] for operation in group])
+    _write(writer, statements.delete, _sorted([_old(operation)[:3] for operation in group]))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
@@ -276,7 +310,7 @@ def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
         if change.deletes:
             table = lowered.indexes[index.model.table]
             before = writer.total_changes()
-            _write_sorted(writer, table.delete, [row[:4] for row in change.deletes])
+            _write(writer, table.delete, [row[:4] for row in _sorted(change.deletes)])
             if writer.total_changes() - before != len(change.deletes):
                 raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
     for index, change in changes.indexes.items():
@@ -291,7 +325,7 @@ def _put(table: IndexTable, index: IndexMaintenance, writer: Writer, change: Ind
     if not change.puts:
         return
     try:
-        _write_sorted(writer, table.insert, change.puts)
+        _write(writer, table.insert, _sorted(change.puts))
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None

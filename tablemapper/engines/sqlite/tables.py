@@ -232,6 +232,8 @@ class Statements:
         condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
         self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
         self.delete = f"DELETE FROM {name} {condition}3"
+        self.there = f"SELECT 1 FROM {name} {condition}3"
+        self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
         self.select_list = self.select(model, "t")
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
