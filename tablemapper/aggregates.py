@@ -121,8 +121,14 @@ class AggregateModel:
         """Return a delta that changes nothing."""
         return [0, *[slot.zero() for slot in self.slots]]
 
-    def add_source(self, at: int, delta: str, value: str, names: Names) -> str:
-        """Return a statement that adds an entity's value, which is not None, to one slot of a delta.
+    def zero_source(self, names: Names) -> str:
+        """Return source of what `zero` returns."""
+        kinds = {"count": "0", "extremes": "{}", "ever": "[]"}
+        zeros = [kinds.get(slot.kind) or f"{names.name('zero', slot.sum.zero)}()" for slot in self.slots]
+        return f"[{', '.join(['0', *zeros])}]"
+
+    def add_source(self, at: int, delta: str, value: str, names: Names) -> list[str]:
+        """Return statements that add an entity's value, which is not None, to one slot of a delta.
 
         Args:
             at: the number of the slot.
@@ -133,13 +139,13 @@ class AggregateModel:
         slot, place = self.slots[at], f"{delta}[{at + 1}]"
         match slot.kind:
             case "sum":
-                return f"{names.name('add', slot.sum.add)}({place}, {value}, sign)"
+                return slot.sum.add_source(place, value, names)
             case "count":
-                return f"{place} += sign"
+                return [f"{place} += sign"]
             case "extremes":
-                return f"{place}[{value}] = {place}.get({value}, 0) + sign"
+                return [f"{place}[{value}] = {place}.get({value}, 0) + sign"]
             case "ever":
-                return f"if sign > 0: {place} = {names.name('widen', _widen)}({place}, {value})"
+                return [f"if sign > 0: {place} = {names.name('widen', _widen)}({place}, {value})"]
 
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""

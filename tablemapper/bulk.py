@@ -51,7 +51,7 @@ def windows(
             held = len(batch.rows)
             started = clock()
             wanted = min(chunk, most - count)
-            characters += model.to_rows(islice(run, wanted), batch.entities, batch.rows)
+            characters += model.to_rows(islice(run, wanted), batch.entities, batch.rows)  # noqa: B031  piece by piece
             check(model, islice(batch.rows, held, None))
             now = clock()
             came = len(batch.rows) - held

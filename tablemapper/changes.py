@@ -345,7 +345,7 @@ def _too_many(label: str, count: int) -> None:
 def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None
-    names = Names(check_key=check_key, zero=aggregate.zero, walk=walk)
+    names = Names(check_key=check_key, walk=walk)
     fields = _Fields(model, names)
     templates = target.declaration.templates
     groups = [_Group(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
@@ -366,7 +366,7 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         *[f"    {line}" for line in _key_lines("gpk", templates[0], 512, what, sources, texts, names)],
         *[f"    {line}" for line in _key_lines("grk", templates[1], 512, what, sources, texts, names)],
         "    delta = groups.get((gpk, grk))",
-        "    if delta is None: delta = groups[gpk, grk] = zero()",
+        f"    if delta is None: delta = groups[gpk, grk] = {aggregate.zero_source(names)}",
         f"    near[{near}] = delta",
         "delta[0] += sign",
     ]
@@ -384,7 +384,7 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
                 indent += "    "
             if slot.kind in ("extremes", "ever"):
                 body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
-        body.append(indent + aggregate.add_source(at, "delta", value, names))
+        body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
     function = _loop(
         f"{target.name} of {model.name}", "collect(rows, groups, sign)", ["near = {}"], body, "None", names
     )

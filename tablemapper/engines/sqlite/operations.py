@@ -43,6 +43,10 @@ __all__ = ["Lowered", "Vanished", "apply", "insert", "missing", "stale", "write_
 _first, _second = itemgetter(0), itemgetter(1)
 
 
+_CHUNK = 2_000  # rows that a processor keeps at hand
+_PAGES = 8_000  # that the connection's cache holds
+
+
 class Lowered:
     """A schema lowered to the tables of one file: the statements of every model, and what is maintained from it."""
 
@@ -130,12 +134,20 @@ def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
     Raises:
         EntityExists, UniqueViolation: the caller rolls back.
     """
-    changes = ChangeSet()
+    groups: dict[AggregateMaintenance, Groups] = {}
+    (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
-        batch.rows = _insert(lowered.statements[batch.model], writer, batch.rows)
-        # In the order of the keys, so that index rows that are equal in their own key have it too.
-        changes.added(lowered.maintenance[batch.model], _sorted(batch.rows))
-    write_changes(lowered, writer, changes)
+        statements, kept = lowered.statements[batch.model], lowered.maintenance[batch.model]
+        # A file that is not in the cache is gone through once, in order; else that makes no difference.
+        chunk = _CHUNK if pages < _PAGES else len(batch.rows)
+        for at in range(0, len(batch.rows), chunk):
+            rows = _insert(statements, writer, batch.rows[at : at + chunk])
+            batch.rows[at : at + chunk] = rows
+            # In the order of the keys, so that index rows that are equal in their own key have it too.
+            changes = ChangeSet(groups=groups)
+            changes.added(kept, _sorted(rows))
+            _write_indexes(lowered, writer, changes)
+    _write_groups(lowered, writer, groups)
 
 
 def _old(operation: Operation) -> Row:
@@ -306,6 +318,11 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
 
 def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about indexes and aggregates."""
+    _write_indexes(lowered, writer, changes)
+    _write_groups(lowered, writer, changes.groups)
+
+
+def _write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     for index, change in changes.indexes.items():
         if change.deletes:
             table = lowered.indexes[index.model.table]
@@ -315,7 +332,10 @@ def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
                 raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
     for index, change in changes.indexes.items():
         _put(lowered.indexes[index.model.table], index, writer, change)
-    for aggregate, groups in changes.groups.items():
+
+
+def _write_groups(lowered: Lowered, writer: Writer, changes: dict[AggregateMaintenance, Groups]) -> None:
+    for aggregate, groups in changes.items():
         _aggregate(lowered, writer, aggregate, groups)
 
 
