@@ -36,7 +36,7 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     if len(ways) > 1:
         return None  # (each alternative might need another one)
     way = conditions(ways[0])
-    attrs = {name: p.attr for p, name in way.said_by.items() if isinstance(attr := getattr(p, "attr", None), Attr)}
+    attrs = {name: attr for p, name in way.said_by.items() if isinstance(attr := getattr(p, "attr", None), Attr)}
     attrs = {name: attr for name, attr in attrs.items() if _fits(attr, contains=name in way.elements)}
     lead = [name for name in (*way.equal, *way.elements, *way.among) if name in attrs]
     ranged = [name for name in way.compared if name in attrs and name not in lead]
@@ -66,4 +66,5 @@ def _template(names: list[str]) -> str:
 
 
 def _type_name(type: Any) -> str:
-    return {"int32": "tm.Int32"}.get(type.name, type.name if type.enum is None else type.enum.__name__)
+    name: str = type.name if type.enum is None else type.enum.__name__
+    return {"int32": "tm.Int32"}.get(name, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -37,8 +37,8 @@ class Explanation:
     """How many rows are between the bounds, counted up to 10,000."""
     database: tuple[str, ...]
     """SQLite's own EXPLAIN QUERY PLAN, of the first range."""
-    aggregate: str | None = None
-    """The aggregate that answers it, if one does."""
+    totals: Mapping[str, str] = {}
+    """What is answered from a declared aggregate instead, as ``{"avg(price)": "PricesByMaker"}``."""
 
     @property
     def covering(self) -> bool:
@@ -61,8 +61,6 @@ class Explanation:
         head += ", backwards" if plan.descending else ""
         head += ", which holds all that is asked for" if plan.covering else ""
         lines = [head]
-        if self.aggregate is not None:
-            lines.insert(0, f"answered from {self.aggregate}")
         if not plan.scan:
             lines += [f"  {one}" for one in self.ranges[:_SHOWN]]
             if len(self.ranges) > _SHOWN:
@@ -76,6 +74,7 @@ class Explanation:
         lines += [f"sorts by {', '.join(self.sort)} (SQLite, on disk past its cache)"] if self.sort else []
         lines += [f"not {one}" for one in plan.reasons]
         lines += [f"SQLite: {one}" for one in self.database]
+        lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
         return "\n".join(lines)
 
     def _expected(self) -> str:
@@ -107,7 +106,7 @@ class Explanation:
             "rows": self.rows,
             "reasons": list(self.reasons),
             "database": list(self.database),
-            "aggregate": self.aggregate,
+            "totals": dict(self.totals),
         }
 
 

@@ -7,7 +7,7 @@ numbers, so one plan serves all queries of its form. `tablemapper.ranges` makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -46,6 +46,8 @@ class Question:
     """Whether the whole table may be read."""
     by_time: bool = True
     """Whether a range of times may be read bucket by bucket."""
+    state: bool = False
+    """Whether the state of an aggregate's group is read, which no index holds."""
 
 
 @attrs.frozen(eq=False)
@@ -178,7 +180,8 @@ def _rank(one: Plan, place: int) -> tuple[Any, ...]:
 
 def _worse(one: Plan, best: Plan) -> str:
     if one.bound_fields < best.bound_fields:
-        return f"bounds {one.bound_fields} fields, {best.path} {best.bound_fields}"
+        fields = f"{one.bound_fields} field{'' if one.bound_fields == 1 else 's'}"
+        return f"bounds {fields}, {best.path} {best.bound_fields}"
     if one.sort and not best.sort:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
     if best.covering and not one.covering:
@@ -268,9 +271,14 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
         merged=direction is not None and direction[1],
         sort=() if direction is not None else question.order,
         distinct=distinct,
-        covering=index is not None and question.wanted is not None and not distinct and all(map(path.holds, needed)),
+        covering=_covers(question, path, needed) and not distinct,
         scan=scan,
     )
+
+
+def _covers(question: Question, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
+    selected = question.wanted is not None and not question.state
+    return path.index is not None and selected and all(map(path.holds, needed))
 
 
 def _access(

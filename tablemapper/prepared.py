@@ -112,7 +112,13 @@ class Prepared:
     """A plan that is ready to run: what to read for it, and how to make entities or tuples of the rows."""
 
     def __init__(
-        self, reader: Reader, made: Plan, wanted: tuple[Attr[Any, Any], ...] | None, *, filtering: bool
+        self,
+        reader: Reader,
+        made: Plan,
+        wanted: tuple[Attr[Any, Any], ...] | None,
+        *,
+        filtering: bool,
+        state: bool = False,
     ) -> None:
         self.plan = made
         self.residual = reader.residual(made) if filtering else made.filter
@@ -125,7 +131,7 @@ class Prepared:
         lean = wanted is not None and not made.distinct
         if lean and wanted is not None:
             needed = [*wanted, *(attr for p in self.residual for attr in attributes(p))]
-            self.layout = layout(made.path, needed, covering=made.covering)
+            self.layout = attrs.evolve(layout(made.path, needed, covering=made.covering), state=state)
             self._make = tuples(made.path, self.layout, wanted, self.residual, covering=made.covering, sorted_by=steps)
             self.placed = self.layout
         else:
@@ -194,8 +200,15 @@ class Plans:
         self._prepared: dict[Hashable, Prepared] = {}
         self._fingerprints: dict[Model, Any] = {}
 
-    def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
+    def find(
+        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
+    ) -> tuple[Prepared, Search]:
         """Return the plan of a query, with its values.
+
+        Args:
+            asked: what is asked.
+            wanted: the attributes that tuples are made of; None: entities are made.
+            state: whether the state of an aggregate's group ends each tuple.
 
         Raises:
             ScanRefused: nothing bounds the query.
@@ -204,13 +217,13 @@ class Plans:
         form = asked.form(), None if wanted is None else tuple([attr.source for attr in wanted])
         implied = _implied(asked)
         for by_time in (True, False):
-            key = form, implied, by_time
+            key = form, implied, by_time, state
             prepared = self._prepared.get(key)
             if prepared is None:
                 if len(self._prepared) >= MAX_PLANS:
                     self._prepared.clear()
-                made = plan(question(asked, wanted, by_time=by_time))
-                prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None)
+                made = plan(question(asked, wanted, by_time=by_time, state=state))
+                prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None, state=state)
                 self._prepared[key] = prepared
             try:
                 return prepared, prepared.search(values)
@@ -226,7 +239,9 @@ class Plans:
         return made
 
 
-def question(asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True) -> Question:
+def question(
+    asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True, state: bool = False
+) -> Question:
     """Return what a query asks, with parameters in place of its constants."""
     given = 0 if asked.range is None else len(asked.range.values)
     where, number = [], given
@@ -244,6 +259,7 @@ def question(asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time
         {name: frozenset(parts[place] for place in places) for name, places in _implied(asked)},
         asked.scan,
         by_time,
+        state,
     )
 
 

@@ -87,7 +87,7 @@ def tuples(
     lines = ["def tuples(rows, v):", "    made = []; add = made.append", "    row = None", "    try:"]
     heads = [*(f"_s{at}" for at in range(sorted_by)), *places, *(f"c_{name}" for name in fields)]
     lines.append("        for row in rows:")
-    lines.append(f"            {', '.join(heads)}, *_ = row")
+    lines.append(f"            {', '.join(heads)}, *rest = row")
     lines += [f"            {line}" for line in _decoded(keyed, needed, names)]
     for name in fields:
         field = model.declaration.field(name)
@@ -95,7 +95,7 @@ def tuples(
     for predicate in residual:
         lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
     values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)
-    lines.append(f"            add(({values}))")
+    lines.append(f"            add(({values}{'*rest,' if made.state else ''}))")
     names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
     lines.append("    except DAMAGE as error:")
     lines.append(

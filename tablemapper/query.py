@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Generic, Self, TypeVar, overload
 
 import attrs
 
+from .aggregates import Slot
+from .answers import declared, served
 from .budget import Budget
 from .errors import EntityNotFound, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
 from .expressions import Attr, Expr, Order, Predicate
+from .groups import Groups
 from .model import Model
 from .pages import Page, Seal
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .ranges import Search
+from .totals import COUNT, Measured, States, summed_up
 
 __all__ = ["Query", "Results", "Rows"]
 
@@ -66,8 +72,8 @@ class Results(Generic[T]):
             examined: rows that are read, whether they match or not. Conditions are then checked after reading, so set
                 it where a runaway query is worse than a slow one.
         """
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
-            raise InvalidQuery(f"budget: timeout= is a number of seconds, not {timeout!r}")
+        if timeout is not None:
+            _seconds("budget: timeout=", timeout)
         if examined is not None:
             _counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
@@ -187,6 +193,7 @@ class Results(Generic[T]):
             tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
+            dict(served(self._plans, self._asked)),
         )
 
     def __repr__(self) -> str:
@@ -271,6 +278,81 @@ class Query(Results[E]):
             _own(field, self._asked.model)
         return Rows(self._plans, self._asked, fields)  # type: ignore[arg-type]
 
+    # ------------------------------------------------------------------------------------------ totals
+
+    def count(self) -> int:
+        """Return the number of entities: from a declared aggregate where one fits, else counted."""
+        found = declared(self._plans, self._asked, (), COUNT)
+        if found is None:
+            return super().count()
+        return sum(number for number, _ in found.states(self._plans.reader).values())
+
+    def sum(self, field: Expr[A | None], /) -> A | None:
+        """Add up a field, exactly, of what has a value; None if nothing has one."""
+        return self._all.sum(field).get(())
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> float | None: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits."""
+        return self._all.avg(field).get(())
+
+    def min(self, field: Expr[A | None], /) -> A | None:
+        """Find the least value of a field; None if nothing has one."""
+        return self._all.min(field).get(())
+
+    def max(self, field: Expr[A | None], /) -> A | None:
+        """Find the greatest value of a field; None if nothing has one."""
+        return self._all.max(field).get(())
+
+    @overload
+    def group_by(self, a: Expr[A], /) -> Groups[A]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], /) -> Groups[tuple[A, B]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> Groups[tuple[A, B, C]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Groups[tuple[A, B, C, D]]: ...
+    def group_by(self, *fields: Expr[Any]) -> Any:
+        """Return the groups of fields, or of times cut down, for ``.count()``, ``.sum(field)`` … of each."""
+        if not fields:
+            raise InvalidQuery("group_by: name the fields")
+        for field in fields:
+            attr = _own(field, self._asked.model)
+            if not attr.type.keyable:
+                raise InvalidQuery(f"group_by: {attr!r} is {attr.type.name}; group by a scalar field")
+        return self._groups(*fields)
+
+    @property
+    def _all(self) -> Groups[tuple[()]]:
+        return self._groups()
+
+    def _groups(self, *by: Any) -> Groups[Any]:
+        return Groups(by, partial(self._states, by))
+
+    def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
+        if slot.attr is not None:
+            _own(slot.attr, self._asked.model)
+        found = declared(self._plans, self._asked, by, slot)
+        if found is not None:
+            return found.states(self._plans.reader)
+        asked = self._asked
+        if asked.limit is None:
+            asked = attrs.evolve(asked, order=())
+            if not by and slot.attr is not None and slot.kind == "extremes":
+                return self._end(slot, slot.attr.asc() if measured == "min" else slot.attr.desc())
+        wanted = by if slot.attr is None else (*by, slot.attr)
+        return summed_up(Rows[Any](self._plans, asked, wanted), slot)
+
+    def _end(self, slot: Slot, step: Order[Any]) -> States:
+        """Return the least or the greatest value: the first one in an order that a path may give."""
+        found = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
+        return summed_up([] if found is None else [found], slot)
+
 
 class Rows(Results[T]):
     """Tuples of fields of what a query finds."""
@@ -278,14 +360,15 @@ class Rows(Results[T]):
     __slots__ = ()
 
 
-def _own(attr: object, model: Model) -> None:
-    """Raise InvalidQuery if this is not an attribute of the model's class."""
+def _own(attr: object, model: Model) -> Attr[Any, Any]:
+    """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
         raise InvalidQuery(
             f"{attr!r} is not a field of {model.name} (fields: {', '.join(names)})"
             f"{did_you_mean(getattr(attr, 'name', ''), names)}"
         )
+    return attr
 
 
 def _step(value: object, model: Model) -> Order[Any]:
@@ -298,6 +381,11 @@ def _step(value: object, model: Model) -> Order[Any]:
 
 def _is_predicate(value: object) -> bool:
     return isinstance(value, Predicate)
+
+
+def _seconds(verb: str, given: object) -> None:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
+        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")
 
 
 def _counted(verb: str, count: object, *, least: int) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,14 @@ LEAVES: st.SearchStrategy[Test] = st.one_of(
     st.sampled_from(["a", "b", "c"]).map(lambda t: (Unit.tags.contains(t), lambda u: t in u.tags)),
     st.sampled_from(["n", ""]).map(lambda t: (Unit.owner.contains(t), lambda u: u.owner is not None and t in u.owner)),
     st.just((Unit.size > 2, lambda u: u.size > 2)),
+    st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags))),
+    st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
+        lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
+    ),
+    st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
+        lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
+    ),
+    st.just((Unit.size == Unit.number, lambda u: u.size == u.number)),
 )  # fmt: skip
 TESTS: st.SearchStrategy[Test] = st.recursive(
     LEAVES,
@@ -127,18 +136,22 @@ class Forced(Plans):
     def __init__(self, reader: Reader, path: str) -> None:
         super().__init__(reader)
         self.path = path
+        self.made: dict[Any, Prepared] = {}
 
     def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
         values = asked.values()
         for by_time in (True, False):
-            plans, _ = candidates(question(asked, wanted, by_time=by_time))
-            for plan in plans:
-                if str(plan.path) == self.path:
-                    prepared = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
-                    try:
-                        return prepared, prepared.search(values)
-                    except TooManyRanges:
-                        break
+            form = asked.form(), wanted, by_time
+            if form not in self.made:
+                plans, _ = candidates(question(asked, wanted, by_time=by_time))
+                plan = next((plan for plan in plans if str(plan.path) == self.path), None)
+                if plan is None:
+                    break
+                self.made[form] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+            try:
+                return self.made[form], self.made[form].search(values)
+            except TooManyRanges:
+                continue
         raise LookupError(self.path)
 
 
@@ -181,7 +194,7 @@ def test_every_plan_gives_what_a_filter_gives(
         assert sorted(map(place, found)) == sorted(map(place, wanted)), explained
         assert [tuple(getattr(unit, name) for name, _ in order) for unit in found] == sort(wanted, order), explained
         assert one.count() == len(wanted), explained
-        paged = [unit for page in one.pages(3) for unit in page.items]
+        paged = [unit for page in islice(one.pages(3), 20) for unit in page.items]
         assert list(map(place, paged)) == list(map(place, found)), explained
         assert list(map(place, one.budget(examined=1000, timeout=60))) == list(map(place, found)), explained
         rows = one.select(Unit.owner, Unit.number, Unit.city, Unit.rent, Unit.building)
@@ -210,7 +223,7 @@ def test_partitions_side_by_side_come_in_one_order(
     whole = list(query)
     assert list(dict.fromkeys((unit.building, unit.number) for unit in whole)) == wanted
     assert len(whole) == len({place(unit) for unit in units if unit.city in cities})
-    assert [place(unit) for page in query.pages(2) for unit in page.items] == list(map(place, whole))
+    assert [place(unit) for page in islice(query.pages(2), 20) for unit in page.items] == list(map(place, whole))
 
 
 @FEW
@@ -279,7 +292,7 @@ def test_a_point_query_is_a_point(filled: tm.Store) -> None:
 def test_what_nothing_bounds_is_refused_with_a_declaration_that_would_serve_it(filled: tm.Store) -> None:
     with pytest.raises(tm.ScanRefused) as refused:
         filled.query(Unit).where(Unit.rent == Decimal(3)).first()
-    assert 'tm.Index(partition="{rent}")' in str(refused.value)
+    assert 'by_rent = tm.Index[Decimal](partition="{rent}")' in str(refused.value)
 
 
 def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:

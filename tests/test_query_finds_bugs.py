@@ -10,10 +10,14 @@ import pytest
 from hypothesis import Phase, settings
 
 import tablemapper as tm
-from tablemapper import planner
-from tablemapper.engines.sqlite import selecting
+from tablemapper import keyforms, keytext, planner, ranges
+from tablemapper.bounds import Bound, Reach
+from tablemapper.engines.sqlite import lowering, selecting
+from tablemapper.engines.sqlite.selecting import Select
 from tablemapper.expressions import Compare
-from tablemapper.keys import Template
+from tablemapper.keys import Slot
+from tablemapper.planner import Path
+from tablemapper.prepared import Prepared
 
 from . import test_query
 from .test_query import Unit
@@ -21,122 +25,137 @@ from .test_query import Unit
 Patch = pytest.MonkeyPatch
 
 
+def _bounds_with(patch: Patch, change: Callable[[Reach, Bound], Bound]) -> None:
+    real = Reach.bound
+    patch.setattr(Reach, "bound", lambda self, *rest: change(self, real(self, *rest)))
+
+
+def _after(patch: Patch, owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Change what a function returns."""
+    real = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **more: change(real(*args, **more)))
+
+
 def a_bound_made_exclusive(patch: Patch) -> None:
-    real = Template.bound
+    real = Reach.bound
 
-    def bound(self: Template, equal: Any, op: Any = None, *rest: Any, **more: Any) -> Any:
-        return real(self, equal, {">=": ">", "<=": "<"}.get(op, op), *rest, **more)
+    def bound(self: Reach, values: Any, compared: Any = (), *rest: Any) -> Bound:
+        loose = attrs.evolve(self, ops=self.ops | {">", "<"})
+        return real(loose, values, [({">=": ">", "<=": "<"}.get(op, op), value) for op, value in compared], *rest)
 
-    patch.setattr(Template, "bound", bound)
-
-
-def a_lost_duplicate_check(patch: Patch) -> None:
-    real = planner._ranges
-    patch.setattr(planner, "set", list, raising=False)
-    patch.setattr(planner, "_ranges", lambda *a: [r for r in real(*a) for _ in (0, 1)])
+    patch.setattr(Reach, "bound", bound)
 
 
 def an_upper_bound_lost(patch: Patch) -> None:
-    real = Template.bound
-
-    def bound(self: Template, *args: Any, **more: Any) -> Any:
-        made = real(self, *args, **more)
-        return attrs.evolve(made, hi=None) if made.range_field and not made.empty else made
-
-    patch.setattr(Template, "bound", bound)
+    _bounds_with(patch, lambda reach, made: attrs.evolve(made, hi=None) if reach.ops and not made.empty else made)
 
 
-def a_filter_dropped(patch: Patch) -> None:
-    patch.setattr(planner, "_said", lambda predicate, *rest: isinstance(predicate, Compare))
+def a_prefix_that_ends_too_late(patch: Patch) -> None:
+    _after(patch, keytext, "successor", keyforms.successor)
 
 
-def a_superset_taken_for_exact(patch: Patch) -> None:
-    real = Template.bound
-
-    def bound(self: Template, *args: Any, **more: Any) -> Any:
-        return attrs.evolve(real(self, *args, **more), inexact=frozenset())
-
-    patch.setattr(Template, "bound", bound)
+def a_lost_duplicate_check(patch: Patch) -> None:
+    patch.setattr(Prepared, "_is_first", lambda *_: True)
 
 
-def a_sparse_index_taken_for_full(patch: Patch) -> None:
-    real = planner._unfit
-
-    def unfit(model: Any, index: Any, facts: Any) -> Any:
-        why = real(model, index, facts)
-        return None if why and "not in it" in why else why
-
-    patch.setattr(planner, "_unfit", unfit)
+def alternatives_that_overlap(patch: Patch) -> None:
+    patch.setattr(ranges, "_disjoint", lambda found: sorted(found, key=lambda one: (one.partition.lo, one.row.lo)))
 
 
-def a_partial_index_taken_for_full(patch: Patch) -> None:
-    real = planner._unfit
-
-    def unfit(model: Any, index: Any, facts: Any) -> Any:
-        why = real(model, index, facts)
-        return None if why and "only some" in why else why
-
-    patch.setattr(planner, "_unfit", unfit)
+def an_alternative_lost(patch: Patch) -> None:
+    _after(patch, planner, "alternatives", lambda ways: ways[:1])
 
 
-def a_direction_ignored(patch: Patch) -> None:
-    real = planner._order
-    patch.setattr(planner, "_order", lambda *a: (real(*a)[0], False, real(*a)[2]))
+def a_value_of_a_list_lost(patch: Patch) -> None:
+    def shorter(made: Any) -> Any:
+        return attrs.evolve(made, among={name: values[:1] for name, values in made.among.items()})
+
+    _after(patch, planner, "conditions", shorter)
 
 
 def a_shard_forgotten(patch: Patch) -> None:
-    real = planner._texts
-    patch.setattr(planner, "_texts", lambda *a: list(real(*a))[:2])
+    _after(patch, ranges, "_texts", lambda texts: list(texts)[:2])
 
 
-def alternatives_cut_short(patch: Patch) -> None:
-    real = planner._facts
+def a_day_forgotten(patch: Patch) -> None:
+    _after(patch, Slot, "buckets_between", lambda texts: texts and texts[:-1])
 
-    def facts(where: Any) -> Any:
-        made = real(where)
-        return attrs.evolve(made, among={name: values[:1] for name, values in made.among.items()})
 
-    patch.setattr(planner, "_facts", facts)
+def a_filter_dropped(patch: Patch) -> None:
+    patch.setattr(planner, "_said", lambda *given: isinstance(given[-1], Compare))
+
+
+def a_superset_taken_for_exact(patch: Patch) -> None:
+    _after(patch, planner, "reach", lambda made: attrs.evolve(made, inexact=frozenset()))
+
+
+def a_condition_in_sql_taken_for_exact(patch: Patch) -> None:
+    for module in (lowering, selecting):
+        _after(patch, module, "lower", lambda made: made and attrs.evolve(made, exact=True))
+
+
+def a_sparse_index_taken_for_full(patch: Patch) -> None:
+    _after(patch, planner, "_unfit", lambda why: None if why and "not in it" in why else why)
+
+
+def a_partial_index_taken_for_full(patch: Patch) -> None:
+    _after(patch, planner, "_unfit", lambda why: None if why and "only some" in why else why)
+
+
+def an_index_taken_to_hold_everything(patch: Patch) -> None:
+    patch.setattr(Path, "holds", lambda *_: True)
+
+
+def a_direction_ignored(patch: Patch) -> None:
+    _after(patch, planner, "_direction", lambda made: made and (False, made[1]))
 
 
 def partitions_not_merged(patch: Patch) -> None:
-    real = planner._order
-    patch.setattr(planner, "_order", lambda *a: (*real(*a)[:2], False))
+    _after(patch, planner, "_direction", lambda made: made and (made[0], False))
 
 
 def missing_values_compared_as_sql_does(patch: Patch) -> None:
-    real = selecting._lower
-
-    def lower(predicate: Any, *rest: Any) -> Any:
-        made = real(predicate, *rest)
+    def lower(made: Any) -> Any:
         return made and attrs.evolve(made, sql=made.sql.replace("IS NOT TRUE", "IS FALSE"))
 
-    patch.setattr(selecting, "_lower", lower)
+    for module in (lowering, selecting):
+        _after(patch, module, "lower", lower)
 
 
 def a_page_that_repeats_its_last_row(patch: Patch) -> None:
-    real = selecting._after
-    patch.setattr(
-        selecting,
-        "_after",
-        lambda *a: attrs.evolve(real(*a), sql=real(*a).sql.replace(") >", ") >=").replace(") <", ") <=")),
-    )
+    _after(patch, Select, "_ranged", lambda sql: sql.replace(") >", ") >=").replace(") <", ") <="))
+
+
+def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
+    _after(patch, selecting, "_after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
+
+
+def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
+    patch.setattr(selecting, "_behind", lambda one, after, plan: one.partition.lo <= after[0])
 
 
 BUGS: list[Callable[[Patch], None]] = [
     a_bound_made_exclusive,
-    a_lost_duplicate_check,
     an_upper_bound_lost,
+    a_prefix_that_ends_too_late,
+    a_lost_duplicate_check,
+    alternatives_that_overlap,
+    an_alternative_lost,
+    a_value_of_a_list_lost,
+    a_shard_forgotten,
+    a_day_forgotten,
     a_filter_dropped,
     a_superset_taken_for_exact,
+    a_condition_in_sql_taken_for_exact,
     a_sparse_index_taken_for_full,
     a_partial_index_taken_for_full,
+    an_index_taken_to_hold_everything,
     a_direction_ignored,
-    a_shard_forgotten,
-    alternatives_cut_short,
     partitions_not_merged,
     missing_values_compared_as_sql_does,
     a_page_that_repeats_its_last_row,
+    a_sorted_page_that_loses_what_comes_after_missing_values,
+    a_page_that_skips_the_rest_of_its_range,
 ]
 
 

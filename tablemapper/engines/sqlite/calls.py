@@ -34,5 +34,5 @@ def install(connection: apsw.Connection) -> None:
     connection.create_scalar_function(NAME, _call, deterministic=True)
 
 
-def _call(number: int, *arguments: Any) -> Any:
-    return _calls[number].function(*arguments)
+def _call(*arguments: Any) -> Any:
+    return _calls[arguments[0]].function(*arguments[1:])

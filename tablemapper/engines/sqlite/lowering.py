@@ -49,7 +49,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     if attr.path:
         if attr.type.name not in _TEXTS | {"bool", "int", "int32"}:
             return None
-        path = field.type.json_path(attr.path)  # type: ignore[attr-defined]
+        path = field.type.json_path(attr.path)
         return None if "'" in path else f"json_extract({sql}, '{path}')"
     return sql if attr.type.kind is not object and attr.type.sql_ordered else None  # type: ignore[attr-defined]
 

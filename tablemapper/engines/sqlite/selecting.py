@@ -98,14 +98,14 @@ class Selecting:
             return None
         with self._file.snapshot() as snapshot:
             found = [snapshot.get(sql, args) for sql, args in select.counts(search)]
-        return sum(row[0] for row in found if row is not None)
+        return sum(int(row[0]) for row in found if row is not None)
 
     def between_bounds(self, search: Search, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, found = self.select(search.plan), 0
         with self._file.snapshot() as snapshot:
             for sql, args in select.counts(search, filtered=False, most=most):
-                found += (snapshot.get(sql, args) or (0,))[0]
+                found += sum(snapshot.get(sql, args) or ())
                 if found >= most:
                     return most
         return found
@@ -288,7 +288,7 @@ class Select:
             bounds, args = _bounds(one, self._at)
             forms.setdefault(bounds, []).append(args)
         if len(search.ranges) == 1:
-            given = [*args, *filter]
+            given = [*next(iter(forms.values()))[0], *filter]
         else:
             given = [value for ranges in forms.values() for value in (json.dumps(ranges), *filter)]
         missing = None if after is None else tuple(value is None for value in after)
