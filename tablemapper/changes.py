@@ -44,8 +44,8 @@ MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 IndexRow = tuple[Any, ...]
 """``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
-Groups = dict[tuple[str, str], Delta]
-"""What changes in each group, by its partition key and row key."""
+Groups = dict[Any, Delta]
+"""What changes in each group, by what entities are grouped by."""
 
 
 @attrs.define(eq=False)
@@ -76,6 +76,8 @@ class AggregateMaintenance:
     aggregate: AggregateModel
     collect: Callable[[Iterable[Row], Groups, int], None]
     """(entity rows, groups, 1 to add or -1 to take off)"""
+    key: Callable[[Any], tuple[str, str]]
+    """What entities are grouped by → the partition key and row key of the group; InvalidEntity if it has none."""
     row: Callable[[str, str, int, State], Row]
     """(partition key, row key, timestamp, state) → the row of a group"""
     read: Callable[[Row], Any] | None
@@ -123,7 +125,11 @@ class ChangeSet:
         for index in kept.indexes:
             before, after = _differing(index.read, pairs)
             if before:
-                self._difference(self._index(index), index.rows(before), index.rows(after))
+                old, new = index.rows(before), index.rows(after)
+                if index.model.fan_out is None and len(old) == len(new) == len(before):
+                    self._one_by_one(self._index(index), old, new)
+                else:
+                    self._difference(self._index(index), old, new)
         for aggregate in kept.aggregates:
             before, after = _differing(aggregate.read, pairs)
             if before:
@@ -132,6 +138,7 @@ class ChangeSet:
                 aggregate.collect(after, groups, 1)
 
     def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Compare the rows that some entities have in an index with those that they will have."""
         held = {row[:4]: row for row in before}
         for row in after:
             was = held.pop(row[:4], None)
@@ -140,6 +147,15 @@ class ChangeSet:
             elif was != row:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
+
+    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Do what `_difference` does, where each entity has one row and goes on having one."""
+        for was, row in zip(before, after, strict=True):
+            if was[0] != row[0] or was[1] != row[1]:
+                changes.deletes.append(was)
+                changes.puts.append(row)
+            elif was != row:
+                changes.rewrites.append(row)
 
     def _index(self, index: IndexMaintenance) -> IndexChanges:
         found = self.indexes.get(index)
@@ -358,17 +374,18 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         if group.optional:
             body.append(f"if g{at} is None: continue")
         (texts if group.is_text else sources)[group.name] = f"g{at}"
-    near = "g0" if len(groups) == 1 else f"({''.join(f'g{at}, ' for at in range(len(groups)))})"
-    what = f"{target.name}: the key of a group"
+    grouped = "g0" if len(groups) == 1 else f"({''.join(f'g{at}, ' for at in range(len(groups)))})"
     body += [
-        f"delta = near.get({near})",
-        "if delta is None:",
-        *[f"    {line}" for line in _key_lines("gpk", templates[0], 512, what, sources, texts, names)],
-        *[f"    {line}" for line in _key_lines("grk", templates[1], 512, what, sources, texts, names)],
-        "    delta = groups.get((gpk, grk))",
-        f"    if delta is None: delta = groups[gpk, grk] = {aggregate.zero_source(names)}",
-        f"    near[{near}] = delta",
+        f"delta = groups.get({grouped})",
+        f"if delta is None: delta = groups[{grouped}] = {aggregate.zero_source(names)}",
         "delta[0] += sign",
+    ]
+    what = f"{target.name}: the key of a group"
+    key = [
+        f"{grouped} = group",
+        *_key_lines("pk", templates[0], 512, what, sources, texts, names),
+        *_key_lines("rk", templates[1], 512, what, sources, texts, names),
+        "return pk, rk",
     ]
     for at, slot in enumerate(aggregate.slots):
         indent = ""
@@ -385,11 +402,12 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
             if slot.kind in ("extremes", "ever"):
                 body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
         body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
-    function = _loop(
-        f"{target.name} of {model.name}", "collect(rows, groups, sign)", ["near = {}"], body, "None", names
-    )
+    label = f"{target.name} of {model.name}"
+    collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
+    source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
+    group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
-    return AggregateMaintenance(target, aggregate, function, _group_row(target, aggregate), fields.read(read))
+    return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
 
 
 def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:

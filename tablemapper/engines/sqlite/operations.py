@@ -378,28 +378,30 @@ def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, gro
     execute, timestamp = writer.execute, writer.timestamp
     tail = (None,) if statements.has_big else ()
     puts, gone = [], []
-    for key in sorted(groups):
-        delta = groups[key]
+    keyed = [(kept.key(group), delta) for group, delta in groups.items()]
+    keyed.sort(key=_first)
+    for key, delta in keyed:
         seek = _no_seek
         if values is not None:
             _count_values(aggregate.slots, values, writer, key, delta)
             seek = partial(_seek, writer, values, key)
-        stored = execute(statements.get_state, key).fetchone()
+        stored = execute(statements.get_group, key).fetchone()
         if stored is None:
             state = aggregate.combine(None, delta, seek)
             if state is not None:
                 puts.append((*kept.row(*key, timestamp, state), *tail, aggregate.pack(state)))
             continue
-        state = aggregate.combine(aggregate.unpack(stored[-1]), delta, seek)
+        written, *shown, blob = stored
+        state = aggregate.combine(aggregate.unpack(blob), delta, seek)
         if state is None:
-            gone.append(stored[:3])
+            gone.append((*key, written))
             continue
         packed = aggregate.pack(state)
-        if packed == stored[-1]:
+        if packed == blob:
             continue
         row = kept.row(*key, timestamp, state)
-        if row[3:] == stored[3 : len(row)]:  # what is shown did not change, so neither does its ETag
-            row = (*key, stored[2], *row[3:])
+        if [*row[3:]] == shown:  # what is shown did not change, so neither does its ETag
+            row = (*key, written, *row[3:])
         puts.append((*row, *tail, packed))
     if puts:
         writer.executemany(statements.put, puts)

@@ -123,7 +123,12 @@ class _Check:
     def groups(self, kept: AggregateMaintenance) -> Iterator[Problem]:
         """Check the groups of one aggregate, and the live values that its extremes are found by."""
         model, aggregate = kept.model, kept.aggregate
-        deltas = self.groups_of[kept]
+        deltas = {}
+        for group, delta in self.groups_of[kept].items():
+            try:
+                deltas[kept.key(group)] = delta
+            except _UNREADABLE as error:
+                yield Problem("damaged", model.name, (group,), str(error))
         seen = set()
         for *stored, blob in self.rows(self.lowered.statements[model].scan_state):
             key = (stored[0], stored[1])

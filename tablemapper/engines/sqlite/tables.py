@@ -240,7 +240,8 @@ class Statements:
         mine = self.type_filter(model, "t") or "TRUE"
         order = 't."PartitionKey", t."RowKey"'
         self.get = f"SELECT {self.select_list} FROM {name} t WHERE {place}"
-        self.get_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {place}"
+        shown = ", ".join(['t."Timestamp"', *(self.value(model, field, "t") for field in model.columns)])
+        self.get_group = f"SELECT {shown}{state} FROM {name} t WHERE {place}"
         self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {mine} ORDER BY {order}"
         self.scan_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {mine} ORDER BY {order}"
         after = '(t."PartitionKey", t."RowKey") > (?, ?)'
