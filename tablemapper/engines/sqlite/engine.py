@@ -32,7 +32,10 @@ class SqliteEngine:
         self._catalogue = catalogue
         self._generation = generation
         self._lowered = Lowered(schema, catalogue.tables)
-        self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
+        self._gets = {
+            model: (statements.get_lean, statements.get if statements.has_big else None)
+            for model, statements in self._lowered.statements.items()
+        }
         selecting = Selecting(file, self._lowered)
         self.rows, self.find = selecting.rows, selecting.find
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
@@ -89,12 +92,23 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        return self.file.get(self._gets[model], (partition, row))
+        lean, whole = self._gets[model]
+        found = self.file.get(lean, (partition, row))
+        if whole is not None and found is not None and found[-1] is not None:
+            found = self.file.get(whole, (partition, row))
+        return found
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
         with self.file.snapshot() as snapshot:
-            return [snapshot.get(self._gets[model], (partition, row)) for model, partition, row in wanted]
+            rows = []
+            for model, *key in wanted:
+                lean, whole = self._gets[model]
+                row = snapshot.get(lean, key)
+                if whole is not None and row is not None and row[-1] is not None:
+                    row = snapshot.get(whole, key)
+                rows.append(row)
+        return rows
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
@@ -147,7 +161,7 @@ class SqliteEngine:
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""
         for operation in deletes:
-            stored = self.file.get(self._gets[operation.model], operation.key)
+            stored = self.get(operation.model, *operation.key)
             if stored is None:
                 return missing(operation)
             if operation.old is not None and stored[2] != operation.old[2]:

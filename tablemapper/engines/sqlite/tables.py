@@ -8,10 +8,12 @@ values in a table beside it: what is clustered stays small.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
+import apsw
 import attrs
 
 from ...changes import index_columns
@@ -39,6 +41,18 @@ SPILL_VALUE = 64  # a value longer than this is then moved
 def quoted(name: str) -> str:
     """Return an identifier as SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def short(name: str) -> str:
+    """Return an identifier as SQL, without quotes where it needs none.
+
+    For statements that run once an operation: finding a prepared one again takes a time that grows with its text.
+    """
+    return name if _PLAIN.fullmatch(name) and name.upper() not in _WORDS else quoted(name)
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = frozenset({"TRUE", "FALSE", *apsw.keywords})
 
 
 @attrs.frozen
@@ -216,32 +230,40 @@ class Statements:
         number = table.type_number(model)
         extra = [] if number is None else [("_type", str(number))]
         if (named := model.declaration.type_name) is not None:
-            extra.append((quoted("EntityType"), _literal(named)))
+            extra.append(("EntityType", _literal(named)))
         # A default is for rows that were there before the column; those of another class do not have the property.
-        extra += [(quoted(c.name), "NULL") for c in table.columns if c.default is not None and c.name not in columns]
+        extra += [(c.name, "NULL") for c in table.columns if c.default is not None and c.name not in columns]
         if self.has_big:
             columns.append("_big")
         if model.aggregate is not None:
             columns.append("_state")
         width = len(columns)
-        listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
-        places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
-        self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
-        self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
-        assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
-        condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
-        self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
-        self.delete = f"DELETE FROM {name} {condition}3"
-        self.there = f"SELECT 1 FROM {name} {condition}3"
+        hot = short(table.name)
+        written = [*columns, *(name for name, _ in extra)]
+        whole = written == [*_FIXED, *(column.name for column in table.columns)]  # no other table is ever written to
+        listed = "" if whole else f"({','.join(map(short, written))})"
+        places = ",".join([*["?"] * width, *(value for _, value in extra)])
+        self.insert = f"INSERT INTO {hot}{listed} VALUES({places})"
+        self.put = f"REPLACE INTO {hot}{listed} VALUES({places})"
+        assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(columns[2:], 3))
+        place = "WHERE PartitionKey=?1 AND RowKey=?2"
+        condition = f"{place} AND Timestamp=?"
+        self.update = f"UPDATE {hot} SET {assigned} {condition}{width + 1}"
+        self.delete = f"DELETE FROM {hot} {condition}3"
+        self.there = f"SELECT 1 FROM {hot} {condition}3"
         self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
+        read = columns if model.aggregate is None else columns[:-1]
+        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {hot} {place}"
+        """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
+        shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
+        self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
+        """Of an aggregate."""
         self.select_list = self.select(model, "t")
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
         mine = self.type_filter(model, "t") or "TRUE"
         order = 't."PartitionKey", t."RowKey"'
         self.get = f"SELECT {self.select_list} FROM {name} t WHERE {place}"
-        shown = ", ".join(['t."Timestamp"', *(self.value(model, field, "t") for field in model.columns)])
-        self.get_group = f"SELECT {shown}{state} FROM {name} t WHERE {place}"
         self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {mine} ORDER BY {order}"
         self.scan_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {mine} ORDER BY {order}"
         after = '(t."PartitionKey", t."RowKey") > (?, ?)'
@@ -319,11 +341,11 @@ class IndexTable:
         key = columns[:2] if index.unique else columns[:4]
         listed = ", ".join(map(quoted, columns))
         name = quoted(index.table)
-        places = ", ".join(["?"] * len(columns))
+        hot, places = short(index.table), ",".join(["?"] * len(columns))
         self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
-        self.insert = f"INSERT INTO {name} VALUES({places})"
-        self.put = f"REPLACE INTO {name} VALUES({places})"
-        self.delete = f"DELETE FROM {name} WHERE " + " AND ".join(f"{quoted(c)} = ?" for c in columns[:4])
+        self.insert = f"INSERT INTO {hot} VALUES({places})"
+        self.put = f"REPLACE INTO {hot} VALUES({places})"
+        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
