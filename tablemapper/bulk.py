@@ -61,7 +61,7 @@ def windows(
             if count >= most or characters >= _CHARACTERS or now - began >= _SECONDS:
                 yield _filled(window)
                 began = clock()
-                most = min(_ENTITIES, max(int(count * _SECONDS / (began - now + 1e-9)), _CHUNK))
+                most = min(_ENTITIES, max(round(count * _SECONDS / (began - now + 1e-9)), _CHUNK))
                 window.clear()
                 count = characters = 0
     if count:

@@ -35,6 +35,7 @@ __all__ = [
     "Groups",
     "IndexChanges",
     "IndexMaintenance",
+    "IndexRow",
     "Maintenance",
     "index_columns",
     "maintenance",

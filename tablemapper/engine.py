@@ -6,7 +6,7 @@ is decided before or beside it, once for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -89,6 +89,15 @@ class Engine(Reader, Protocol):
 
         Raises:
             EntityExists, UniqueViolation: of one that was not possible; nothing was written.
+        """
+        ...
+
+    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
+        """Insert new entities, all of them at once or none, and return their number; their batches do not change.
+
+        Args:
+            windows: the entities, as many as are in memory at a time.
+            meter: starts a report of what is done, of a number if that is known.
         """
         ...
 

@@ -292,12 +292,25 @@ class Store(Verbs):
         """
         return Transaction(self._engine, self._special, self._maintained_limit, across_partitions)
 
-    def insert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
+    def insert_many(
+        self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False
+    ) -> int:
         """Insert a stream of entities in bounded memory; return their number.
 
         Atomic by window, not as a whole: an error names its entity, and its ``written`` and a note say how many
         entities were stored before. A window is what comes within about a second, at most 50,000 entities.
+
+        Args:
+            entities: any iterable; no lock is held while it is asked for more.
+            atomic: whether all are stored or none. They are sorted in a temporary file first, and written in one
+                transaction, each table and index in its order: much faster for a load that is larger than memory. The
+                entities do not get their ETags; to change one, read it.
+            progress: True for a bar, or a function.
         """
+        if atomic:
+            with _telling("insert_many", None):
+                found = windows(entities, self._writable, self._not_special)
+                return self._engine.load(found, lambda what, total: report(progress, what, total=total))
         with report(progress, "insert_many") as meter, _telling("insert_many", meter):
             for window in windows(entities, self._writable, self._not_special):
                 self._engine.insert(window)
@@ -360,14 +373,15 @@ class Store(Verbs):
 
 
 @contextmanager
-def _telling(verb: str, meter: Meter) -> Iterator[None]:
+def _telling(verb: str, meter: Meter | None) -> Iterator[None]:
     """Let an error say how many entities were written before it."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"{verb}: {meter.done} entities were written before this")
+        written = 0 if meter is None else meter.done
+        error.add_note(f"{verb}: {written} entities were written before this")
         if isinstance(error, TableMapperError):
-            error.written = meter.done  # type: ignore[attr-defined]
+            error.written = written  # type: ignore[attr-defined]
         raise
 
 

@@ -25,7 +25,7 @@ LEVELS = [
     [
         "engines", "engines.sqlite.faults", "engines.sqlite.calls", "engines.sqlite.timestamps", "engines.sqlite.writing",
         "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.backup", "engines.sqlite.files",
-        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
+        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.staging", "engines.sqlite.catalogue",
         "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
     ["verbs", "bulk", "store"],

@@ -68,7 +68,7 @@ def entities_are_committed_before_their_indexes(patch: Patch) -> None:
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for index, one in change.indexes.items():
-            operations._put(lowered.indexes[index.model.table], index, writer, one)
+            operations._put(lowered, index, writer, one)
         for one in change.indexes.values():
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...check import Report
@@ -17,6 +17,7 @@ from .files import File, Writer
 from .operations import Lowered, Vanished, apply, insert, missing, stale
 from .scrub import scrub
 from .selecting import Selecting
+from .staging import Stage
 from .tables import Statements, quoted
 
 __all__ = ["SqliteEngine"]
@@ -157,6 +158,17 @@ class SqliteEngine:
             writer.proof = lowered.statements[first.model].there, first.rows[0][:3]
 
         self.file.write(write, generation=self._generation)
+
+    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
+        """Insert new entities, all of them at once or none, and return their number."""
+        with Stage(self._lowered) as stage:
+            with meter("sorting", None) as sorting:
+                for window in windows:
+                    stage.add(window)
+                    sorting.advance(sum(len(batch.rows) for batch in window))
+            with meter("insert_many", stage.count) as writing:
+                self.file.write(lambda writer: stage.write(writer, writing), generation=self._generation)
+            return stage.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""

@@ -22,6 +22,7 @@ from ...changes import (
     Groups,
     IndexChanges,
     IndexMaintenance,
+    IndexRow,
     Maintenance,
     maintenance,
 )
@@ -38,7 +39,10 @@ from ...model import Model, Row, Schema
 from .files import Writer
 from .tables import EntityTable, IndexTable, Statements, Values, has_values
 
-__all__ = ["Lowered", "Vanished", "apply", "insert", "missing", "stale", "write_changes"]
+__all__ = [
+    "Lowered", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "put_rows", "stale", "write_changes",
+    "write_groups",
+]  # fmt: skip
 
 _first, _second = itemgetter(0), itemgetter(1)
 
@@ -122,7 +126,7 @@ def apply(
         if batch.updates:
             _update(statements, writer, batch.updates)
         if batch.inserts:
-            rows = _insert(statements, writer, [_new(operation) for operation in batch.inserts])
+            rows = insert_rows(statements, writer, [_new(operation) for operation in batch.inserts])
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
     write_changes(lowered, writer, changes)
@@ -141,13 +145,13 @@ def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
         chunk = _CHUNK if pages < _PAGES else len(batch.rows)
         for at in range(0, len(batch.rows), chunk):
-            rows = _insert(statements, writer, batch.rows[at : at + chunk])
+            rows = insert_rows(statements, writer, batch.rows[at : at + chunk])
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
             changes.added(kept, _sorted(rows))
             _write_indexes(lowered, writer, changes)
-    _write_groups(lowered, writer, groups)
+    write_groups(lowered, writer, groups)
 
 
 def _old(operation: Operation) -> Row:
@@ -205,7 +209,7 @@ def exists(operation: Operation) -> EntityExists:
 # ---------------------------------------------------------------------------------------------- entity rows
 
 
-def _insert(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
+def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
     """Insert rows; return them as they are read."""
     stored, in_table = _stamped(statements, writer, rows)
     try:
@@ -319,7 +323,7 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
 def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about indexes and aggregates."""
     _write_indexes(lowered, writer, changes)
-    _write_groups(lowered, writer, changes.groups)
+    write_groups(lowered, writer, changes.groups)
 
 
 def _write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
@@ -331,25 +335,31 @@ def _write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None
             if writer.total_changes() - before != len(change.deletes):
                 raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
     for index, change in changes.indexes.items():
-        _put(lowered.indexes[index.model.table], index, writer, change)
+        _put(lowered, index, writer, change)
 
 
-def _write_groups(lowered: Lowered, writer: Writer, changes: dict[AggregateMaintenance, Groups]) -> None:
+def write_groups(lowered: Lowered, writer: Writer, changes: dict[AggregateMaintenance, Groups]) -> None:
+    """Write what changes in the groups of aggregates."""
     for aggregate, groups in changes.items():
         _aggregate(lowered, writer, aggregate, groups)
 
 
-def _put(table: IndexTable, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+def _put(lowered: Lowered, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
     if change.rewrites:
-        writer.executemany(table.put, change.rewrites)
-    if not change.puts:
-        return
+        writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
+    if change.puts:
+        put_rows(lowered, index, writer, _sorted(change.puts))
+
+
+def put_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Insert rows of an index, sorted by key."""
+    table = lowered.indexes[index.model.table]
     try:
-        _write(writer, table.insert, _sorted(change.puts))
+        _write(writer, table.insert, rows)
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
-        raise _violation(table, index, writer, change.puts) from None
+        raise _violation(table, index, writer, rows) from None
 
 
 def _violation(
