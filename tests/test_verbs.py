@@ -455,7 +455,7 @@ def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.
 
 
 def test_insert_many_of_one_key_twice_is_refused_and_named(store: tm.Store) -> None:
-    books = [book("1"), book("3"), book("2"), book("3")]
+    books = [book("1"), book("3"), book("3"), book("2")]
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many(books)
     assert caught.value.key == ("books", "3")
