@@ -7,10 +7,10 @@ stamps the entities with what was stored.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self, TypeVar, overload
+from threading import get_ident
+from typing import Any, Literal, NoReturn, Self, TypeVar, overload
 
 import attrs
 
@@ -405,7 +405,7 @@ class Transaction(Verbs):
     def __enter__(self) -> Self:
         if self._thread:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -437,8 +437,11 @@ class Transaction(Verbs):
 
     def get(self, key: KeyOf[R], /) -> R | None:
         """Return an entity as it will be after the operations so far, or None."""
-        model, partition, row = self._key(key)
-        self._owned()
+        if key.__class__ is not KeyOf or (model := self._models.get(key[0])) is None:
+            model = self._key(key)[0]
+        _, partition, row = key
+        if self._thread != get_ident():
+            self._refuse()
         pending = self._operations.get((model.table, partition, row))
         if pending is None:
             stored = self._engine.get(model, partition, row)
@@ -466,16 +469,16 @@ class Transaction(Verbs):
         """Tell whether an entity will have this key after the operations so far."""
         return self.get(key) is not None
 
-    def _owned(self) -> None:
-        if self._thread != threading.get_ident():
-            raise InvalidTransaction(
-                "a transaction is used inside its with block, by the thread that opened it"
-                if self._thread != -1
-                else "the transaction is over; call store.transaction() again"
-            )
+    def _refuse(self) -> NoReturn:
+        raise InvalidTransaction(
+            "a transaction is used inside its with block, by the thread that opened it"
+            if self._thread != -1
+            else "the transaction is over; call store.transaction() again"
+        )
 
     def _admit(self, operation: Operation) -> None:
-        self._owned()
+        if self._thread != get_ident():
+            self._refuse()
         place = (operation.model.table, operation.partition, operation.row)
         if place in self._operations:
             raise InvalidTransaction(

@@ -78,6 +78,9 @@ class Verbs:
 
     def _replacing(self, entity: Any, if_match: str | None) -> Operation:
         model, row = self._checked(entity, "replace")
+        read = entity._row
+        if if_match is None and read is not None:
+            return Operation("replace", model, row[0], row[1], row, read, read[2], None, entity)
         operation = Operation("replace", model, row[0], row[1], row, entity=entity)
         self._condition(operation, entity, if_match)
         return operation

@@ -109,11 +109,11 @@ def apply(
     for model, batch in batches.items():
         kept = lowered.maintenance[model]
         if batch.deletes:
-            changes.removed(kept, [_old(operation) for operation in batch.deletes])
+            changes.removed(kept, _olds(batch.deletes))
         if batch.updates:
-            changes.changed(kept, [(_old(operation), _new(operation)) for operation in batch.updates])
+            changes.changed(kept, list(zip(_olds(batch.updates), _news(batch.updates), strict=True)))
         if batch.inserts:
-            changes.added(kept, [_new(operation) for operation in batch.inserts])
+            changes.added(kept, _news(batch.inserts))
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
@@ -126,7 +126,7 @@ def apply(
         if batch.updates:
             _update(statements, writer, batch.updates)
         if batch.inserts:
-            rows = insert_rows(statements, writer, [_new(operation) for operation in batch.inserts])
+            rows = insert_rows(statements, writer, _news(batch.inserts))
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
     write_changes(lowered, writer, changes)
@@ -154,14 +154,14 @@ def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
     write_groups(lowered, writer, groups)
 
 
-def _old(operation: Operation) -> Row:
-    assert operation.old is not None
-    return operation.old
+def _olds(group: list[Operation]) -> list[Row]:
+    """Return the rows as they are; every one of them was read."""
+    return [operation.old for operation in group]  # type: ignore[misc]
 
 
-def _new(operation: Operation) -> Row:
-    assert operation.new is not None
-    return operation.new
+def _news(group: list[Operation]) -> list[Row]:
+    """Return the rows as they will be; none of them goes."""
+    return [operation.new for operation in group]  # type: ignore[misc]
 
 
 def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
@@ -281,8 +281,8 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    stored, in_table = _stamped(statements, writer, [_new(operation) for operation in group])
-    changed = [(*row, _old(operation)[2]) for row, operation in zip(in_table, group, strict=True)]
+    stored, in_table = _stamped(statements, writer, _news(group))
+    changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
     before = writer.total_changes()
     _write(writer, statements.update, _sorted(changed))
     if writer.total_changes() - before != len(group):
@@ -294,7 +294,7 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
     before = writer.total_changes()
-    _write(writer, statements.delete, _sorted([_old(operation)[:3] for operation in group]))
+    _write(writer, statements.delete, _sorted([old[:3] for old in _olds(group)]))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
