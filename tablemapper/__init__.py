@@ -36,10 +36,11 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
-from .explanation import Explanation
+from .explanation import Explanation, MixedExplanation
 from .expressions import Assignment, Attr, Expr, Order, Predicate
 from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .indexes import Index, IndexRange, Key, KeyOf
+from .mixed import MixedQuery
 from .pages import Page
 from .progress import Progress
 from .query import Query, Rows
@@ -72,6 +73,8 @@ __all__ = [
     "InvalidTransaction",
     "Key",
     "KeyOf",
+    "MixedExplanation",
+    "MixedQuery",
     "NotAStore",
     "Order",
     "OutcomeUnknown",

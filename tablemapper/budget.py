@@ -37,7 +37,7 @@ class Spending:
     what: str
     since: float
     rows: int = 0
-    call: object = None
+    calls: list[object] = attrs.field(factory=list)
     """What an engine keeps for the run."""
 
     def row(self, *_: object) -> bool:

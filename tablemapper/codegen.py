@@ -10,6 +10,7 @@ import linecache
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
+from weakref import finalize
 
 __all__ = ["Names", "compile_functions"]
 
@@ -28,7 +29,10 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     scope = dict(names)
     exec(compile(source, filename, "exec"), scope)
-    return {name: value for name, value in scope.items() if callable(value) and name not in names}
+    made = {name: value for name, value in scope.items() if callable(value) and name not in names}
+    for function in made.values():  # queries come and go, and their sources with them
+        finalize(function, linecache.cache.pop, filename, None).atexit = False
+    return made
 
 
 class Names(dict[str, Any]):

@@ -12,7 +12,7 @@ from .planner import Plan
 from .predicates import dump, filled
 from .ranges import KeyRange
 
-__all__ = ["Explanation", "predicate_text"]
+__all__ = ["Explanation", "MixedExplanation", "predicate_text"]
 
 MOST_COUNTED = 10_000
 _SHOWN = 5
@@ -107,6 +107,43 @@ class Explanation:
             "reasons": list(self.reasons),
             "database": list(self.database),
             "totals": dict(self.totals),
+        }
+
+
+@attrs.frozen
+class MixedExplanation:
+    """How a query over several classes is answered: class by class, the rows merged."""
+
+    order: tuple[str, ...]
+    """What the rows are merged by."""
+    classes: Mapping[str, Explanation]
+    """How each class is read, by its name."""
+    unread: Mapping[str, str]
+    """The classes that are not read, each with a condition that none of its entities satisfies."""
+
+    @property
+    def scan(self) -> bool:
+        """Whether the whole table is read."""
+        return any(one.scan for one in self.classes.values())
+
+    @property
+    def rows(self) -> int:
+        """How many rows are between the bounds, each class's counted up to 10,000."""
+        return sum(one.rows for one in self.classes.values())
+
+    def __str__(self) -> str:
+        lines = [f"merges classes in the order of {', '.join(self.order)}"]
+        for name, one in self.classes.items():
+            lines += [f"{name}:", *(f"  {line}" for line in str(one).splitlines())]
+        lines += [f"{name}: not read, none satisfies {why}" for name, why in self.unread.items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same in builtins that JSON knows."""
+        return {
+            "order": list(self.order),
+            "classes": {name: one.to_json() for name, one in self.classes.items()},
+            "unread": dict(self.unread),
         }
 
 

@@ -231,6 +231,8 @@ class Attr(_Number[O, T]):
         return hash(self.source)
 
     def _compare(self, op: Comparison, other: Any) -> Predicate[O]:
+        if other.__class__ is self.type.kind and self.type.ordered:  # what queries ask all day
+            return Compare(attr=self, op=op, value=self._operand(other, op))
         if other is None:
             if op == "==":
                 return IsNull(attr=self)

@@ -86,6 +86,11 @@ class Model:
             field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
 
+    @cached_property
+    def partial_indexes(self) -> tuple[IndexModel, ...]:
+        """The indexes that hold some entities only."""
+        return tuple(index for index in self.indexes if index.where is not None)
+
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""
         return next(index for index in self.indexes if index.name == name)

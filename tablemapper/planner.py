@@ -48,6 +48,10 @@ class Question:
     """Whether a range of times may be read bucket by bucket."""
     state: bool = False
     """Whether the state of an aggregate's group is read, which no index holds."""
+    mixed: bool = False
+    """Whether rows of other classes come between: then they are in the order of the entities' keys, or sorted."""
+    backwards: bool = False
+    """Whether that order is reversed."""
 
 
 @attrs.frozen(eq=False)
@@ -137,6 +141,15 @@ class Plan:
     """Whether nothing bounds it."""
     reasons: tuple[str, ...] = ()
     """Why other paths were not taken."""
+    by_key: bool = False
+    """Whether what is read of an index is sorted by the entities' keys."""
+    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
+    """What each engine has made of it, for as long as it lives."""
+
+    @property
+    def sorted(self) -> bool:
+        """Whether all rows are read before the first one comes."""
+        return bool(self.sort) or self.by_key
 
     @property
     def model(self) -> Model:
@@ -175,14 +188,14 @@ def plan(question: Question) -> Plan:
 def _rank(one: Plan, place: int) -> tuple[Any, ...]:
     # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then what is read
     # from one table; then the key; then indexes as they were declared.
-    return one.bound_fields, not one.sort, one.covering or one.index is None, one.index is None, -place
+    return one.bound_fields, not one.sorted, one.covering or one.index is None, one.index is None, -place
 
 
 def _worse(one: Plan, best: Plan) -> str:
     if one.bound_fields < best.bound_fields:
         fields = f"{one.bound_fields} field{'' if one.bound_fields == 1 else 's'}"
         return f"bounds {fields}, {best.path} {best.bound_fields}"
-    if one.sort and not best.sort:
+    if one.sorted and not best.sorted:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
     if best.covering and not one.covering:
         return f"bounds as many fields as {best.path}, which holds all that is asked for"
@@ -259,7 +272,10 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
     several = len(accesses) > 1 or accesses[0].several
-    direction = _direction(question, path, several and not scan, fixed)
+    if question.mixed:
+        direction = (question.backwards, False) if index is None and not question.order else None
+    else:
+        direction = _direction(question, path, several and not scan, fixed)
     needed = [*(question.wanted or ()), *(attr for p in left for attr in attributes(p))]
     needed += [step.attr for step in question.order] if direction is None else []
     distinct = index is not None and index.fan_out is not None and index.fan_out not in fixed
@@ -267,12 +283,13 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
         path,
         tuple(accesses),
         left,
-        descending=direction is not None and direction[0],
+        descending=question.backwards if direction is None else direction[0],
         merged=direction is not None and direction[1],
         sort=() if direction is not None else question.order,
         distinct=distinct,
         covering=_covers(question, path, needed) and not distinct,
         scan=scan,
+        by_key=direction is None and not question.order,
     )
 
 

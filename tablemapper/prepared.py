@@ -5,7 +5,7 @@ The form is everything but the constants: a query that is asked again with other
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -13,11 +13,12 @@ import attrs
 
 from .budget import Budget, Spending
 from .changes import maintenance
+from .codegen import Names, compile_functions
 from .conditions import AnyPredicate
 from .expressions import Attr, Order, Predicate
 from .indexes import IndexRange
 from .model import Model, Row, Schema
-from .planner import Plan, Question, plan
+from .planner import Access, Plan, Question, plan
 from .predicates import attributes, conjuncts, dump, parametrised
 from .projection import ENTITIES, Layout, chosen, filtered, layout, tuples
 from .ranges import KeyRange, Search, TooManyRanges, search
@@ -51,11 +52,15 @@ class Reader(Protocol):
         """
         ...
 
+    def get(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return the row of an entity with a key."""
+        ...
+
     def find(self, search: Search, made: Layout) -> Row | None:
         """Return the first row."""
         ...
 
-    def count(self, search: Search) -> int | None:
+    def count(self, search: Search, *, within: Any = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
@@ -87,25 +92,31 @@ class Asked:
     limit: int | None = None
     scan: bool = False
     budget: Budget | None = None
+    mixed: bool = False
+    """Whether the rows of other classes come between."""
+    backwards: bool = False
+    """Whether they then come from the last to the first."""
 
-    def values(self) -> list[Any]:
-        """Return the constants, in the order of their parameters."""
-        values: list[Any] = [] if self.range is None else list(self.range.values)
-        for predicate in self.where:
-            predicate.shape(values)
-        return values
+    def narrowed(self, where: tuple[Predicate[Any], ...]) -> Asked:
+        """Return the question with more conditions."""
+        rest = self.order, self.limit, self.scan, self.budget, self.mixed, self.backwards
+        return Asked(self.model, self.range, self.where + where, *rest)
 
-    def form(self) -> Hashable:
-        """Return everything but the constants."""
-        rest: list[Any] = []
-        return (
-            self.model.cls,
-            None if self.range is None else (self.range.name, len(self.range.values)),
-            tuple([predicate.shape(rest) for predicate in self.where]),
-            tuple([(step.attr.source, step.descending) for step in self.order]),
+    def parts(self) -> tuple[Hashable, list[Any]]:
+        """Return what queries that differ in their constants have in common, and the constants."""
+        along, order = self.range, self.order
+        values: list[Any] = [] if along is None else [*along.values]
+        form = (
+            self.model,
+            None if along is None else (along.name, len(along.values)),
+            tuple([predicate.shape(values) for predicate in self.where]),
+            tuple([(step.attr.source, step.descending) for step in order]) if order else (),
             self.scan,
             self.budget is None,
+            self.mixed,
+            self.backwards,
         )
+        return form, values
 
 
 class Prepared:
@@ -137,22 +148,17 @@ class Prepared:
         else:
             self.placed = Layout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
-            placed = steps or made.distinct or (made.index is not None and made.merged)
+            placed = made.sorted or made.distinct or (made.index is not None and made.merged)
             self.layout = self.placed if placed else ENTITIES
             self._make = filtered(made.model.build, self.residual)
             if wanted is not None:
                 self._make = chosen(self._make, wanted)
         self._lean = lean
         access = made.accesses[0]
-        self.single = (
-            made.index is None
-            and self.whole
-            and len(made.accesses) == 1
-            and not access.several
-            and access.row is not None
-            and access.row.point
-        )
-        """Whether there is at most one result."""
+        single = made.index is None and self.whole and len(made.accesses) == 1 and not access.several
+        single = single and access.row is not None and access.row.point
+        self.key = _key_of(made.model, access) if single and wanted is None else None
+        """Gives the key of the only entity that can be a result, of values; None if there can be several."""
         self._entries = None
         if made.distinct:
             kept = maintenance(reader.schema, made.model).indexes
@@ -188,6 +194,20 @@ class Prepared:
         return bool(place == held[-1 if self.plan.descending else 0])
 
 
+def _key_of(model: Model, access: Access) -> Callable[[Sequence[Any]], tuple[str, str]]:
+    """Return a function that makes an entity's key of a query's values; InvalidEntity if no entity can have them."""
+    names = Names()
+    variables = {name: f"v{number.number}" for name, number in access.equal.items()}
+    lines = ["def key(v):"]
+    lines += [f"    {variable} = v[{access.equal[name].number}]" for name, variable in variables.items()]
+    partition, row = (template.encode_source(variables, names) for template in model.declaration.templates)
+    lines.append(f"    return {partition}, {row}")
+    made: Callable[[Sequence[Any]], tuple[str, str]] = compile_functions(
+        f"{model.name} key of a query", "\n".join(lines) + "\n", names
+    )["key"]
+    return made
+
+
 def _holds(ranges: tuple[KeyRange, ...], entry: Row) -> bool:
     return any(one.partition.holds(entry[0]) and one.row.holds(entry[1]) for one in ranges)
 
@@ -205,31 +225,43 @@ class Plans:
     ) -> tuple[Prepared, Search]:
         """Return the plan of a query, with its values.
 
-        Args:
-            asked: what is asked.
-            wanted: the attributes that tuples are made of; None: entities are made.
-            state: whether the state of an aggregate's group ends each tuple.
+        Args: as `prepared` has them.
 
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        values = asked.values()
-        form = asked.form(), None if wanted is None else tuple([attr.source for attr in wanted])
-        implied = _implied(asked)
-        for by_time in (True, False):
-            key = form, implied, by_time, state
-            prepared = self._prepared.get(key)
-            if prepared is None:
-                if len(self._prepared) >= MAX_PLANS:
-                    self._prepared.clear()
-                made = plan(question(asked, wanted, by_time=by_time, state=state))
-                prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None, state=state)
-                self._prepared[key] = prepared
-            try:
-                return prepared, prepared.search(values)
-            except TooManyRanges:
-                continue
-        raise AssertionError("without time buckets the number of ranges is known")
+        prepared, values = self.prepared(asked, wanted, state=state)
+        try:
+            return prepared, prepared.search(values)
+        except TooManyRanges:
+            prepared, values = self.prepared(asked, wanted, state=state, by_time=False)
+            return prepared, prepared.search(values)
+
+    def prepared(
+        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[Prepared, list[Any]]:
+        """Return the plan of a query, and the values of its parameters.
+
+        Args:
+            asked: what is asked.
+            wanted: the attributes that tuples are made of; None: entities are made.
+            state: whether the state of an aggregate's group ends each tuple.
+            by_time: whether a range of times may be read bucket by bucket.
+
+        Raises:
+            ScanRefused: nothing bounds the query.
+        """
+        form, values = asked.parts()
+        selected = tuple([attr.source for attr in wanted]) if wanted else wanted
+        key = form, selected, asked.model.partial_indexes and _implied(asked), state, by_time
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= MAX_PLANS:
+                self._prepared.clear()
+            made = plan(question(asked, wanted, by_time=by_time, state=state))
+            prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None, state=state)
+            self._prepared[key] = prepared
+        return prepared, values
 
     def fingerprint(self, model: Model) -> Any:
         """Return what a page token depends on, besides its query."""
@@ -260,12 +292,14 @@ def question(
         asked.scan,
         by_time,
         state,
+        asked.mixed,
+        asked.backwards,
     )
 
 
 def _implied(asked: Asked) -> tuple[tuple[str, frozenset[int]], ...]:
     """Return the partial indexes whose condition the query repeats, with the places of the conjuncts that do."""
-    partial = [index for index in asked.model.indexes if index.where is not None]
+    partial = asked.model.partial_indexes
     if not partial:
         return ()
     forms = [dump(predicate) for predicate in conjuncts(asked.where)]

@@ -15,12 +15,12 @@ import attrs
 from .aggregates import Slot
 from .answers import declared, served
 from .budget import Budget
-from .errors import EntityNotFound, InvalidQuery, did_you_mean
+from .errors import EntityNotFound, InvalidEntity, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
-from .expressions import Attr, Expr, Order, Predicate
+from .expressions import Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
-from .pages import Page, Seal
+from .pages import Page, Seal, counted, read_page, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .ranges import Search
@@ -57,7 +57,7 @@ class Results(Generic[T]):
 
     def limit(self, count: int, /) -> Self:
         """Stop after so many results."""
-        _counted("limit", count, least=0)
+        counted("limit", count, least=0)
         return self._with(attrs.evolve(self._asked, limit=count))
 
     def allow_scan(self) -> Self:
@@ -75,7 +75,7 @@ class Results(Generic[T]):
         if timeout is not None:
             _seconds("budget: timeout=", timeout)
         if examined is not None:
-            _counted("budget: examined=", examined, least=0)
+            counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._asked, budget=budget))
 
@@ -85,6 +85,8 @@ class Results(Generic[T]):
         limit = self._asked.limit
         if limit == 0:
             return iter(())
+        if (only := self._only()) is not None:
+            return iter(only)
         prepared, found = self._find()
         if self._asked.budget is not None:
             items: Iterator[T] = self._spending(prepared, found)
@@ -103,12 +105,14 @@ class Results(Generic[T]):
         chunks = self._plans.reader.rows(found, prepared.layout, after=after, spending=spending)
         rows = chain.from_iterable(chunks)
         # (Rows that are sorted were counted before the first one came.)
-        return rows if prepared.plan.sort else spending.counted(rows)
+        return rows if prepared.plan.sorted else spending.counted(rows)
 
     def first(self) -> T | None:
         """Return the first result, or None."""
         if self._asked.limit == 0:
             return None
+        if (only := self._only()) is not None:
+            return only[0] if only else None
         if self._asked.budget is None:
             prepared, found = self._find()
             if prepared.whole:
@@ -125,8 +129,8 @@ class Results(Generic[T]):
 
     def one_or_none(self) -> T | None:
         """Return the only result, or None; raise InvalidQuery if there are several."""
-        if self._asked.budget is None and self._find()[0].single:
-            return self.first()
+        if (only := self._only()) is not None:
+            return only[0] if only else None
         limit = self._asked.limit
         found = list(self.limit(2 if limit is None else min(2, limit)))
         if len(found) > 1:
@@ -153,22 +157,8 @@ class Results(Generic[T]):
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
-        _counted("page", size, least=1)
-        limit = self._asked.limit
-        seal = Seal(self._plans, self._asked, self._wanted, repr(self))
-        after, done = (None, 0) if token is None else seal.open(token)
-        left = size if limit is None else min(size, limit - done)
-        items: list[T] = []
-        last: Position = ()
-        if left <= 0:
-            return Page([], None)
-        for position, item in self._positioned(after, left + 1):
-            if len(items) == left:
-                more = limit is None or done + left < limit
-                return Page(items, seal.token(last, done + left) if more else None)
-            items.append(item)
-            last = position
-        return Page(items, None)
+        seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
+        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T]]:
         """Yield page after page; each reads the state that the store has then."""
@@ -190,7 +180,8 @@ class Results(Generic[T]):
             found.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
-            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort),
+            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort)
+            or (("key",) if plan.by_key else ()),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
             dict(served(self._plans, self._asked)),
@@ -204,6 +195,21 @@ class Results(Generic[T]):
         return f"<{type(self).__name__} {', '.join(parts)}>"
 
     # ------------------------------------------------------------------------------------------ how
+
+    def _only(self) -> list[T] | None:
+        """Return what is found if the key says that it can be one entity only, else None."""
+        asked = self._asked
+        if self._wanted is not None or asked.budget is not None or asked.limit == 0:
+            return None
+        prepared, values = self._plans.prepared(asked, None)
+        if prepared.key is None:
+            return None
+        try:
+            key = prepared.key(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        row = self._plans.reader.get(asked.model, *key)
+        return [] if row is None else asked.model.build((row,))
 
     def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
         found = self._plans.find(self._asked, self._wanted)
@@ -236,13 +242,19 @@ class Query(Results[E]):
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
         model = self._asked.model
         for predicate in predicates:
+            if (
+                predicate.__class__ is Compare
+                and predicate.attr.owner is model.cls
+                and predicate.value.__class__ is not Attr
+            ):
+                continue  # (the rest says the same)
             if not _is_predicate(predicate):
                 raise InvalidQuery(
                     f"where: a condition is needed, as in {model.name}.field == value, not {predicate!r}"
                 )
             for attr in attributes(predicate):
                 _own(attr, model)
-        return self._with(attrs.evolve(self._asked, where=(*self._asked.where, *predicates)))
+        return self._with(self._asked.narrowed(predicates))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""
@@ -386,8 +398,3 @@ def _is_predicate(value: object) -> bool:
 def _seconds(verb: str, given: object) -> None:
     if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
         raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")
-
-
-def _counted(verb: str, count: object, *, least: int) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")

@@ -212,6 +212,8 @@ def _check_bool(value: Any) -> bool:
 
 
 def _check_datetime(value: Any) -> datetime:
+    if value.__class__ is datetime and value.tzinfo is UTC and value >= _FIRST:
+        return value
     if not isinstance(value, datetime):
         raise unexpected("datetime", value)
     if value.utcoffset() is None:

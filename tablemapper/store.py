@@ -30,6 +30,7 @@ from .errors import (
 from .expressions import Assignment, Compare, Predicate
 from .indexes import IndexRange, KeyOf
 from .limits import MAX_OPERATIONS, MAX_TRANSACTION
+from .mixed import MixedQuery, mixed
 from .model import carved, compile_schema
 from .predicates import conjuncts
 from .prepared import Asked, Plans
@@ -42,6 +43,10 @@ __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
+R2 = TypeVar("R2", bound=Record)
+R3 = TypeVar("R3", bound=Record)
+R4 = TypeVar("R4", bound=Record)
+R5 = TypeVar("R5", bound=Record)
 
 _WINDOW = 20_000  # entities that a bulk verb converts before it takes the lock, and writes in one transaction
 _ATTEMPTS = 100
@@ -142,13 +147,32 @@ class Store(Verbs):
     def query(self, what: type[R], /) -> Query[R]: ...
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
-    def query(self, what: Any, /) -> Any:
-        """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``."""
-        if isinstance(what, IndexRange):
+    @overload
+    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2, R2, R2]: ...
+    @overload
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3, R3, R3]: ...
+    @overload
+    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> MixedQuery[R, R2, R3, R4, R4]: ...
+    @overload
+    def query(
+        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
+    ) -> MixedQuery[R, R2, R3, R4, R5]: ...
+    def query(self, what: Any, /, *others: Any) -> Any:
+        """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
+
+        Several classes of one table can be asked together: ``store.query(Employee, Department)`` gives the entities of
+        both, in row order.
+        """
+        if isinstance(what, IndexRange) and not others:
             return Query(self._plans, Asked(self._model(what.entity), what))
-        if not isinstance(what, type):
-            raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {what!r}")
-        return Query(self._plans, Asked(self._model(what)))
+        models = []
+        for one in (what, *others):
+            if isinstance(one, IndexRange):
+                raise InvalidQuery(f"query: a range of {one.name} can not be asked together with classes; ask it alone")
+            if not isinstance(one, type):
+                raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {one!r}")
+            models.append(self._model(one))
+        return mixed(self._plans, models) if others else Query(self._plans, Asked(models[0]))
 
     def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
         """Yield every entity of one partition, of every type, in row order.

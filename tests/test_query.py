@@ -19,7 +19,6 @@ from tablemapper.expressions import Attr
 from tablemapper.planner import candidates
 from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
 from tablemapper.query import Query
-from tablemapper.ranges import Search, TooManyRanges
 
 
 class Unit(tm.Entity, table="Units"):
@@ -83,32 +82,43 @@ def comparisons(name: str, values: list[Any], *, ordered: bool = True) -> st.Sea
     return st.one_of(plain, plain, among, null) if None in values else st.one_of(plain, plain, among)
 
 
+CITY = st.sampled_from(CITIES).map(lambda v: (Unit.city == v, lambda u: u.city == v))
+BUILDING = comparisons("building", BUILDINGS)
+OWNER = comparisons("owner", OWNERS)
+RENT = comparisons("rent", RENTS)
+NUMBER = comparisons("number", [-2, -1, 0, 1, 3])
+STARTS = st.sampled_from(["f", "f34", "a", ""]).map(
+    lambda t: (Unit.building.startswith(t), lambda u: u.building.startswith(t))
+)
+LARGE = st.just((Unit.size > 2, lambda u: u.size > 2))
+TAGGED = st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags)))
+DAYS = st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
+    lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
+)
+EITHER = st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
+    lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
+)
 LEAVES: st.SearchStrategy[Test] = st.one_of(
-    comparisons("city", CITIES), comparisons("city", CITIES), comparisons("building", BUILDINGS),
-    comparisons("number", [-2, -1, 0, 1, 3]), comparisons("owner", OWNERS), comparisons("rent", RENTS),
+    CITY, comparisons("city", CITIES), BUILDING, NUMBER, OWNER, RENT, STARTS, LARGE, TAGGED, DAYS, EITHER,
     comparisons("size", SIZES), comparisons("built", TIMES),
-    st.sampled_from(["f", "f34", "a", ""]).map(lambda t: (Unit.building.startswith(t), lambda u: u.building.startswith(t))),
     st.sampled_from(["a", "b", "c"]).map(lambda t: (Unit.tags.contains(t), lambda u: t in u.tags)),
     st.sampled_from(["n", ""]).map(lambda t: (Unit.owner.contains(t), lambda u: u.owner is not None and t in u.owner)),
-    st.just((Unit.size > 2, lambda u: u.size > 2)),
-    st.just((Unit.tags.contains("a") | Unit.tags.contains("b"), lambda u: bool(u.tags))),
-    st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES)).map(
-        lambda t: ((Unit.built >= t[0]) & (Unit.built < t[1]), lambda u: t[0] <= u.built < t[1])
-    ),
-    st.tuples(st.sampled_from(BUILDINGS), st.sampled_from(BUILDINGS)).map(
-        lambda t: ((Unit.building < t[0]) | (Unit.building >= t[1]), lambda u: u.building < t[0] or u.building >= t[1])
-    ),
     st.just((Unit.size == Unit.number, lambda u: u.size == u.number)),
 )  # fmt: skip
-TESTS: st.SearchStrategy[Test] = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        inner.map(lambda t: (~t[0], lambda u: not t[1](u))),
-        st.tuples(inner, inner).map(lambda p: (p[0][0] & p[1][0], lambda u: p[0][1](u) and p[1][1](u))),
-        st.tuples(inner, inner).map(lambda p: (p[0][0] | p[1][0], lambda u: p[0][1](u) or p[1][1](u))),
-    ),
-    max_leaves=3,
-)
+
+
+def combined(leaves: st.SearchStrategy[Test]) -> st.SearchStrategy[Test]:
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            inner.map(lambda t: (~t[0], lambda u: not t[1](u))),
+            st.tuples(inner, inner).map(lambda p: (p[0][0] & p[1][0], lambda u: p[0][1](u) and p[1][1](u))),
+            st.tuples(inner, inner).map(lambda p: (p[0][0] | p[1][0], lambda u: p[0][1](u) or p[1][1](u))),
+        ),
+        max_leaves=3,
+    )
+
+
 ORDERS = st.lists(
     st.tuples(st.sampled_from(["city", "building", "number", "owner", "rent", "size", "built"]), st.booleans()),
     max_size=2,
@@ -138,21 +148,18 @@ class Forced(Plans):
         self.path = path
         self.made: dict[Any, Prepared] = {}
 
-    def find(self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None) -> tuple[Prepared, Search]:
-        values = asked.values()
-        for by_time in (True, False):
-            form = asked.form(), wanted, by_time
-            if form not in self.made:
-                plans, _ = candidates(question(asked, wanted, by_time=by_time))
-                plan = next((plan for plan in plans if str(plan.path) == self.path), None)
-                if plan is None:
-                    break
-                self.made[form] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
-            try:
-                return self.made[form], self.made[form].search(values)
-            except TooManyRanges:
-                continue
-        raise LookupError(self.path)
+    def prepared(
+        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[Prepared, list[Any]]:
+        form, values = asked.parts()
+        key = form, wanted, by_time
+        if key not in self.made:
+            plans, _ = candidates(question(asked, wanted, by_time=by_time))
+            plan = next((plan for plan in plans if str(plan.path) == self.path), None)
+            if plan is None:
+                raise LookupError(self.path)
+            self.made[key] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+        return self.made[key], values
 
 
 def forced(query: Query[Any]) -> Iterator[Query[Any]]:
@@ -174,7 +181,7 @@ def sort(units: list[Unit], order: list[tuple[str, bool]]) -> list[tuple[Any, ..
     return rows
 
 
-EVERY_PLAN = given(units=st.lists(UNITS, max_size=25), tests=st.lists(TESTS, max_size=3), order=ORDERS)
+EVERY_PLAN = given(units=st.lists(UNITS, max_size=25), tests=st.lists(combined(LEAVES), max_size=3), order=ORDERS)
 
 
 @FEW

@@ -110,6 +110,29 @@ class User(Named, table="Users"):
     )
 
 
+class Employee(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    number: tm.Field[int]
+    city: tm.Field[str]
+
+    key = tm.Key[str, int](partition="{department}", row=("employee", "{number}"))
+    by_city = tm.Index[str](partition="{city}")
+
+
+class Department(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    city: tm.Field[str]
+
+    key = tm.Key[str](partition="{department}", row="department")
+
+
+class Headcount(tm.Aggregate, of=Employee, table="Staff"):
+    department: tm.Field[str] = tm.group_by(Employee.department)
+    employees: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{department}", row="headcount")
+
+
 class Ledger(tm.Aggregate, of=User, table="Ledger"):
     color: tm.Field[Color] = tm.group_by(User.color)
     month: tm.Field[str] = tm.group_by(User.joined.truncate("%Y-%m"))
@@ -290,6 +313,26 @@ def queries(store: tm.Store, nine: datetime) -> None:
         assert_type(price, Decimal)
     for (maker,) in store.query(Product).select(Product.manufacturer):
         assert_type(maker, str | None)
+
+
+def several_classes(store: tm.Store) -> None:
+    both = store.query(Employee, Department)
+    assert_type(both.first(), Employee | Department | None)
+    sales = both.where(Employee.department == "Sales", Department.city != "Oslo").backwards().limit(10).allow_scan()
+    for one in sales:
+        assert_type(one, Employee | Department)
+        match one:
+            case Employee(number=number):
+                assert_type(number, int)
+            case Department(city=city):
+                assert_type(city, str)
+    assert_type(sales.one(), Employee | Department)
+    assert_type(sales.one_or_none(), Employee | Department | None)
+    assert_type(sales.page(3).items, list[Employee | Department])
+    assert_type(both.order_by(Employee.city.desc(), Department.department).count(), int)
+    assert_type(both.explain(), tm.MixedExplanation)
+    three = store.query(Employee, Department, Headcount).where(Headcount.employees > 3)
+    assert_type(three.first(), Employee | Department | Headcount | None)
 
 
 def opening() -> None:

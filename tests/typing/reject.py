@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import tablemapper as tm
 
-from .accept import DailyClimate, Product, Reading, User, UserId
+from .accept import DailyClimate, Department, Employee, Headcount, Product, Reading, User, UserId
 
 
 class Wrong(tm.Entity, table="Wrong"):
@@ -114,3 +114,16 @@ def queries(store: tm.Store) -> None:
     for reading in store.query(Reading):
         reading.price  # type: ignore[attr-defined]
     UserId(3)  # type: ignore[arg-type]
+
+
+def several_classes(store: tm.Store) -> None:
+    both = store.query(Employee, Department)
+    both.where(Headcount.employees > 3)  # type: ignore[arg-type]
+    both.where(True)  # type: ignore[arg-type]
+    both.where((Employee.number > 3) & (Department.city == "Oslo"))  # type: ignore[operator]
+    both.order_by(Headcount.employees)  # type: ignore[arg-type]
+    both.order_by(Headcount.employees.desc())  # type: ignore[arg-type]
+    both.backwards(True)  # type: ignore[call-arg]
+    both.one().number  # type: ignore[union-attr]
+    store.query(Employee, str)  # type: ignore[type-var]
+    store.query(Employee, Employee.by_city("Oslo"))  # type: ignore[call-overload]

@@ -66,6 +66,7 @@ class _MemorySnapshot(Snapshot):
     """Keeps all other threads out while it is open."""
 
     __slots__ = ("_entered", "_memory")
+    exclusive = True
 
     def __init__(self, file: MemoryFile) -> None:
         super().__init__(file)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import apsw
 
@@ -184,7 +184,9 @@ class Stream(_Held):
 class Snapshot(_Held):
     """Several reads of one state of the file; the state is that of the first read."""
 
-    __slots__ = ("_streams",)
+    __slots__ = ()
+    exclusive: ClassVar[bool] = False
+    """Whether nobody can write while it is open."""
 
     def __init__(self, file: Lender) -> None:
         super().__init__(file, "a snapshot")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from ...aggregates import store_sortable
+from ...bounds import Bound
 from ...budget import Spending
 from ...conditions import AnyPredicate
 from ...expressions import Attr, Order
@@ -41,13 +42,12 @@ class Selecting:
     def __init__(self, file: File, lowered: Lowered) -> None:
         self._file = file
         self._lowered = lowered
-        self._selects: WeakKeyDictionary[Plan, Select] = WeakKeyDictionary()
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once."""
-        made = self._selects.get(plan)
+        made: Select | None = plan.lowered.get(self)
         if made is None:
-            made = self._selects[plan] = Select(plan, self._lowered)
+            made = plan.lowered[self] = Select(plan, self._lowered)
         return made
 
     def rows(
@@ -82,7 +82,12 @@ class Selecting:
             return
         if within is None:
             with self._file.snapshot() as snapshot:  # one state for all ranges
-                yield from self._several(select, statements, made, snapshot)
+                chunks = self._several(select, statements, made, snapshot)
+                if not snapshot.exclusive:
+                    yield from chunks
+                    return
+                chunks = iter(list(chunks))
+            yield from chunks
         elif select.plan.merged:
             streams = [_flat(within.stream(sql, args)) for sql, args in statements]
             merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
@@ -91,12 +96,12 @@ class Selecting:
             for sql, args in statements:
                 yield from within.stream(sql, args)
 
-    def count(self, search: Search) -> int | None:
+    def count(self, search: Search, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(search.plan)
         if select.residual or (search.plan.distinct and len(search.ranges) > 1):
             return None
-        with self._file.snapshot() as snapshot:
+        with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
             found = [snapshot.get(sql, args) for sql, args in select.counts(search)]
         return sum(int(row[0]) for row in found if row is not None)
 
@@ -219,39 +224,32 @@ class Select:
             filter = [value for one in self._filter for value in one.values(search.values)]
         else:
             # Rows that are sorted are counted by SQLite, others where they are handed out.
-            call = spending.call = Call(spending.row if plan.sort else spending.check_time)
+            call = Call(spending.row if plan.sorted else spending.check_time)
+            spending.calls.append(call)
             filter = [call.number]
-            if not plan.sort and spending.budget.examined is not None:
+            if not plan.sorted and spending.budget.examined is not None:
                 limit = spending.budget.examined + 1
         tail = [] if limit is None else [limit]
-        if plan.sort:
+        if plan.sorted:
             if search.ranges:
                 yield self._sorted(search, made, after, filter, tail, filtered)
             return
         ranges = reversed(search.ranges) if plan.descending and not plan.merged else search.ranges
         for one in ranges:
-            bounds, args = _bounds(one, self._at)
-            narrow: bool | None = None
-            if after is not None:
-                if not plan.merged and _behind(one, after, plan):
-                    continue
-                narrow = one.partition.point and (plan.merged or after[0] == one.partition.lo)
-                args = [*args, *([after[1]] if narrow else ()), *_path_order(after, plan)]
-            form = made, bounds, narrow, limit is None, filtered
+            left = Beyond(one) if after is None else _beyond(one, after, plan, self._places)
+            if left is None:
+                continue
+            bounds, args = _bounds(left.range, self._at)
+            form = made, bounds, left.condition, limit is None, filtered
             if (text := self._texts.get(form)) is None:
                 text = self._texts[form] = self._ranged(*form)
-            yield text, [*args, *filter, *tail]
+            yield text, [*args, *left.args, *filter, *tail]
 
-    def _ranged(self, made: Layout, bounds: str, narrow: bool | None, endless: bool, filtered: bool) -> str:  # noqa: FBT001
-        """Return the SELECT of one range; ``narrow`` is not None where rows after a position are read."""
+    def _ranged(self, made: Layout, bounds: str, beyond: str, endless: bool, filtered: bool) -> str:  # noqa: FBT001
+        """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
         order = _path_order(self._places, plan)
-        conditions = [bounds] if bounds else []
-        if narrow:  # the row value below is exact, but SQLite does not use it to find where to begin
-            conditions.append(f'{self._at}."RowKey" {"<=" if plan.descending else ">="} ?')
-        if narrow is not None:
-            places = ", ".join("?" * len(order))
-            conditions.append(f"({', '.join(order)}) {'<' if plan.descending else '>'} ({places})")
+        conditions = [one for one in (bounds, beyond) if one]
         direction = " DESC" if plan.descending else ""
         return (
             f"SELECT {self._columns(made)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
@@ -319,12 +317,13 @@ class Select:
                 for at in range(bounds.count("?")):
                     bounds = bounds.replace("?", f"(r.value->>{at})", 1)
             selects.append(f"SELECT {columns} FROM {source} WHERE {self._where([bounds] if bounds else [], filtered)}")
+        direction = " DESC" if self.plan.descending else ""
         ties = [f"p{len(self._places) - 2}", f"p{len(self._places) - 1}"]
         order = [f"s{at}{' DESC' if step.descending else ''}" for at, step in enumerate(steps)]
-        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties)}"
+        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties, '<' if direction else '>')}"
         return (
             f"SELECT * FROM ({' UNION ALL '.join(selects)}){where} "
-            f"ORDER BY {', '.join([*order, *ties])}{'' if endless else ' LIMIT ?'}"
+            f"ORDER BY {', '.join([*order, *(tie + direction for tie in ties)])}{'' if endless else ' LIMIT ?'}"
         )
 
     # ------------------------------------------------------------------------------------------ counting
@@ -367,18 +366,52 @@ def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
     return [places[1], places[0], *places[2:]] if plan.merged else list(places)
 
 
-def _behind(one: KeyRange, after: Position, plan: Plan) -> bool:
-    """Tell whether a range was read already."""
-    if not one.partition.point:
-        return False
-    place: str = after[0]
-    return one.partition.lo > place if plan.descending else one.partition.lo < place
+@attrs.frozen
+class Beyond:
+    """The rows of a range that come after a position."""
+
+    range: KeyRange
+    """Without the side that the position bounds: SQLite begins at the first bound of a column that it finds."""
+    condition: str = ""
+    args: Sequence[Any] = ()
 
 
-def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], at: int = 0) -> str:
+def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> Beyond | None:
+    """Return the rows of a range that come after a position; None if none does.
+
+    The condition names only the columns of which the range has more than one value, so that they follow those that it
+    fixes, in the order of the table, and SQLite begins at the position.
+    """
+    known = {place: bound.lo for place, bound in zip(places, (one.partition, one.row), strict=False) if bound.point}
+    columns: list[tuple[str, Any]] = []
+    beyond = False  # whether a row that equals the position in these columns comes after it
+    for place, value in zip(_path_order(places, plan), _path_order(after, plan), strict=True):
+        if place not in known:
+            columns.append((place, value))
+        elif known[place] != value:
+            beyond = (known[place] < value) if plan.descending else (known[place] > value)
+            break
+    if not columns:
+        return Beyond(one) if beyond else None
+    first, value = columns[0]
+    side = "partition" if first == places[0] else "row" if first == places[1] else ""
+    if side:
+        bound: Bound = getattr(one, side)
+        ended = bound.hi is not None and value >= bound.hi
+        if ended if plan.descending else value < bound.lo:
+            return Beyond(one)
+        if value < bound.lo if plan.descending else ended:
+            return None
+        one = attrs.evolve(one, **{side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)})
+    op = ("<" if plan.descending else ">") + ("=" if beyond else "")
+    names, args = zip(*columns, strict=True)
+    return Beyond(one, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
+
+
+def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], beyond_tie: str, at: int = 0) -> str:
     """Return the condition that a row comes after another one, some of whose values are missing: those sort first."""
     if at == len(steps):
-        return f"({', '.join(ties)}) > (?, ?)"
+        return f"({', '.join(ties)}) {beyond_tie} (?, ?)"
     column = f"s{at}"
     if missing[at]:
         beyond = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
@@ -386,7 +419,7 @@ def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str
     else:
         beyond = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
         same = f"{column} = ?"
-    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, at + 1)}))"
+    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, beyond_tie, at + 1)}))"
 
 
 def _after_sorted(after: Position, steps: int) -> list[Any]:
