@@ -186,7 +186,7 @@ class Prepared:
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]
-        held = [entry[:2] for entry in self._entries(row[self.width :]) if _holds(found.ranges, entry)]
+        held = [entry[:2] for entry in self._entries((row[self.width :],)) if _holds(found.ranges, entry)]
         if self.plan.merged:
             held.sort(key=lambda one: (one[1], one[0]))
         else:
