@@ -29,6 +29,15 @@ def find_by_another_field(store: tm.Store) -> None:
     print(f"by name: {found.name} is {found.category}/{found.number}")
 
 
+def change_many(store: tm.Store) -> None:
+    """Write what a query finds; under a name, the same call goes on where a killed one stopped."""
+    tools = store.query(Product).where(Product.category == "tools")
+    raised = tools.update(Product.price.set(Product.price * 1.1), resume="raise prices")
+    dear = tools.where(Product.price > 15).delete()
+    print(f"by query: {raised} prices raised, {dear} product taken off")
+    assert (raised, dear) == (2, 1)
+
+
 class Employee(tm.Entity, table="Staff"):
     """One of many in a department's partition."""
 
@@ -200,6 +209,7 @@ def main() -> None:
     ]
     with tm.open(":memory:", models=models) as store:
         find_by_another_field(store)
+        change_many(store)
         several_types_in_a_partition(store)
         profile_and_orders(store)
         readings_by_device_and_day(store)

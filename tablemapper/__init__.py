@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 
 from .aggregates import Aggregate
+from .aio import AsyncStore, AsyncTransaction, open_async
+from .aioquery import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .check import Problem, Report
 from .entity import Entity, Info, Record, info
 from .errors import (
@@ -39,6 +41,7 @@ from .errors import (
 from .explanation import Explanation, MixedExplanation
 from .expressions import Assignment, Attr, Expr, Order, Predicate
 from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .groups import Groups
 from .indexes import Index, IndexRange, Key, KeyOf
 from .mixed import MixedQuery
 from .pages import Page
@@ -51,6 +54,11 @@ from .values import Extra, GeoPoint, Int32, converter
 __all__ = [
     "Aggregate",
     "Assignment",
+    "AsyncMixedQuery",
+    "AsyncQuery",
+    "AsyncRows",
+    "AsyncStore",
+    "AsyncTransaction",
     "Attr",
     "CorruptStore",
     "Entity",
@@ -62,6 +70,7 @@ __all__ = [
     "Extra",
     "Field",
     "GeoPoint",
+    "Groups",
     "Index",
     "IndexRange",
     "Info",
@@ -112,6 +121,7 @@ __all__ = [
     "min",
     "min_ever",
     "open",
+    "open_async",
     "sum",
 ]
 

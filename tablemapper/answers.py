@@ -22,7 +22,7 @@ from .prepared import Asked, Plans, Prepared, Reader
 from .ranges import Search
 from .totals import COUNT, Measured, States, wanted_slot
 
-__all__ = ["Answer", "Fit", "declared", "fit", "served"]
+__all__ = ["Answer", "Fit", "declared", "fit", "served", "unfit"]
 
 _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
@@ -88,8 +88,8 @@ def declared(plans: Plans, asked: Asked, groups: tuple[Attr[Any, Any], ...], slo
     return None
 
 
-def served(plans: Plans, asked: Asked, by: tuple[Attr[Any, Any], ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the measures of a query that an aggregate answers, each with the aggregate, as text."""
+def served(plans: Plans, asked: Asked) -> Iterator[tuple[str, str]]:
+    """Yield the totals of a query that an aggregate answers, each with the aggregate, as text."""
     slots = {"count()": COUNT}
     for target in plans.reader.schema.aggregates_of(asked.model):
         for field in target.declaration.fields:
@@ -98,8 +98,15 @@ def served(plans: Plans, asked: Asked, by: tuple[Attr[Any, Any], ...] = ()) -> I
                 if measure is not None and measure.attr is not None and measure.kind in kinds:
                     slots |= {f"{kind}({measure.attr.label})": wanted_slot(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
-        if (found := declared(plans, asked, by, slot)) is not None:
+        if (found := declared(plans, asked, (), slot)) is not None:
             yield label, found.target.name
+
+
+def unfit(plans: Plans, asked: Asked) -> Iterator[str]:
+    """Yield the aggregates that do not fit, each with the reason, as text."""
+    for target in plans.reader.schema.aggregates_of(asked.model):
+        if isinstance(why := fit(asked, target, (), COUNT), str):
+            yield f"{target.name}: {why}"
 
 
 def _merged(slot: Slot, one: State, other: State) -> State:
@@ -135,23 +142,21 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
     for attr in aggregate.groups.values():
         if _optional(attr, asked.model) and attr.source[:2] not in present:
             return f"entities without {attr.label} are in none of its groups"
-    asked_for = [dump(part) for part in parts]
-    held = _held(aggregate, wanted, asked.model)
-    if not held:
-        return f"it does not keep the {wanted.kind} of {'entities' if wanted.attr is None else wanted.attr.label}"
-    fitting = next((one for one in held if all(form in asked_for for form in one.said)), None)
-    if fitting is None:
-        return "it is of some entities only, and the query does not ask for just those"
-    where: list[Predicate[Any]] = []
-    for part, form in zip(parts, asked_for, strict=True):
-        if form in fitting.said:
+    forms = [dump(part) for part in parts]
+    reasons: list[str] = []
+    for held in _held(aggregate, wanted, asked.model):
+        if not all(form in forms for form in held.said):
+            reasons.append("it is of some entities only, and the query does not ask for just those")
             continue
-        translated = _translated(part, own)
-        if translated is None:
-            return f"its groups do not tell {' and '.join(attr.label for attr in attributes(part))} apart"
-        where.append(translated)
-    made = attrs.evolve(asked, model=target, where=tuple(where), order=())
-    return Fit(made, tuple(own[attr.source] for attr in groups), fitting)
+        rest = [part for part, form in zip(parts, forms, strict=True) if form not in held.said]
+        where = [one for part in rest if (one := _translated(part, own)) is not None]
+        if len(where) == len(rest):
+            made = attrs.evolve(asked, model=target, where=tuple(where), order=())
+            return Fit(made, tuple(own[attr.source] for attr in groups), held)
+        mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in attributes(part))
+        reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
+    kept = "entities" if wanted.attr is None else wanted.attr.label
+    return reasons[0] if reasons else f"it does not keep the {wanted.kind} of {kept}"
 
 
 def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:

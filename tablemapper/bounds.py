@@ -82,10 +82,9 @@ class Reach:
         """
         prefix = ""
         for part in self.fixed:
-            if part.__class__ is str:
+            if isinstance(part, str):
                 prefix += part
                 continue
-            assert isinstance(part, Slot)
             if texts and part.index in texts:
                 prefix += texts[part.index]
                 continue

@@ -16,7 +16,7 @@ from .model import Model, Row, Schema
 from .prepared import Reader
 from .progress import Report as Meter
 
-__all__ = ["Batch", "Engine", "Operation", "Verb"]
+__all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Verb"]
 
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 
@@ -58,6 +58,19 @@ class Batch:
     """As long as the entities; their timestamp is left open until the engine replaces them by what was stored."""
 
 
+@attrs.frozen
+class Note:
+    """A change of what is noted under a name in a store, beside its entities: JSON, or None for nothing."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+class NoteChanged(Exception):
+    """What is noted is not what a `Note` says that it was."""
+
+
 class Engine(Reader, Protocol):
     """Keeps the rows of a schema, in one place."""
 
@@ -75,12 +88,23 @@ class Engine(Reader, Protocol):
         """Yield every row of a partition with its model, in row order, in chunks."""
         ...
 
-    def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
-        """Apply operations in one transaction, and what is maintained from them.
+    def note(self, name: str) -> str | None:
+        """Return what is noted under a name."""
+        ...
+
+    def apply(
+        self,
+        operations: Sequence[Operation],
+        *,
+        maintained_limit: int | None = None,
+        notes: Sequence[Note] = (),
+    ) -> None:
+        """Apply operations in one transaction, with what is maintained from them and what is to be noted.
 
         Raises:
             EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
                 nothing was written.
+            NoteChanged: nothing was written.
         """
         ...
 

@@ -39,6 +39,8 @@ class Explanation:
     """SQLite's own EXPLAIN QUERY PLAN, of the first range."""
     totals: Mapping[str, str] = {}
     """What is answered from a declared aggregate instead, as ``{"avg(price)": "PricesByMaker"}``."""
+    unfit: tuple[str, ...] = ()
+    """Why other aggregates do not answer."""
 
     @property
     def covering(self) -> bool:
@@ -53,7 +55,7 @@ class Explanation:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why other paths were not taken."""
-        return self.plan.reasons
+        return (*self.plan.reasons, *self.unfit)
 
     def __str__(self) -> str:
         plan = self.plan
@@ -72,7 +74,7 @@ class Explanation:
         lines.append(f"  {self._expected()}")
         lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
         lines += [f"sorts by {', '.join(self.sort)} (SQLite, on disk past its cache)"] if self.sort else []
-        lines += [f"not {one}" for one in plan.reasons]
+        lines += [f"not {one}" for one in self.reasons]
         lines += [f"SQLite: {one}" for one in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
         return "\n".join(lines)

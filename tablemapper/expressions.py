@@ -8,13 +8,13 @@ exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 import attrs
 
+from .arithmetic import NO_TRUTH, Computed, Expr, Number
 from .errors import InvalidQuery
 
 if TYPE_CHECKING:
@@ -41,16 +41,10 @@ __all__ = [
 
 T = TypeVar("T")
 U = TypeVar("U")
-T_co = TypeVar("T_co", covariant=True)
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
-Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
-
-_NO_TRUTH = (
-    "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
-)
 
 
 class OperandType(Protocol):
@@ -102,15 +96,6 @@ class OperandType(Protocol):
         ...
 
 
-class Expr(Generic[T_co]):
-    """Something that has a value for each entity; the covariant side of an attribute."""
-
-    __slots__ = ()
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError(_NO_TRUTH)
-
-
 class Predicate(Generic[O_contra]):
     """A condition on the entities of a class, or of a class that it lends its fields to."""
 
@@ -126,7 +111,7 @@ class Predicate(Generic[O_contra]):
         return Not(part=self)
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(_NO_TRUTH)
+        raise TypeError(NO_TRUTH)
 
     def shape(self, constants: list[Any], /) -> Hashable:
         """Return what this has in common with predicates that differ in their constants only, and add the constants."""
@@ -149,61 +134,8 @@ def _predicate(value: object) -> Predicate[Any]:
     raise InvalidQuery(f"a predicate is needed, not {value!r}: compare a field, as in Product.price > 10")
 
 
-class _Number(Expr[T], Generic[O, T]):
-    """What can be calculated with, in ``update`` and ``set``; a missing value gives a missing value."""
-
-    __slots__ = ()
-
-    def __add__(self, other: T | Expr[T] | int | timedelta, /) -> Computed[O, T]:
-        return Computed("+", self, other)
-
-    def __radd__(self, other: T | int | timedelta, /) -> Computed[O, T]:
-        return Computed("+", other, self)
-
-    def __sub__(self, other: T | Expr[T] | int | timedelta, /) -> Computed[O, T]:
-        return Computed("-", self, other)
-
-    def __rsub__(self, other: T | int, /) -> Computed[O, T]:
-        return Computed("-", other, self)
-
-    def __mul__(self, other: T | Expr[T] | int, /) -> Computed[O, T]:
-        return Computed("*", self, other)
-
-    def __rmul__(self, other: T | int, /) -> Computed[O, T]:
-        return Computed("*", other, self)
-
-    def __truediv__(self, other: T | Expr[T] | int, /) -> Computed[O, T]:
-        return Computed("/", self, other)
-
-    def __rtruediv__(self, other: T | int, /) -> Computed[O, T]:
-        return Computed("/", other, self)
-
-    def __neg__(self) -> Computed[O, T]:
-        return Computed("-", 0, self)
-
-
-_OPERANDS = (int, float, Decimal, str, timedelta, datetime, date)
-
-
 @attrs.frozen(eq=False, repr=False)
-class Computed(_Number[O, T]):
-    """A value that is calculated from fields, as in ``Product.price * 2``."""
-
-    op: Arithmetic
-    left: Any
-    right: Any
-
-    def __attrs_post_init__(self) -> None:
-        for one in (self.left, self.right):
-            if not isinstance(one, (_Number, *_OPERANDS)) or isinstance(one, bool):
-                raise InvalidQuery(f"{self!r}: {one!r} can not be calculated with; a field, a number or a time can")
-
-    def __repr__(self) -> str:
-        return f"({self.left!r} {self.op} {self.right!r})"
-
-
-@attrs.frozen(eq=False, repr=False)
-class Attr(_Number[O, T]):
+class Attr(Number[O, T]):
     """A field of an entity class, a value nested in one, or a time cut down to a part of it."""
 
     owner: type[O]
@@ -351,8 +283,8 @@ class Attr(_Number[O, T]):
         """Order by this, the greatest first."""
         return Order(attr=self, descending=True)
 
-    def set(self, value: T | Computed[O, T], /) -> Assignment[O]:
-        """Say what is written, type-checked: a value, or what to calculate, as in ``Product.price.set(Product.cost * 2)``."""
+    def set(self, value: T | Number[O, T], /) -> Assignment[O]:
+        """Say what is written, type-checked: a value, a field, or what to calculate: ``Product.price.set(Product.cost * 2)``."""
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:

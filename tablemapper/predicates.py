@@ -176,8 +176,8 @@ def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
     if attr.path:
         field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
     if attr.part:
-        value = "v.date()" if attr.part == "date" else f"{names.name('cut', cut)}(v, {attr.part!r})"
-        field = f"(None if (v := {field}) is None else {value})"
+        value = "time.date()" if attr.part == "date" else f"{names.name('cut', cut)}(time, {attr.part!r})"
+        field = f"(None if (time := {field}) is None else {value})"
     return field
 
 

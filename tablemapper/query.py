@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -13,16 +13,18 @@ from typing import Any, Generic, Self, TypeVar, overload
 import attrs
 
 from .aggregates import Slot
-from .answers import declared, served
+from .answers import declared, served, unfit
 from .budget import Budget
+from .entity import Entity
 from .errors import EntityNotFound, InvalidEntity, InvalidQuery, did_you_mean
 from .explanation import MOST_COUNTED, Explanation, predicate_text
-from .expressions import Attr, Compare, Expr, Order, Predicate
+from .expressions import Assignment, Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
 from .pages import Page, Seal, counted, read_page, said
 from .predicates import attributes, conjuncts
-from .prepared import Asked, Plans, Position, Prepared
+from .prepared import Asked, Plans, Position, Prepared, Rewriter
+from .progress import ProgressOption
 from .ranges import Search
 from .totals import COUNT, Measured, States, summed_up
 
@@ -30,6 +32,7 @@ __all__ = ["Query", "Results", "Rows"]
 
 E = TypeVar("E")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -40,7 +43,7 @@ G = TypeVar("G")
 _scans = logging.getLogger("tablemapper.query")
 
 
-class Results(Generic[T]):
+class Results(Generic[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ("_asked", "_plans", "_wanted")
@@ -81,7 +84,7 @@ class Results(Generic[T]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[T_co]:
         limit = self._asked.limit
         if limit == 0:
             return iter(())
@@ -89,7 +92,7 @@ class Results(Generic[T]):
             return iter(only)
         prepared, found = self._find()
         if self._asked.budget is not None:
-            items: Iterator[T] = self._spending(prepared, found)
+            items: Iterator[T_co] = self._spending(prepared, found)
         else:
             rows = self._plans.reader.rows(found, prepared.layout, limit=limit if prepared.whole else None)
             items = chain.from_iterable(map(partial(prepared.items, found=found, made=prepared.layout), rows))
@@ -107,7 +110,7 @@ class Results(Generic[T]):
         # (Rows that are sorted were counted before the first one came.)
         return rows if prepared.plan.sorted else spending.counted(rows)
 
-    def first(self) -> T | None:
+    def first(self) -> T_co | None:
         """Return the first result, or None."""
         if self._asked.limit == 0:
             return None
@@ -120,14 +123,14 @@ class Results(Generic[T]):
                 return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
 
-    def one(self) -> T:
+    def one(self) -> T_co:
         """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
         found = self.one_or_none()
         if found is None:
             raise EntityNotFound(f"{self!r}: there is no such entity", entity=self._asked.model.name)
         return found
 
-    def one_or_none(self) -> T | None:
+    def one_or_none(self) -> T_co | None:
         """Return the only result, or None; raise InvalidQuery if there are several."""
         if (only := self._only()) is not None:
             return only[0] if only else None
@@ -151,7 +154,7 @@ class Results(Generic[T]):
                 return count if limit is None else min(count, limit)
         return sum(1 for _ in lean)
 
-    def page(self, size: int, /, token: str | None = None) -> Page[T]:
+    def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
         """Return some results, and the token of the page after them.
 
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
@@ -160,7 +163,7 @@ class Results(Generic[T]):
         seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
-    def pages(self, size: int, /) -> Iterator[Page[T]]:
+    def pages(self, size: int, /) -> Iterator[Page[T_co]]:
         """Yield page after page; each reads the state that the store has then."""
         page = self.page(size)
         yield page
@@ -185,6 +188,7 @@ class Results(Generic[T]):
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
             dict(served(self._plans, self._asked)),
+            tuple(unfit(self._plans, self._asked)),
         )
 
     def __repr__(self) -> str:
@@ -196,7 +200,7 @@ class Results(Generic[T]):
 
     # ------------------------------------------------------------------------------------------ how
 
-    def _only(self) -> list[T] | None:
+    def _only(self) -> list[T_co] | None:
         """Return what is found if the key says that it can be one entity only, else None."""
         asked = self._asked
         if self._wanted is not None or asked.budget is not None or asked.limit == 0:
@@ -241,13 +245,10 @@ class Query(Results[E]):
     def where(self, *predicates: Predicate[E]) -> Self:
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
         model = self._asked.model
+        cls = model.cls
         for predicate in predicates:
-            if (
-                predicate.__class__ is Compare
-                and predicate.attr.owner is model.cls
-                and predicate.value.__class__ is not Attr
-            ):
-                continue  # (the rest says the same)
+            if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
+                continue  # (what follows says the same, but takes longer)
             if not _is_predicate(predicate):
                 raise InvalidQuery(
                     f"where: a condition is needed, as in {model.name}.field == value, not {predicate!r}"
@@ -267,6 +268,51 @@ class Query(Results[E]):
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
             order.append(one)
         return self._with(attrs.evolve(self._asked, order=tuple(order)))
+
+    @overload
+    def update(
+        self: Results[Entity],
+        change: Callable[[E], E | None],
+        /,
+        *,
+        progress: ProgressOption = False,
+        resume: str | None = None,
+    ) -> int: ...
+    @overload
+    def update(
+        self: Results[Entity],
+        /,
+        *assignments: Assignment[E],
+        progress: ProgressOption = False,
+        resume: str | None = None,
+        **values: Any,
+    ) -> int: ...
+    def update(self, /, *given: Any, progress: ProgressOption = False, resume: str | None = None, **values: Any) -> int:
+        """Change what is found, and return the number of entities that were written.
+
+        Atomic by batches of up to 1,000 entities, in the order of their keys; each entity is written at most once. One
+        that someone else writes meanwhile is read again, and changed if the query still finds it. An order counts with
+        a limit only.
+
+        Args:
+            given: what to assign, checked by type: ``Product.price.set(Product.price * 2)``, ``Product.stock.add(1)``;
+                or one function, which returns the changed entity, or None to leave this one alone.
+            progress: as for `Store.insert_many`.
+            resume: a name under which the store keeps how far the run has come. The same call goes on from there
+                after an error or a kill, and changes no entity twice; the number is then that of all its runs.
+            values: what to assign, by name: ``price=Product.price * 2``, ``name="x"``.
+
+        Raises:
+            InvalidEntity: an assignment is not possible, for any entity or for one. ``written``, of this error and any
+                other, says how many entities were written before it.
+        """
+        return _rewriter(self._plans).update(
+            self._plans, self._asked, repr(self), given, values, progress=progress, resume=resume
+        )
+
+    def delete(self: Results[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
+        """Delete what is found, as `update` changes it, and return the number of entities."""
+        return _rewriter(self._plans).delete(self._plans, self._asked, repr(self), progress=progress, resume=resume)
 
     @overload
     def select(self, a: Expr[A], /) -> Rows[tuple[A]]: ...
@@ -370,6 +416,11 @@ class Rows(Results[T]):
     """Tuples of fields of what a query finds."""
 
     __slots__ = ()
+
+
+def _rewriter(plans: Plans) -> Rewriter:
+    assert plans.rewriter is not None
+    return plans.rewriter
 
 
 def _own(attr: object, model: Model) -> Attr[Any, Any]:

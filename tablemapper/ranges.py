@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -11,6 +11,7 @@ import attrs
 from .bounds import EVERYTHING, Bound, Reach
 from .expressions import Parameter
 from .keys import Slot
+from .model import Row
 from .planner import MAX_RANGES, Access, Plan
 
 __all__ = ["KeyRange", "Search", "TooManyRanges", "search"]
@@ -51,6 +52,10 @@ class Search:
     """Disjoint, in key order."""
     values: Values
     """Of the parameters."""
+
+    def holds(self, entries: Iterable[Row]) -> bool:
+        """Tell whether one of some rows of the path, which begin with its keys, is between the bounds."""
+        return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in self.ranges)
 
 
 def search(plan: Plan, values: Values) -> Search:

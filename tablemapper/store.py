@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, Literal, NoReturn, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 import attrs
 
@@ -25,7 +25,6 @@ from .errors import (
     InvalidQuery,
     InvalidTransaction,
     PreconditionFailed,
-    TableMapperError,
 )
 from .expressions import Assignment, Compare, Predicate
 from .indexes import IndexRange, KeyOf
@@ -37,7 +36,8 @@ from .prepared import Asked, Plans
 from .progress import ProgressOption, report
 from .progress import Report as Meter
 from .query import Query
-from .verbs import Verbs, not_found, stamp, stamp_batch
+from .rewriting import Rewriting
+from .verbs import Verbs, not_found, stamp, stamp_batch, tell_written
 
 __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
@@ -101,7 +101,7 @@ class Store(Verbs):
         special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
-        self._plans = Plans(engine)
+        self._plans = Plans(engine, Rewriting(engine))
 
     def __enter__(self) -> Self:
         return self
@@ -314,7 +314,7 @@ class Store(Verbs):
         Its operations are sent together at the end of the block, all or none. They must be of one table and partition,
         at most 100 and 4 MiB; ``across_partitions=True`` lifts that where the engine can.
         """
-        return Transaction(self._engine, self._special, self._maintained_limit, across_partitions)
+        return Transaction(self._engine, self._special, self._maintained_limit, across=across_partitions)
 
     def insert_many(
         self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False
@@ -351,10 +351,12 @@ class Store(Verbs):
         """Delete a stream of entities or keys, or what a query finds, as `insert_many` inserts; return the number."""
         return self._stream("delete", (self._deleting(target, None) for target in targets), progress)
 
-    def _stream(self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption) -> int:
+    def _stream(
+        self, verb: Verb, operations: Iterator[Operation], progress: ProgressOption, *, written: int = 0
+    ) -> int:
         window: dict[tuple[str, str, str], Operation] = {}
         twins: list[Operation] = []
-        with report(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter):
+        with report(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
             for operation in operations:
                 place = (operation.model.table, operation.partition, operation.row)
                 if place in window or len(window) >= _WINDOW:
@@ -364,7 +366,7 @@ class Store(Verbs):
                         self._window(window, twins, meter)
                 window[place] = operation
             self._window(window, twins, meter)
-        return meter.done
+        return written + meter.done
 
     def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Meter) -> None:
         if not window:
@@ -397,45 +399,53 @@ class Store(Verbs):
 
 
 @contextmanager
-def _telling(verb: str, meter: Meter | None) -> Iterator[None]:
+def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
     """Let an error say how many entities were written before it."""
     try:
         yield
     except BaseException as error:
-        written = 0 if meter is None else meter.done
-        error.add_note(f"{verb}: {written} entities were written before this")
-        if isinstance(error, TableMapperError):
-            error.written = written  # type: ignore[attr-defined]
+        tell_written(error, verb, before + (0 if meter is None else meter.done))
         raise
 
 
-class Transaction(Verbs):
-    """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
+class Buffer(Verbs):
+    """Operations that are sent together later on: what the transactions of a store and of an async store share.
+
+    Args:
+        here: tells which thread, or task, asks: the one that opened the transaction, or another.
+    """
 
     def __init__(
         self,
         engine: Engine,
         special: dict[type[Any], Callable[[str, str], str | None]],
         maintained_limit: int | None,
-        across: bool,  # noqa: FBT001
+        *,
+        across: bool,
+        here: Callable[[], object] = get_ident,
     ) -> None:
         super().__init__(engine, special)
         self._operations: dict[tuple[str, str, str], Operation] = {}
         self._maintained_limit = None if across else maintained_limit
         self._across = across
         self._most = 0
-        self._thread = 0
+        self._here = here
+        self._owner: object = None
+        self._over = False
 
-    def __enter__(self) -> Self:
-        if self._thread:
+    def _begin(self) -> None:
+        if self._owner is not None:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
-        self._thread = get_ident()
-        return self
+        self._owner = self._here()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _take(self) -> list[Operation]:
+        """End the transaction, and return what it is to write."""
         operations, self._operations = list(self._operations.values()), {}
-        self._thread = -1
-        if kind is None and operations:
+        self._over = True
+        return operations
+
+    def _send(self, operations: list[Operation]) -> None:
+        if operations:
             self._engine.apply(operations, maintained_limit=self._maintained_limit)
             stamp(operations)
 
@@ -459,13 +469,10 @@ class Transaction(Verbs):
         """Delete an entity; as `Store.delete`."""
         self._admit(self._deleting(target, if_match))
 
-    def get(self, key: KeyOf[R], /) -> R | None:
-        """Return an entity as it will be after the operations so far, or None."""
+    def _get(self, key: KeyOf[R]) -> R | None:
         if key.__class__ is not KeyOf or (model := self._models.get(key[0])) is None:
             model = self._key(key)[0]
         _, partition, row = key
-        if self._thread != get_ident():
-            self._refuse()
         pending = self._operations.get((model.table, partition, row))
         if pending is None:
             stored = self._engine.get(model, partition, row)
@@ -482,27 +489,16 @@ class Transaction(Verbs):
         set_row(entity, None)
         return entity  # type: ignore[no-any-return]
 
-    def __getitem__(self, key: KeyOf[R], /) -> R:
-        """Return an entity as it will be after the operations so far, or raise EntityNotFound."""
-        found = self.get(key)
-        if found is None:
-            raise not_found(key)
-        return found
-
-    def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity will have this key after the operations so far."""
-        return self.get(key) is not None
-
-    def _refuse(self) -> NoReturn:
-        raise InvalidTransaction(
-            "a transaction is used inside its with block, by the thread that opened it"
-            if self._thread != -1
-            else "the transaction is over; call store.transaction() again"
-        )
+    def _owned(self) -> None:
+        if self._over:
+            raise InvalidTransaction("the transaction is over; call store.transaction() again")
+        if self._owner is None or self._owner != self._here():
+            raise InvalidTransaction(
+                "a transaction is used inside its with block, by the thread (or task) that opened it"
+            )
 
     def _admit(self, operation: Operation) -> None:
-        if self._thread != get_ident():
-            self._refuse()
+        self._owned()
         place = (operation.model.table, operation.partition, operation.row)
         if place in self._operations:
             raise InvalidTransaction(
@@ -530,3 +526,32 @@ class Transaction(Verbs):
                 size = sum(one.model.size(one.new) for one in written if one.new is not None)
                 if size > MAX_TRANSACTION:
                     raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
+
+
+class Transaction(Buffer):
+    """Buffered operations, sent together at the end of the ``with`` block; for one thread."""
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        operations = self._take()
+        if kind is None:
+            self._send(operations)
+
+    def get(self, key: KeyOf[R], /) -> R | None:
+        """Return an entity as it will be after the operations so far, or None."""
+        self._owned()
+        return self._get(key)
+
+    def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return an entity as it will be after the operations so far, or raise EntityNotFound."""
+        found = self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity will have this key after the operations so far."""
+        return self.get(key) is not None

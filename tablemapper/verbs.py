@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Context, Decimal
+from contextlib import suppress
 from typing import Any
 
-from .declaration import check_value, located
+from .assignments import assignments
 from .engine import Batch, Engine, Operation, Verb
 from .entity import Record, etag_timestamp, key_of, set_row
-from .errors import EntityNotFound, InvalidEntity, PreconditionFailed, did_you_mean
+from .errors import EntityNotFound, InvalidEntity, PreconditionFailed
 from .expressions import Assignment
-from .fields import FieldModel
 from .indexes import KeyOf
 from .model import Model, Row
 
-__all__ = ["Verbs", "not_found", "stamp", "stamp_batch"]
-
-_EXACT = Context(prec=13_000)  # the sum of two Decimals of 34 digits between 1E-6143 and 1E+6145
+__all__ = ["Verbs", "not_found", "stamp", "stamp_batch", "tell_written", "writable"]
 
 
 class Verbs:
@@ -39,11 +36,7 @@ class Verbs:
     def _writable(self, cls: type[Any]) -> Model:
         if not issubclass(cls, Record):
             raise InvalidEntity(cls.__name__, ["an entity is needed, an object of one of the store's classes"])
-        model = self._model(cls)
-        if model.aggregate is not None:
-            source = model.aggregate.source.__name__
-            raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
-        return model
+        return writable(self._model(cls))
 
     def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
         if key.__class__ is not KeyOf:
@@ -115,19 +108,16 @@ class Verbs:
         return operation
 
     def _merging(
-        self, key: KeyOf[Any], assignments: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
+        self, key: KeyOf[Any], given: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
     ) -> Operation:
         model, partition, row = self._key(key)
         model = self._writable(model.cls)
-        changes = _checked_assignments(model, assignments, values)
+        changes = assignments(model, "merge", given, values)
 
         def change(old: Row | None) -> Row:
             assert old is not None
             entity = model.build_one(old)
-            set_row(entity, None)
-            for field, value, adds in changes:
-                held = getattr(entity, field.name)
-                setattr(entity, field.name, _added(held, value) if adds and held is not None else value)
+            changes.apply(entity)
             return model.to_row(entity)
 
         operation = Operation("merge", model, partition, row, change=change)
@@ -157,42 +147,19 @@ def _etag(text: str) -> int:
     return etag_timestamp(text)
 
 
-def _checked_assignments(
-    model: Model, assignments: tuple[Assignment[Any], ...], values: dict[str, Any]
-) -> list[tuple[FieldModel, Any, bool]]:
-    made = model.declaration
-    known = [field.name for field in made.fields]
-    faults, changes = [], []
-    given = []
-    for assignment in assignments:
-        if not isinstance(assignment, Assignment):
-            faults.append(f"Product.name.set(…) or .add(…) is needed, not {assignment!r}")
-        elif not issubclass(model.cls, assignment.attr.owner) or assignment.attr.path or assignment.attr.part:
-            faults.append(f"{assignment.attr!r} is not a field of {model.name}")
-        else:
-            given.append((assignment.attr.name, assignment.value, assignment.adds))
-    for name, value, adds in [*given, *((name, value, False) for name, value in values.items())]:
-        if name not in known:
-            faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
-            continue
-        field = made.field(name)
-        if name in made.key_fields:
-            faults.append(f"{name}: a key field can not be merged; store.move(entity, new_key) gives another key")
-            continue
-        try:
-            changes.append((field, check_value(field, value), adds))
-        except ValueError as error:
-            faults.append(located(name, error))
-    if not faults and not changes:
-        faults.append("nothing to change; give fields, as in name=… or Product.name.set(…)")
-    if faults:
-        raise InvalidEntity(f"merge of {model.name}", faults)
-    return changes
+def writable(model: Model) -> Model:
+    """Return a model of entities; raise InvalidEntity if it is of aggregates, which nobody but the store writes."""
+    if model.aggregate is not None:
+        source = model.aggregate.source.__name__
+        raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
+    return model
 
 
-def _added(held: Any, value: Any) -> Any:
-    """Add without rounding: what a field can not hold is refused when it is set, whatever the caller's context is."""
-    return _EXACT.add(held, value) if isinstance(held, Decimal) else held + value
+def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
+    """Say in an error how many entities were written before it, as a note and as its ``written``."""
+    error.add_note(f"{verb}: {written} entities were written before this{more}")
+    with suppress(AttributeError):
+        error.written = written  # type: ignore[attr-defined]
 
 
 def stamp(operations: Iterable[Operation]) -> None:

@@ -1,7 +1,8 @@
-"""SQLite file layers for the tests: one that fails on demand, one whose disk can not be written."""
+"""SQLite file layers for the tests: one that fails on demand, one whose disk can not be written, one that is slow."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -98,5 +99,32 @@ class ReadOnlyVFS(_Quiet, apsw.VFS):
         return ReadOnlyFile(name, flags)
 
 
+class Slow:
+    """How long a sync of the log takes, and how many there were."""
+
+    seconds = 0.002
+    syncs = 0
+
+
+class SlowFile(_Quiet, apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int]) -> None:
+        self._log = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
+        super().__init__("unix", name, flags)
+
+    def xSync(self, flags: int) -> None:
+        if self._log:
+            Slow.syncs += 1
+            time.sleep(Slow.seconds)
+
+
+class SlowVFS(_Quiet, apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__("slow", "unix")
+
+    def xOpen(self, name: Any, flags: list[int]) -> SlowFile:
+        return SlowFile(name, flags)
+
+
 FAULTY = FaultVFS()
 READONLY = ReadOnlyVFS()
+SLOW = SlowVFS()

@@ -36,6 +36,13 @@ def test_the_patterns_hold() -> None:
     assert "ok" in run("patterns.py").splitlines()[-1]
 
 
+def test_the_asyncio_service_stores_what_many_devices_send_at_once() -> None:
+    out = run("async_service.py", "--try")
+    assert "1200 readings stored" in out
+    assert "d-7 on 2024-01-01: 24 readings, mean 21.92" in out
+    assert "check: ok" in out
+
+
 @pytest.fixture(scope="module")
 def service() -> ModuleType:
     spec = spec_from_file_location("service", EXAMPLES / "service.py")

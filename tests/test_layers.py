@@ -12,23 +12,25 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 LEVELS = [
-    ["errors", "codegen", "expressions", "predicates"],
+    ["errors", "codegen", "arithmetic", "expressions", "predicates"],
     [
         "limits", "progress", "sums", "keyforms", "keytext", "keys", "bounds", "overlap", "scalars", "values", "fields", "indexes",
         "declaration", "entity", "aggregates",
     ],
-    ["model", "changes", "evolution"],
+    ["model", "changes", "evolution", "assignments"],
     [
         "check", "budget", "conditions", "advice", "planner", "ranges", "projection", "prepared", "pages",
         "totals", "answers", "groups", "explanation", "query", "mixed", "engine",
     ],
     [
         "engines", "engines.sqlite.faults", "engines.sqlite.calls", "engines.sqlite.timestamps", "engines.sqlite.writing",
-        "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.backup", "engines.sqlite.files",
-        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.staging", "engines.sqlite.catalogue",
-        "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
+        "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.readers", "engines.sqlite.committing",
+        "engines.sqlite.turns", "engines.sqlite.transacting", "engines.sqlite.backup", "engines.sqlite.files",
+        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations",
+        "engines.sqlite.staging", "engines.sqlite.catalogue", "engines.sqlite.scrub", "engines.sqlite.lowering",
+        "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
-    ["verbs", "bulk", "store"],
+    ["verbs", "bulk", "rewriting", "store", "workers", "aioquery", "aio"],
 ]  # fmt: skip
 PLACE = {module: (level, at) for level, row in enumerate(LEVELS) for at, module in enumerate(row)}
 MODULES = {

@@ -302,6 +302,7 @@ def test_what_a_class_lacks_is_missing_however_conditions_are_joined(
 def test_a_limit_counts_what_is_left_after_reading(filled: tm.Store) -> None:
     query = filled.query(Worker, Note).where(Worker.city == "x", Worker.number != 0)
     assert [e.number for e in query.limit(2) if isinstance(e, Worker)] == [1, 2]
+    assert query.exists()
 
 
 def test_rows_of_an_index_come_in_row_order_either_way(filled: tm.Store) -> None:

@@ -151,6 +151,8 @@ class Forced(Plans):
     def prepared(
         self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
     ) -> tuple[Prepared, list[Any]]:
+        if not self.path.startswith(f"{asked.model.name}."):  # an aggregate that answers
+            return super().prepared(asked, wanted, state=state, by_time=by_time)
         form, values = asked.parts()
         key = form, wanted, by_time
         if key not in self.made:

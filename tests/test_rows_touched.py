@@ -154,6 +154,10 @@ PAGED: dict[str, Callable[[tm.Query[Parcel]], tm.Query[Parcel]]] = {
         Parcel.number.desc()
     ),
     "several ranges": lambda q: q.where(Parcel.depot.is_in(["x", "y", "z"]), Parcel.shelf == "g"),
+    "several ranges of a partition": lambda q: q.where(Parcel.depot == "x", Parcel.shelf.is_in(["f", "h"])),
+    "several ranges of a partition backwards": lambda q: q.where(
+        Parcel.depot == "x", Parcel.shelf.is_in(["f", "h"]), Parcel.number < 30
+    ).order_by(Parcel.shelf.desc(), Parcel.number.desc()),
     "the whole table": lambda q: q.allow_scan(),
     "the whole table backwards": lambda q: q.allow_scan().order_by(
         Parcel.depot.desc(), Parcel.shelf.desc(), Parcel.number.desc()
@@ -174,15 +178,17 @@ def test_a_page_does_not_read_the_pages_before_it(
     parcels: tm.Query[Parcel], counting: Touched, ask: Callable[[tm.Query[Parcel]], tm.Query[Parcel]]
 ) -> None:
     query, token, found = ask(parcels), None, []
-    for _ in range(5):
+    whole = list(query)
+    while len(found) < min(130, len(whole)):
         pages: list[tm.Page[Parcel]] = []
         visits = counting(lambda: pages.append(query.page(17, token)))
-        # The page, the row that shows that there is a next one, and rows of the other classes of the table.
-        assert max(visits.values()) <= 17 + 1 + 6, visits
+        # The page, the row that shows that there is a next one, and rows of the other classes of the table; where a
+        # page goes on in another range, that one is asked for a whole page.
+        assert max(visits.values()) <= (17 + 1) * len(counting.statements) + 6, visits
+        assert len(counting.statements) <= 2
         found += pages[0].items
         token = pages[0].token
-    assert found == list(query)[: len(found)]
-    assert len(found) == 85
+    assert found == whole[: len(found)]
 
 
 def test_pages_side_by_side_read_a_page_of_each_partition(parcels: tm.Query[Parcel], counting: Touched) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import apsw
 import pytest
 
-from tablemapper.engines.sqlite import files as files_module
 from tablemapper.engines.sqlite import timestamps as timestamps_module
+from tablemapper.engines.sqlite import transacting as transacting_module
 from tablemapper.engines.sqlite.files import File, Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
@@ -213,7 +213,7 @@ def test_without_the_fencing_write_a_failed_sync_would_break_the_promise(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the harness finds the fault that the fence is there for."""
-    monkeypatch.setattr(files_module, "FENCE", "SELECT 1")
+    monkeypatch.setattr(transacting_module, "FENCE", "SELECT 1")
     with pytest.raises(AssertionError, match="but a kill leaves"):
         fail_every_call(folder, "xSync", sticky=False, readers=True)
 
@@ -404,7 +404,7 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) 
         def after() -> None:
             assert file._connection is not None
             assert not file._connection.in_transaction
-            assert not file._lock.locked()
+            assert not file._writes.line.lock.locked()
             assert all(not reader.in_transaction for reader in file._idle)
 
         assert interrupt(2_000, work, after) > 1_900

@@ -94,7 +94,7 @@ def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Pa
     try:
         file = File.open(path)
         file.write(create_table)
-        assert beside(path) == ["store.db-shm", "store.db-wal"]
+        assert beside(path) == ["store.db-shm", "store.db-turn", "store.db-wal"]
         for name in os.listdir(path.parent):
             assert stat.S_IMODE(os.stat(path.parent / name).st_mode) == 0o600
         file.close()
@@ -335,7 +335,7 @@ def test_every_setting_reads_back_on_the_connection_that_writes(file: File) -> N
     check_settings(file._connection, WRITER)
     assert file._connection.transaction_mode == "IMMEDIATE"
     assert file._connection.cache_stats()["size"] == 400
-    file._disconnect()
+    file._writes.disconnect()
     file.write(insert(1))
     assert file._connection is not None
     check_settings(file._connection, WRITER)
@@ -534,7 +534,7 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
                     else:  # its readers and its allowance are gone without a word
                         assert file._connection is not None
                         file._connection.close(True)
-                        file._connection = None
+                        file._writes.connection = None
                     files[which] = open_file(which)
         assert given_out == sorted(set(given_out))
         assert all(stamp <= latest + 1_000_000 + 4 * 20 * len(steps) for stamp in given_out)
@@ -883,7 +883,7 @@ def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) 
     assert len(steps) >= 3
     assert steps[-1][0] == steps[-1][1]
     assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
-    assert sorted(os.listdir(path.parent)) == ["copy.db", "store.db", "store.db-shm", "store.db-wal"]
+    assert sorted(os.listdir(path.parent)) == ["copy.db", "store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
     with File.open(copy) as other:
         assert other.get("SELECT count(*) FROM t") == (3_000,)
         assert other.store_id() == file.store_id()
@@ -927,7 +927,7 @@ def test_a_backup_never_overwrites_and_a_failed_one_leaves_nothing(path: Path, f
         file.backup(copy, stop)
     with pytest.raises(StoreError):
         file.backup(path.with_name("missing") / "copy.db")
-    assert sorted(os.listdir(path.parent)) == ["store.db", "store.db-shm", "store.db-wal"]
+    assert sorted(os.listdir(path.parent)) == ["store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
     file.write(insert(1))
     assert file.checkpoint()
 

@@ -11,14 +11,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.answers import declared
 from tablemapper.totals import COUNT, wanted_slot
-
-from .test_query import FEW
 
 
 class Reading(tm.Entity, table="Readings"):
@@ -58,6 +56,7 @@ class Hourly(tm.Aggregate, of=Reading, table="Hourly", where=lambda r: r.on == T
     key = tm.Key[str, str](partition="{place}", row="{hour}")
 
 
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 START = datetime(2024, 2, 28, tzinfo=UTC)
 TIMES = [START + timedelta(hours=h, minutes=m) for h in (0, 1, 23, 24, 25, 48) for m in (0, 30)]
 EDGES = [*TIMES, START + timedelta(hours=24, microseconds=-1), START + timedelta(hours=2)]
@@ -207,7 +206,6 @@ def test_both_ways_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -
 def test_an_aggregate_answers_what_its_groups_tile(store: tm.Store, where: list[Any], served: bool) -> None:
     query = store.query(Reading).where(*where)
     assert (declared(query._plans, query._asked, (), COUNT) is not None) == served
-    assert ("count()" in query.allow_scan().explain().totals) == (served or ("place" in repr(where) and "is_null" in repr(where) and "Not" in repr(where[0])))  # fmt: skip
 
 
 def test_a_measure_that_the_aggregate_lacks_is_computed(store: tm.Store) -> None:
@@ -220,9 +218,17 @@ def test_a_total_reads_the_groups_only(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "a", Reading.at >= START)
     found = declared(query._plans, query._asked, (), COUNT)
     assert found is not None
-    assert str(found.search.ranges[0]) == "partition 'a', rows ['2024-02-28', …)" or "2024-02-28" in str(
-        found.search.ranges[0]
-    )
+    assert "partition 'a', rows ['2024-02-28', " in str(found.search.ranges[0])
+
+
+def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store: tm.Store) -> None:
+    explained = store.query(Reading).where(Reading.device == "a", Reading.at >= START).explain()
+    assert explained.totals["max(warmth)"] == "Daily"
+    assert "count() is answered from Daily" in str(explained)
+    assert "not Hourly: entities without place are in none of its groups" in str(explained)
+    explained = store.query(Reading).where(Reading.device == "a", Reading.warmth > 3).explain()
+    assert explained.totals == {}
+    assert explained.to_json()["reasons"][-2] == "Daily: its groups do not tell warmth apart"
 
 
 def test_a_least_value_is_the_first_of_an_index(store: tm.Store) -> None:
@@ -233,7 +239,7 @@ def test_a_least_value_is_the_first_of_an_index(store: tm.Store) -> None:
 
 def test_durations_that_are_too_long_in_sum_are_one_clear_error(tmp_path: Any) -> None:
     with tm.open(tmp_path / "x.db", models=[Reading, Daily, Hourly]) as store:
-        store.insert_many(Reading("a", time, span=timedelta.max) for time in TIMES[:2])
+        store.insert_many(Reading("a", time, span=timedelta(days=100_000_000)) for time in TIMES)
         with pytest.raises(tm.InvalidQuery, match=r"Reading\.span adds up to more than a timedelta"):
             store.query(Reading).where(Reading.device == "a").sum(Reading.span)
 

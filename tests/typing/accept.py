@@ -179,6 +179,21 @@ assert_type(Product.price.asc(), tm.Order[Product])
 assert_type(Product.name.set("x"), tm.Assignment[Product])
 assert_type(Product.manufacturer.set(None), tm.Assignment[Product])
 assert_type(Reading.count.add(1), tm.Assignment[Reading])
+assert_type(Product.price.set(Product.price * 2), tm.Assignment[Product])
+assert_type(Product.price.set(-(Product.price + Decimal(1)) / 3 - Product.price), tm.Assignment[Product])
+assert_type(Product.price.set(Decimal(100) / (2 * Product.price)), tm.Assignment[Product])
+assert_type(Product.manufacturer.set(Product.name), tm.Assignment[Product])
+assert_type(Reading.count.set(1 + Reading.count * Reading.count - 2), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(Reading.count / 2), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(Reading.temperature * Reading.count + 1), tm.Assignment[Reading])
+assert_type(Reading.temperature.set(1.5 - Reading.temperature), tm.Assignment[Reading])
+assert_type(Reading.taken_at.set(Reading.taken_at + timedelta(hours=1)), tm.Assignment[Reading])
+assert_type(User.joined.set(User.joined - User.sleeps), tm.Assignment[User])
+assert_type(User.sleeps.set(User.joined - User.joined), tm.Assignment[User])
+assert_type(User.sleeps.set((User.sleeps * 2 + timedelta(1)) / 1.5), tm.Assignment[User])
+assert_type(User.born.set(User.born + timedelta(days=1)), tm.Assignment[User])
+assert_type(User.rating.set(User.sleeps / timedelta(hours=1)), tm.Assignment[User])
+assert_type(User.balance.set(User.balance * User.age), tm.Assignment[User])
 
 # ---------------------------------------------------------------------------------- keys and indexes
 
@@ -311,8 +326,40 @@ def queries(store: tm.Store, nine: datetime) -> None:
     ):
         assert_type(product_id, str)
         assert_type(price, Decimal)
+    dear = store.query(Product).where(Product.price > Decimal(100))
+    assert_type(dear.update(price=Product.price * 2, name="x"), int)
+    assert_type(dear.update(Product.price.set(Product.price * 2), Product.name.set("x"), resume="dear"), int)
+    assert_type(dear.order_by(Product.price).limit(3).update(lambda p: p.replace(price=p.price / 2)), int)
+    assert_type(dear.update(lambda p: None if p.name == "x" else p, progress=True), int)
+    assert_type(dear.delete(progress=True, resume="dear"), int)
+    store.merge(Product.key("a", "b"), Product.price.set(Product.price * 2))
     for (maker,) in store.query(Product).select(Product.manufacturer):
         assert_type(maker, str | None)
+
+
+def totals(store: tm.Store) -> None:
+    products, users, readings = store.query(Product), store.query(User), store.query(Reading)
+    assert_type(products.count(), int)
+    assert_type(products.sum(Product.price), Decimal | None)
+    assert_type(readings.sum(Reading.count), int | None)
+    assert_type(users.sum(User.sleeps), timedelta | None)
+    assert_type(products.avg(Product.price), Decimal | None)
+    assert_type(readings.avg(Reading.temperature), float | None)
+    assert_type(readings.avg(Reading.count), float | None)
+    assert_type(users.avg(User.sleeps), timedelta | None)
+    assert_type(products.min(Product.manufacturer), str | None)
+    assert_type(readings.max(Reading.taken_at), datetime | None)
+    assert_type(products.group_by(Product.manufacturer).count(), dict[str | None, int])
+    assert_type(readings.group_by(Reading.taken_at.date()).avg(Reading.temperature), dict[date, float | None])
+    assert_type(
+        readings.group_by(Reading.device_id, Reading.taken_at.truncate("%Y-%m")).max(Reading.temperature),
+        dict[tuple[str, str], float | None],
+    )
+    assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
+    assert_type(users.group_by(User.color), tm.Groups[Color])
+    assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
+    assert_type(products.explain(), tm.Explanation)
+    assert_type(products.explain().totals["count()"], str)
 
 
 def several_classes(store: tm.Store) -> None:
@@ -340,3 +387,54 @@ def opening() -> None:
         assert_type(store, tm.Store)
     assert_type(attrs.asdict(Product("a", "b", "c", Decimal(1))), dict[str, Any])
     assert_type(tm.GeoPoint(latitude=52.0, longitude=4.4), tm.GeoPoint)
+
+
+async def asynchronously(product: Product) -> None:
+    async with tm.open_async("shop.db", models=[Product, Reading, DailyClimate], threads=8) as store:
+        assert_type(store, tm.AsyncStore)
+        assert_type(await store[Product.key("books", "b-1")], Product)
+        assert_type(await store.get(Product.key("books", "b-2")), Product | None)
+        assert_type(await store.get_many([Product.key("books", "b-2")]), list[Product | None])
+        assert_type(await store.exists(Product.key("books", "b-2")), bool)
+        await store.insert(product)
+        await store.replace(product, if_match="*")
+        await store.merge(Product.key("books", "b-1"), Product.name.set("Dune"), price=Decimal(1))
+        assert_type(await store.update(Product.key("books", "b-1"), lambda p: p.replace(name="x")), Product)
+        assert_type(await store.insert_many([product]), int)
+        assert_type(await store.upsert_many(store.query(Product)), int)
+        assert_type(await store.delete_many(store.query(Product).where(Product.price > Decimal(1))), int)
+        async with store.transaction() as tx:
+            assert_type(tx, tm.AsyncTransaction)
+            tx.insert(product)
+            assert_type(await tx[Product.key("books", "b-1")], Product)
+            assert_type(await tx.get(Product.key("books", "b-1")), Product | None)
+        query = store.query(Product).where(Product.name == "Dune").order_by(Product.price.desc()).limit(3)
+        assert_type(query, tm.AsyncQuery[Product])
+        async for one in query:
+            assert_type(one, Product)
+        assert_type(await query.list(), list[Product])
+        assert_type(await query.first(), Product | None)
+        assert_type(await query.one(), Product)
+        assert_type(await query.count(), int)
+        assert_type(await query.page(10), tm.Page[Product])
+        async for page in query.pages(10):
+            assert_type(page.items, list[Product])
+        async for name, price in query.select(Product.name, Product.price):
+            assert_type(name, str)
+            assert_type(price, Decimal)
+        assert_type(await query.select(Product.manufacturer).first(), tuple[str | None] | None)
+        assert_type(await query.sum(Product.price), Decimal | None)
+        assert_type(await query.avg(Product.price), Decimal | None)
+        assert_type(await query.group_by(Product.name).count(), dict[str, int])
+        assert_type(
+            await query.group_by(Product.name, Product.tags).max(Product.price),
+            dict[tuple[str, list[str]], Decimal | None],
+        )
+        async for two in store.query(Product, Reading):
+            assert_type(two, Product | Reading)
+        assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
+        assert_type(await query.delete(resume="clean"), int)
+        async for row in store.partition(Product.category_id == "books"):
+            assert_type(row, tm.Record | tm.Unknown)
+        assert_type(await store.check(), tm.Report)
+    assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import tablemapper as tm
@@ -79,6 +79,17 @@ User.home.at(lambda home: home.town)  # type: ignore[attr-defined]
 Product.price.set("x")  # type: ignore[arg-type]
 Product.name.set(None)  # type: ignore[arg-type]
 Reading.count.add("1")  # type: ignore[arg-type]
+Product.name * 2  # type: ignore[operator]
+Product.price * 2.5  # type: ignore[operator]
+Product.price - timedelta(1)  # type: ignore[operator]
+Product.tags + 1  # type: ignore[operator]
+Reading.taken_at + 1  # type: ignore[operator]
+Reading.taken_at * 2  # type: ignore[operator]
+Reading.taken_at + Reading.taken_at  # type: ignore[operator]
+Product.price + (Reading.count * 1)  # type: ignore[operator]
+Reading.count.set(Reading.count / 2)  # type: ignore[arg-type]
+Product.price.set(Product.name)  # type: ignore[arg-type]
+Reading.count.set(Reading.temperature * 2)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------- the store
@@ -108,6 +119,12 @@ def queries(store: tm.Store) -> None:
     store.query(str)  # type: ignore[type-var]
     store.query(Product).page("10")  # type: ignore[arg-type]
     store.query(Product).select("name")  # type: ignore[call-overload]
+    store.query(DailyClimate).delete()  # type: ignore[misc]
+    store.query(DailyClimate).update(mean=1.0)  # type: ignore[misc]
+    store.query(Product).update(Reading.count.add(1))  # type: ignore[arg-type]
+    store.query(Product).update(lambda p: p.name)  # type: ignore[arg-type, return-value]
+    store.query(Product).update(name="x", resume=3)  # type: ignore[call-overload]
+    store.query(Product).select(Product.name).delete()  # type: ignore[attr-defined]
     store.query(Product).first().price  # type: ignore[union-attr]
     for (name,) in store.query(Product).select(Product.name):
         name.real  # type: ignore[attr-defined]
@@ -127,3 +144,38 @@ def several_classes(store: tm.Store) -> None:
     both.one().number  # type: ignore[union-attr]
     store.query(Employee, str)  # type: ignore[type-var]
     store.query(Employee, Employee.by_city("Oslo"))  # type: ignore[call-overload]
+
+
+def totals(store: tm.Store) -> None:
+    store.query(Product).sum("price")  # type: ignore[arg-type]
+    store.query(Product).avg(Product.name)  # type: ignore[arg-type]
+    store.query(Product).max(3)  # type: ignore[arg-type]
+    store.query(Product).group_by("name")  # type: ignore[call-overload]
+    store.query(Product).group_by()  # type: ignore[call-overload]
+    store.query(Product).group_by(Product.name).sum("price")  # type: ignore[arg-type]
+    store.query(Product).group_by(Product.name).count()["x"].upper()  # type: ignore[attr-defined]
+    store.query(Product).sum(Product.price) + 1  # type: ignore[operator]
+    store.query(Product).budget(3)  # type: ignore[call-arg]
+    store.query(Product).budget(timeout="3")  # type: ignore[arg-type]
+    store.query(Product).select(Product.name).where(Product.name == "x")  # type: ignore[attr-defined]
+
+
+async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyClimate) -> None:
+    store.insert(product).upper()  # type: ignore[attr-defined]
+    (await store.get(Product.key("a", "b"))).price  # type: ignore[union-attr]
+    store[Product.key("a", "b")].price  # type: ignore[attr-defined]
+    await store.insert(climate)  # type: ignore[arg-type]
+    await store.merge(Product.key("a", "b"), Reading.count.add(1))  # type: ignore[misc]
+    await store.update(Product.key("a", "b"), lambda p: p.name)  # type: ignore[arg-type, return-value]
+    await store.insert_many([climate])  # type: ignore[list-item]
+    store.query(Product).where(Reading.temperature > 40)  # type: ignore[arg-type]
+    await store.query(Product).first().price  # type: ignore[attr-defined]
+    await store.query(Product).sum("price")  # type: ignore[arg-type]
+    for _ in store.query(Product):  # type: ignore[attr-defined]
+        pass
+    with store.transaction():  # type: ignore[attr-defined]
+        pass
+    async with store.transaction() as tx:
+        tx.insert(climate)  # type: ignore[arg-type]
+    await tm.open_async("shop.db", models=[str])  # type: ignore[list-item]
+    tm.open_async("shop.db", models=[Product]).insert(product)  # type: ignore[attr-defined]

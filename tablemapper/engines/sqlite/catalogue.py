@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...changes import ChangeSet, Maintenance
+from ...engine import Note, NoteChanged
 from ...errors import CorruptStore, SchemaMismatch
 from ...evolution import Evolution, evolve
 from ...model import Model, Row, Schema
@@ -21,7 +22,7 @@ from .operations import Lowered, write_changes
 from .tables import EntityTable, IndexTable, quoted, values_ddl
 from .timestamps import STATE
 
-__all__ = ["CREATE_CATALOGUE", "Catalogue", "read_catalogue", "take_over", "verify"]
+__all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
 
 NAME = "tablemapper_catalogue"
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
@@ -57,6 +58,24 @@ def read_catalogue(read: _Reads) -> Catalogue:
         return Catalogue(rows["models"], tables)
     except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue can not be read: {error}; restore a backup") from error
+
+
+READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
+
+
+def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:
+    """Change what is noted under a name, and return a query that finds a row only if that was committed.
+
+    Raises:
+        NoteChanged: it is not what it should have been.
+    """
+    if (writer.get(READ_NOTE, (note.name,)) or (None,)) != (note.old,):
+        raise NoteChanged
+    if note.new is None:
+        writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (note.name,))
+        return f"SELECT 1 WHERE NOT EXISTS ({READ_NOTE})", (note.name,)
+    writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (note.name, note.new))
+    return f"{READ_NOTE} AND form = ?", (note.name, note.new)
 
 
 def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...check import Report
-from ...engine import Batch, Operation
+from ...engine import Batch, Note, Operation
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
-from .catalogue import Catalogue, read_catalogue, take_over, verify
+from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .files import File, Writer
 from .operations import Lowered, Vanished, apply, insert, missing, stale
 from .scrub import scrub
@@ -21,6 +21,8 @@ from .staging import Stage
 from .tables import Statements, quoted
 
 __all__ = ["SqliteEngine"]
+
+_MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 
 
 class SqliteEngine:
@@ -133,18 +135,36 @@ class SqliteEngine:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def apply(self, operations: Sequence[Operation], *, maintained_limit: int | None = None) -> None:
-        """Apply operations in one transaction, and what is maintained from them."""
+    def note(self, name: str) -> str | None:
+        """Return what is noted under a name."""
+        row = self.file.get(READ_NOTE, (name,))
+        return None if row is None else row[0]
+
+    def apply(
+        self,
+        operations: Sequence[Operation],
+        *,
+        maintained_limit: int | None = None,
+        notes: Sequence[Note] = (),
+    ) -> None:
+        """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         lowered = self._lowered
+        alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
+        given = [] if alone else [(one.old, one.new) for one in operations]
 
         def write(writer: Writer) -> None:
-            apply(lowered, writer, operations, maintained_limit)
-            # A row that is there proves more than one that is not: others may delete too.
-            proving = next((one for one in operations if one.verb != "delete"), operations[0])
-            writer.proof = _proof(lowered.statements[proving.model], proving)
+            for operation, (old, new) in zip(operations, given, strict=False):
+                operation.old, operation.new = old, new  # as before a run that was undone because of others
+            for note in notes:
+                writer.proof = write_note(writer, note)
+            if operations:
+                apply(lowered, writer, operations, maintained_limit)
+                # A row that is there proves more than one that is not: others may delete too.
+                proving = next((one for one in operations if one.verb != "delete"), operations[0])
+                writer.proof = writer.proof or _proof(lowered.statements[proving.model], proving)
 
         try:
-            self.file.write(write, generation=self._generation)
+            self.file.write(write, generation=self._generation, alone=alone)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
@@ -157,7 +177,7 @@ class SqliteEngine:
             first = batches[0]
             writer.proof = lowered.statements[first.model].there, first.rows[0][:3]
 
-        self.file.write(write, generation=self._generation)
+        self.file.write(write, generation=self._generation, alone=True)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
@@ -167,7 +187,7 @@ class SqliteEngine:
                     stage.add(window)
                     sorting.advance(sum(len(batch.rows) for batch in window))
             with meter("insert_many", stage.count) as writing:
-                self.file.write(lambda writer: stage.write(writer, writing), generation=self._generation)
+                self.file.write(lambda writer: stage.write(writer, writing), generation=self._generation, alone=True)
             return stage.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:

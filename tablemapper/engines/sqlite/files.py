@@ -18,17 +18,23 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import apsw
 
-from ...errors import OutcomeUnknown, SchemaMismatch, StoreClosed, StoreError
+from ...errors import StoreClosed, StoreError
 from .backup import copy_store
+from .committing import Line
 from .connections import APPLICATION_ID, FORMAT_VERSION, Durability, Place, clean_path, patience, quiet_close
-from .faults import DRIVER_ERRORS, translated
+from .faults import translated
+from .readers import Readers
 from .reading import Row, Snapshot, Stream
-from .timestamps import FENCE, STATE, Timestamps
+from .timestamps import STATE, Timestamps
+from .transacting import Transactions
+from .turns import Turns
 from .writing import Writer
 
 __all__ = ["File", "Writer"]
 
 T = TypeVar("T")
+
+_SHARE = 64  # writes that share a commit
 
 _files: weakref.WeakSet[File] = weakref.WeakSet()
 
@@ -44,6 +50,7 @@ class File:
         path: absolute, or ":memory:".
         warn_after: seconds after which a stream or snapshot that is still open is logged.
         refuse_after: seconds after which it raises :class:`SnapshotTooOld`.
+        share: the most writes of different threads that share a commit.
     """
 
     in_memory: ClassVar[type[File]]
@@ -55,10 +62,12 @@ class File:
         *,
         create: bool,
         readers: int | None,
+        most_readers: int,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
         lock: Callable[[], threading.Lock],
         owner: int,
+        share: int,
         warn_after: float,
         refuse_after: float,
     ) -> None:
@@ -68,19 +77,35 @@ class File:
         self.monotonic = monotonic
         self._place = place
         self._new_lock = lock
-        self._lock = lock()
-        self._owner = 0  # the thread that is in a write
+        self.share = share
         self._ended = ""
-        self._idle: list[apsw.Connection] = []
-        self._keep = readers if readers is not None else os.cpu_count() or 1
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
+        self._readers = pool = Readers(
+            place,
+            self._known,
+            lambda: _members(self._held),
+            keep=readers if readers is not None else os.cpu_count() or 1,
+            most=most_readers,
+            check_open=self.check_open,
+            monotonic=monotonic,
+            new_lock=lock,
+        )
+        self._idle, self.take, self.give, self.drop = pool.idle, pool.take, pool.give, pool.drop
         self._look_at = monotonic() + warn_after
         self._timestamps = Timestamps(clock, owner, place.path)
-        self._connection: apsw.Connection | None = None
+        self._writes = Transactions(
+            place,
+            self._timestamps,
+            Line(lock, share),
+            known=self._known,
+            check_open=self.check_open,
+            monotonic=monotonic,
+            turns=Turns(None if place.in_memory else place.path, monotonic=monotonic, new_lock=lock),
+        )
         try:
             place.prepare(create=create)
-            self._writer = self._connect_writer(create=create)
+            self._writes.connect(create=create)
         except Exception as error:
             raise translated(error, place.path, opening=True) from error
         _files.add(self)
@@ -94,6 +119,7 @@ class File:
         timeout: float = 5.0,
         page_size: int = 4096,
         readers: int | None = None,
+        most_readers: int = 64,
         clock: Callable[[], int] = _microseconds,
         application_id: int = APPLICATION_ID,
         format_version: int = FORMAT_VERSION,
@@ -105,6 +131,7 @@ class File:
         random: Callable[[], float] | None = None,
         lock: Callable[[], threading.Lock] = threading.Lock,
         owner: int | None = None,
+        share: int | None = None,
     ) -> File:
         """Open a file, or make a new one.
 
@@ -115,6 +142,7 @@ class File:
             timeout: seconds to wait for another process that writes.
             page_size: of a new file, in bytes.
             readers: connections that are kept while they are not used; by default one for each core.
+            most_readers: connections that read at the same time; who finds all of them in use waits, unless it holds one.
             clock: the time in µs since 1970.
             application_id: the mark in the header of the file that says that it is ours.
             format_version: the format that this code reads and writes.
@@ -126,6 +154,7 @@ class File:
             random: numbers in [0, 1) that decide how long.
             lock: makes the lock that orders the writes of this process.
             owner: a number that no other store object has; random by default.
+            share: how many writes of different threads may share a commit.
 
         Raises:
             NotAStore: the file is something else, or was written by a newer format. It was not touched.
@@ -157,10 +186,13 @@ class File:
             place,
             create=create,
             readers=readers,
+            most_readers=most_readers,
             clock=clock,
             monotonic=monotonic,
             lock=lock,
             owner=owner or secrets.randbits(62) | 1,
+            # (Without a sync to wait for, handing writes over costs more than it saves.)
+            share=1 if place.in_memory else (_SHARE if durability == "full" else 1) if share is None else share,
             warn_after=warn_after,
             refuse_after=refuse_after,
         )
@@ -177,10 +209,7 @@ class File:
             rows: list[Row] = reader.execute(sql, args).fetchall()
         except Exception as error:
             raise self._read_failed(reader, error) from error
-        if len(self._idle) < self._keep:
-            self._idle.append(reader)
-        else:
-            self.drop(reader)
+        self.give(reader)
         return rows
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
@@ -193,10 +222,7 @@ class File:
             row: Row | None = reader.execute(sql, args).fetchone()
         except Exception as error:
             raise self._read_failed(reader, error) from error
-        if len(self._idle) < self._keep:
-            self._idle.append(reader)
-        else:
-            self.drop(reader)
+        self.give(reader)
         return row
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
@@ -211,32 +237,6 @@ class File:
         self._held.add(snapshot)
         return snapshot
 
-    def take(self) -> apsw.Connection:
-        """Return a reader that nobody else uses; a new one if all are in use, so that nested loops never wait."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            pass
-        self.check_open()
-        try:
-            reader = self._place.reader()
-        except Exception as error:
-            raise translated(error, self.path) from error
-        self._known.add(reader)
-        return reader
-
-    def give(self, reader: apsw.Connection) -> None:
-        """Take back a reader that holds no state."""
-        if len(self._idle) < self._keep:
-            self._idle.append(reader)
-        else:
-            self.drop(reader)
-
-    def drop(self, reader: apsw.Connection) -> None:
-        """Close a reader that is broken, or one too many."""
-        if reader in self._known:  # in a forked child none is: they are the parent's
-            quiet_close(reader)
-
     def check_open(self) -> None:
         """Raise :class:`StoreClosed` if the file is closed, or the parent's."""
         if self._ended:
@@ -249,12 +249,14 @@ class File:
 
     # Writing
 
-    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> T:
+    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None, alone: bool = False) -> T:
         """Run ``apply`` in a write transaction and return what it returns, once that is safe on the disk.
 
         Args:
-            apply: writes; what it raises undoes all of it. It may not call :meth:`write`.
+            apply: writes; what it raises undoes all of it. It may not call :meth:`write`. It is called by this thread or
+                by another, and again if others in the same transaction broke that.
             generation: the generation of the catalogue that ``apply`` was made for.
+            alone: share no commit with other threads, because it writes so much that they would wait for it.
 
         Raises:
             SchemaMismatch: the catalogue has another generation; ``apply`` was not called.
@@ -263,128 +265,14 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        if self._owner == threading.get_ident():
-            self._check_outside()
-        with self._lock:
-            self._owner = threading.get_ident()
-            try:
-                return self._write(apply, generation)
-            finally:
-                self._owner = 0
-
-    def _check_outside(self) -> None:
-        if self._owner == threading.get_ident() and self._lock.locked():
-            raise StoreError(
-                f'"{self.path}": a write within a write, or within a snapshot in memory; use the writer that was '
-                "passed in, or write afterwards"
-            )
-
-    def _write(self, apply: Callable[[Writer], T], generation: int | None) -> T:
-        connection = self._connection or self._reconnect()
-        writer = self._writer
-        timestamps = self._timestamps
-        writer.proof = None
-        result: Any = None
-        applied = False
-        raised: BaseException | None = None
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
-            with connection:
-                try:
-                    writer.timestamp = timestamps.begin(connection)
-                    if generation is not None and generation != timestamps.generation:
-                        raise self._other_generation(generation)
-                    result = apply(writer)
-                    applied = True
-                except BaseException as error:
-                    raised = (
-                        error  # a disk error has ended the transaction, and apsw then raises that it can not roll back
-                    )
-                    raise
-            timestamps.committed(connection)
-        except Exception as error:
-            if applied:
-                self._settle(error, writer)
-            else:
-                self._undo(connection)
-                cause = raised or error
-                if isinstance(cause, DRIVER_ERRORS):
-                    raise translated(cause, self.path) from cause
-                raise cause from None
+        value: T = self._writes.run(apply, generation, alone=alone)
         if self.monotonic() >= self._look_at:
             self._expire()
-        value: T = result
         return value
 
-    def _other_generation(self, expected: int) -> SchemaMismatch:
-        return SchemaMismatch(
-            f'"{self.path}": another process changed the schema (generation {self._timestamps.generation}, '
-            f"this one was opened with {expected}); nothing was written: open the store again"
-        )
-
-    def _undo(self, connection: apsw.Connection) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except Exception:
-            self._disconnect()
-
-    def _settle(self, error: Exception, writer: Writer) -> None:
-        """Find out what became of a transaction whose COMMIT failed, and make that final.
-
-        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by
-        the next process that opens the file. So: look for the transaction through a new connection, then write
-        something, after which what the log held before is gone for good.
-        """
-        proof = writer.proof or self._timestamps.proof
-        found: bool | None = None
-        self._disconnect()
-        try:
-            connection = self._reconnect()
-            if proof is not None:
-                found = connection.execute(*proof).fetchone() is not None
-            with connection:
-                connection.execute(FENCE)
-            final = found is not None
-            if found:
-                # What failed to sync may count as clean by now: only a copy of it into the file itself can be trusted.
-                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                final = behind == done
-        except Exception:
-            self._disconnect()
-            # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
-            final = found is not None and isinstance(error, apsw.FullError)
-        if not final:
-            raise OutcomeUnknown(
-                f'"{self.path}": the disk failed while a transaction was committed, and it is not known whether it was '
-                "written; read what it wrote before you try again"
-            ) from error
-        if not found:
-            raise translated(error, self.path) from error
-
-    def _connect_writer(self, *, create: bool = False) -> Writer:
-        connection = self._place.writer(create=create)
-        self._known.add(connection)
-        self._timestamps.forget()
-        self._writer = Writer(connection, self._timestamps)
-        self._connection = connection
-        return self._writer
-
-    def _reconnect(self) -> apsw.Connection:
-        self.check_open()
-        try:
-            self._connect_writer()
-        except Exception as error:
-            raise translated(error, self.path) from error
-        assert self._connection is not None
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        self._timestamps.forget()
-        if connection is not None:
-            quiet_close(connection)
+    @property
+    def _connection(self) -> apsw.Connection | None:
+        return self._writes.connection
 
     def _expire(self) -> None:
         now = self.monotonic()
@@ -420,11 +308,12 @@ class File:
 
     def vacuum(self) -> None:
         """Rewrite the file without its gaps. Nobody else can write meanwhile."""
-        self._check_outside()
-        with self._lock:
-            connection = self._connection or self._reconnect()
+        self._writes.check_outside()
+        with self._writes.line.lock:
+            connection = self._writes.connection or self._writes.reconnect()
             try:
-                self._undo(connection)
+                self._writes.take_turn(self.monotonic() + self._place.timeout)
+                self._writes.undo(connection)
                 connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the copy that it writes
                 try:
                     connection.execute("VACUUM")
@@ -435,12 +324,14 @@ class File:
                     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except Exception as error:
                 raise translated(error, self.path) from error
+            finally:
+                self._writes.turns.give()
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
-        self._check_outside()
-        with self._lock:
-            connection = self._connection or self._reconnect()
+        self._writes.check_outside()
+        with self._writes.line.lock:
+            connection = self._writes.connection or self._writes.reconnect()
             try:
                 log, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except Exception as error:
@@ -477,23 +368,23 @@ class File:
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
-        self._check_outside()
-        with self._lock:
+        self._writes.check_outside()
+        with self._writes.line.lock:
             if self._ended:
                 return
-            connection, self._connection = self._connection, None
+            connection, self._writes.connection = self._writes.connection, None
             if connection is not None:
                 with suppress(Exception):  # else the allowance stays in the file, and the next timestamp is after it
-                    self._undo(connection)
+                    self._writes.undo(connection)
                     self._timestamps.hand_back(connection)
             self._ended = "was closed; open it again"
-            self._keep = 0
-            self._idle.clear()
+            self._readers.close()
             for known in _members(self._known):
                 if known is not connection:
                     quiet_close(known)
             if connection is not None:
                 quiet_close(connection)  # last, since a reader could not take the log back into the file
+            self._writes.turns.close()
 
     def __enter__(self) -> Self:
         return self
@@ -503,15 +394,14 @@ class File:
 
     def _forked(self) -> None:
         self._ended = "was opened by the process that this one was forked from; open it again here"
-        self._keep = 0
         for known in _members(self._known):
             # Never to be closed or freed here: SQLite would act on locks that are the parent's.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(known))
         self._known = weakref.WeakSet()
-        self._idle.clear()
-        self._connection = None
-        self._lock = self._new_lock()
-        self._owner = 0
+        self._readers.forked()
+        self._writes.connection = None
+        self._writes.turns.forked()
+        self._writes.line = Line(self._new_lock, self.share)
 
 
 def _members(weak: weakref.WeakSet[T]) -> list[T]:

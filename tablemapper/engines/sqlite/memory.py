@@ -37,9 +37,10 @@ class MemoryFile(File):
         return _MemorySnapshot(self)
 
     def _alone(self, use: Callable[[apsw.Connection], T]) -> T:
-        if self._owner == threading.get_ident() and self._lock.locked():
+        line = self._writes.line
+        if line.owner == threading.get_ident() and line.lock.locked():
             return self._use(use)
-        with self._lock:
+        with line.lock:
             return self._use(use)
 
     def _use(self, use: Callable[[apsw.Connection], T]) -> T:
@@ -49,14 +50,6 @@ class MemoryFile(File):
             return use(self._connection)
         except Exception as error:
             raise translated(error, self.path) from error
-
-    def _disconnect(self) -> None:
-        self._timestamps.forget()  # the connection is the store
-
-    def _reconnect(self) -> apsw.Connection:
-        self.check_open()
-        assert self._connection is not None
-        return self._connection
 
     def _backup_source(self, copy: Callable[[apsw.Connection], None]) -> None:
         self._alone(copy)
@@ -76,17 +69,19 @@ class _MemorySnapshot(Snapshot):
     def __enter__(self) -> Self:
         file = self._memory
         file.check_open()
-        if file._owner != threading.get_ident():
-            file._lock.acquire()
+        line = file._writes.line
+        if line.owner != threading.get_ident():
+            line.lock.acquire()
             self._entered = True
-            file._owner = threading.get_ident()
+            line.owner = threading.get_ident()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._entered:
             self._entered = False
-            self._memory._owner = 0
-            self._memory._lock.release()
+            line = self._memory._writes.line
+            line.owner = 0
+            line.lock.release()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         return self._memory.read(sql, args)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -33,24 +34,33 @@ class Lender(Protocol):
     refuse_after: float
     monotonic: Callable[[], float]
 
-    def take(self) -> apsw.Connection: ...
-    def give(self, reader: apsw.Connection) -> None: ...
-    def drop(self, reader: apsw.Connection) -> None: ...
+    @property
+    def take(self) -> Callable[[], apsw.Connection]: ...
+    @property
+    def give(self) -> Callable[[apsw.Connection], None]: ...
+    @property
+    def drop(self) -> Callable[[apsw.Connection], None]: ...
     def check_open(self) -> None: ...
 
 
 class _Held:
     """A state of the file that is held since a known moment."""
 
-    __slots__ = ("__weakref__", "_expired", "_file", "_reader", "_since", "_warn_at", "_what")
+    __slots__ = ("__weakref__", "_expired", "_file", "_reader", "_since", "_thread", "_warn_at", "_what")
 
     def __init__(self, file: Lender, what: str) -> None:
         self._file = file
         self._what = what
         self._reader: apsw.Connection | None = None
         self._expired = False
+        self._thread = threading.get_ident()
         self._since = file.monotonic()
         self._warn_at = self._since + file.warn_after
+
+    @property
+    def holder(self) -> int:
+        """The thread that keeps a reader of the file in this; 0 if none."""
+        return 0 if self._reader is None else self._thread
 
     def _check_age(self) -> None:
         file = self._file

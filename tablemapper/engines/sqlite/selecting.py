@@ -149,7 +149,7 @@ class Select:
         self._calls: list[Call] = []
         if index is None:
             self._at = "t"
-            self._source = f"{quoted(model.table)} t"
+            self._source = f"{quoted(model.table)} t{self._statements.beside}"
             self._places = ['t."PartitionKey"', 't."RowKey"']
         else:
             self._at = "i"
@@ -157,6 +157,7 @@ class Select:
             if not plan.covering:
                 self._source += (
                     f' CROSS JOIN {quoted(model.table)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
+                    f"{self._statements.beside}"
                 )
             self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
         self._kind = self._statements.type_filter(model, "t") if index is None else ""

@@ -36,6 +36,7 @@ __all__ = [
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
+WIDE = 4  # properties of bytes: so many are the parts of one large value, and all of them are moved
 
 
 def quoted(name: str) -> str:
@@ -226,6 +227,8 @@ class Statements:
         )
         self.has_big = "_big" in table.has
         name = quoted(table.name)
+        # The parts of a large value lie one behind the other: a subselect for each would pass those before it again.
+        self.wide = sum(field.type.kind is bytes for field in model.columns) >= WIDE
         columns = [*_FIXED, *(table.column(field.property) for field in model.columns)]
         number = table.type_number(model)
         extra = [] if number is None else [("_type", str(number))]
@@ -258,29 +261,37 @@ class Statements:
         shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
         self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
         """Of an aggregate."""
-        self.select_list = self.select(model, "t")
+        self.select_list = self.select()
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
         mine = self.type_filter(model, "t") or "TRUE"
         order = 't."PartitionKey", t."RowKey"'
-        self.get = f"SELECT {self.select_list} FROM {name} t WHERE {place}"
-        self.scan = f"SELECT {self.select_list} FROM {name} t WHERE {mine} ORDER BY {order}"
-        self.scan_state = f"SELECT {self.select_list}{state} FROM {name} t WHERE {mine} ORDER BY {order}"
-        after = '(t."PartitionKey", t."RowKey") > (?, ?)'
-        self.scan_after = f"SELECT {self.select_list} FROM {name} t WHERE {mine} AND {after} ORDER BY {order}"
         big = quoted(table.big_name)
+        self.beside = f' LEFT JOIN {big} b ON b.id = t."_big"' if self.wide else ""
+        source = f"{name} t{self.beside}"
+        self.get = f"SELECT {self.select_list} FROM {source} WHERE {place}"
+        self.scan = f"SELECT {self.select_list} FROM {source} WHERE {mine} ORDER BY {order}"
+        self.scan_state = f"SELECT {self.select_list}{state} FROM {source} WHERE {mine} ORDER BY {order}"
+        after = '(t."PartitionKey", t."RowKey") > (?, ?)'
+        self.scan_after = f"SELECT {self.select_list} FROM {source} WHERE {mine} AND {after} ORDER BY {order}"
         self.big_next = f"SELECT coalesce(max(id), 0) + 1 FROM {big}"
         self.big_delete = f"DELETE FROM {big} WHERE id = ?"
         spilled = [quoted(table.column(model.columns[at - 3].property)) for at in self.spilled]
         self.big_insert = f"INSERT INTO {big}(id, {', '.join(spilled)}) VALUES({', '.join(['?'] * (len(spilled) + 1))})"
 
-    def select(self, model: Model, alias: str) -> str:
-        """Return the select list that gives a model's rows."""
-        values = [f"{alias}.{quoted(name)}" for name in _FIXED]
-        values += [self.value(model, field, alias) for field in model.columns]
+    def select(self) -> str:
+        """Return the select list that gives the model's rows; its FROM ends in ``beside``."""
+        values = [f"t.{quoted(name)}" for name in _FIXED]
+        values += [self._selected(field) for field in self.model.columns]
         if self.has_big:
-            values.append(f'{alias}."_big"')
+            values.append('t."_big"')
         return ", ".join(values)
+
+    def _selected(self, field: FieldModel) -> str:
+        name = quoted(self.table.column(field.property))
+        if self.wide and field.type.spillable:
+            return f"coalesce(t.{name}, b.{name})"
+        return self.value(self.model, field, "t")
 
     def value(self, model: Model, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""

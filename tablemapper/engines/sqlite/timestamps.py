@@ -42,7 +42,18 @@ class Timestamps:
         owner: a random number other than 0 that no other store object has.
     """
 
-    __slots__ = ("_alone", "_clock", "_last", "_owner", "_path", "_seen", "_until", "_wrote", "generation")
+    __slots__ = (
+        "_alone",
+        "_clock",
+        "_last",
+        "_owner",
+        "_path",
+        "_seen",
+        "_until",
+        "_wrote",
+        "generation",
+        "others_wrote",
+    )
 
     def __init__(self, clock: Callable[[], int], owner: int, path: str) -> None:
         self._clock = clock
@@ -54,22 +65,27 @@ class Timestamps:
         self._seen = _UNKNOWN  # the data version after our last commit
         self._wrote = False
         self.generation = 0
+        self.others_wrote = False  # since our last commit, or it is not known
 
     def begin(self, connection: apsw.Connection) -> int:
         """Return the timestamp of the transaction that was just begun on ``connection``."""
-        now = self._clock()
         seen = self._seen
         self._seen = _UNKNOWN  # a transaction that fails leaves nothing to trust
-        if connection.data_version() != seen:
+        self.others_wrote = connection.data_version() != seen
+        if self.others_wrote:
             self._reload(connection)
+        self._wrote = False
+        return self.next(connection)
+
+    def next(self, connection: apsw.Connection) -> int:
+        """Return the timestamp of a further write in the transaction."""
+        now = self._clock()
         timestamp = self._last + 1
         if now > timestamp:
             timestamp = now
         self._last = timestamp
         if timestamp > self._until:
             self._extend(connection, timestamp, now)
-        else:
-            self._wrote = False
         return timestamp
 
     def committed(self, connection: apsw.Connection) -> None:

@@ -1,0 +1,126 @@
+"""Tables: for a terminal, for a page of the documentation, for a program; and the options of everything that prints them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import sqlite3
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import apsw
+import attrs
+
+_FACTORS = {"": (1, 1), "k": (1_000, 1 << 10), "m": (1_000_000, 1 << 20)}
+
+
+def number(text: str, *, binary: bool = False) -> int:
+    """Return what ``50k`` or ``1m`` means."""
+    digits = text.lower().rstrip("km")
+    return int(float(digits) * _FACTORS[text.lower()[len(digits) :]][binary])
+
+
+@attrs.frozen
+class Table:
+    """What was measured, as text; a cell that ends in "!" misses its target."""
+
+    title: str
+    head: Sequence[Sequence[str]]
+    """One line or two."""
+    rows: Sequence[Sequence[str]]
+    plain: Mapping[str, Any]
+    """All that was measured, for a program."""
+
+    def text(self) -> str:
+        """Return the table for a terminal."""
+        rows = [*self.head, *self.rows]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        return "\n".join([self.title, "", *lines])
+
+    def markdown(self) -> str:
+        """Return the table for a page; what misses its target is bold."""
+        head = [", ".join(filter(None, cells)) for cells in zip(*self.head, strict=True)]
+        body = [[f"**{cell[:-2]}**" if cell.endswith(" !") else cell for cell in row] for row in self.rows]
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+        return "\n".join([f"{self.title}:", "", *("| " + " | ".join(line) + " |" for line in lines)])
+
+
+def machine() -> dict[str, str]:
+    """Return processor, system, and the versions of all that is compared."""
+    found = {
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        "Python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "apsw": f"{apsw.apsw_version()} (SQLite {apsw.sqlite_lib_version()})",
+    }
+    for title, package in (("SQLAlchemy", "sqlalchemy"), ("peewee", "peewee")):
+        try:
+            found[title] = f"{version(package)} (SQLite {sqlite3.sqlite_version})"
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as info:
+            return next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _load() -> str:
+    try:
+        return f"{os.getloadavg()[0]:.1f}"
+    except (AttributeError, OSError):
+        return "unknown"
+
+
+def add_options(parser: argparse.ArgumentParser, *, rounds: int) -> None:
+    """Add the options that all benchmarks have."""
+    add = parser.add_argument
+    add("--rounds", type=int, default=rounds, help=f"medians are shown (default {rounds})")
+    add("--durability", choices=("full", "relaxed"), default="relaxed", help="of all of them (default relaxed)")
+    add("--clock", choices=("wall", "cpu"), default="wall", help="time that passes, or that of the processor")
+    add("--folder", help="where the files are made (default the system's temporary folder)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="all that was measured, for a program")
+    form.add_argument("--markdown", action="store_true", help="the table as a page shows it")
+    form.add_argument("--into", metavar="PAGE", help="put the table into a page, in the place of the one that is there")
+
+
+def progress(text: str) -> None:
+    """Say on a terminal what is being done."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+
+
+def publish(options: argparse.Namespace, name: str, table: Table) -> None:
+    """Print a table in the form that is asked for, or put it into a page, between ``<!-- name -->`` and the next mark."""
+    progress("")
+    clock = "" if options.clock == "wall" else "processor time; "
+    about = f"{clock}{', '.join(f'{what} {value}' for what, value in machine().items())}; load {_load()}"
+    if options.json:
+        plain = {"machine": machine(), "load": _load(), "title": table.title, **table.plain}
+        print(json.dumps(plain, ensure_ascii=False, indent=1))
+        return
+    print(table.markdown() if options.markdown else table.text())
+    print(f"\n{about}")
+    if options.into:
+        place(Path(options.into), name, f"{table.markdown()}\n\nMeasured with: {about}.")
+
+
+def place(page: Path, name: str, text: str) -> None:
+    """Replace what a page has between two marks."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    changed, count = pattern.subn(lambda marks: f"{marks[1]}\n{text}\n\n{marks[2]}", page.read_text(encoding="utf-8"))
+    if count != 1:
+        raise SystemExit(f"{page}: expected one <!-- {name} --> … <!-- end -->, found {count}")
+    page.write_text(changed, encoding="utf-8")

@@ -1,0 +1,675 @@
+"""The verbs for asyncio: the same outcomes, nothing that goes on behind a cancelled task."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import random
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import tablemapper as tm
+from tablemapper import aio
+from tablemapper.aio import AsyncStore
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.errors import (
+    EntityExists,
+    EntityNotFound,
+    InvalidEntity,
+    InvalidTransaction,
+    ScanRefused,
+    StoreClosed,
+    StoreError,
+    StoreLocked,
+)
+from tablemapper.groups import Groups
+from tablemapper.mixed import MixedQuery
+from tablemapper.model import compile_schema
+from tablemapper.query import Query, Rows
+from tablemapper.store import Store, Transaction
+from tablemapper.workers import Workers
+
+from .sqlite_vfs import Slow
+from .test_interrupts import Twin, Twins, check_clean, file_of
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[AsyncStore], Coroutine[Any, Any, T]], path: object = ":memory:", **options: Any) -> T:
+    """Run ``work`` with a store in an event loop of its own."""
+
+    async def main() -> T:
+        async with tm.open_async(str(path), models=[Twin, Twins], **options) as store:
+            return await work(store)
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def fill(path: Path, count: int, group: str = "a") -> None:
+    with tm.open(path, models=[Twin, Twins]) as store:
+        store.insert_many(Twin(group, number) for number in range(count))
+
+
+# Verbs
+
+
+def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
+    pairs: list[tuple[type, type]] = [
+        (Store, AsyncStore),
+        (Transaction, aio.AsyncTransaction),
+        (Query, tm.AsyncQuery),
+        (Rows, tm.AsyncRows),
+        (MixedQuery, __import__("tablemapper.aioquery").aioquery.AsyncMixedQuery),
+        (Groups, __import__("tablemapper.aioquery").aioquery.AsyncGroups),
+    ]
+    for sync, other in pairs:
+        for name, method in inspect.getmembers(sync, inspect.isfunction):
+            if name.startswith("_"):
+                continue
+            assert hasattr(other, name), f"{other.__name__}.{name} is missing"
+            mine = [(p.name, p.kind, p.default) for p in inspect.signature(method).parameters.values()]
+            theirs = [(p.name, p.kind, p.default) for p in inspect.signature(getattr(other, name)).parameters.values()]
+            assert mine == theirs, f"{other.__name__}.{name}"
+            assert getattr(other, name).__doc__
+
+
+def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        one = Twin("a", 1)
+        await store.insert(one)
+        assert tm.info(one).etag
+        with pytest.raises(EntityExists):
+            await store.insert(Twin("a", 1))
+        assert await store[Twin.key("a", 1)] == one
+        assert await store.get(Twin.key("a", 2)) is None
+        with pytest.raises(EntityNotFound):
+            await store[Twin.key("a", 2)]
+        one.text = "new"
+        await store.replace(one)
+        await store.merge(Twin.key("a", 1), text="merged")
+        assert (await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=twin.text + "!"))).text == "merged!"
+        await store.upsert(Twin("a", 2))
+        assert await store.get_many([Twin.key("a", n) for n in (2, 3)]) == [Twin("a", 2), None]
+        moved = await store[Twin.key("a", 2)]
+        await store.move(moved, Twin.key("b", 2))
+        assert await store.exists(Twin.key("b", 2))
+        assert (await store[Twins.key("a")]).count == 1
+        await store.delete(Twin.key("b", 2))
+        assert [row async for row in store.partition(Twin.group == "a")] == [await store[Twin.key("a", 1)]]
+        await store.backup(path.with_name("copy.db"))
+        assert (await store.check()).ok
+
+    run(work, path)
+    with tm.open(path.with_name("copy.db"), models=[Twin, Twins]) as copy:
+        assert copy[Twin.key("a", 1)].text == "merged!"
+
+
+def test_queries_are_built_as_ever_and_awaited_where_they_read(path: Path) -> None:
+    fill(path, 1_000)
+
+    async def work(store: AsyncStore) -> None:
+        query = store.query(Twin).where(Twin.group == "a").order_by(Twin.number.desc())
+        assert await query.count() == 1_000
+        assert [twin.number async for twin in query] == list(range(999, -1, -1))
+        assert [twin.number async for twin in query.limit(2)] == [999, 998]
+        assert len(await query.list()) == 1_000
+        first = await query.first()
+        assert first is not None
+        assert first.number == 999
+        one = store.query(Twin).where(Twin.group == "a", Twin.number == 5)
+        assert (await one.one()).number == 5
+        assert await one.one_or_none() == await one.first()
+        assert await one.exists()
+        assert "partition" in str(await one.explain())
+        page = await query.page(10)
+        assert len(page.items) == 10
+        assert (await query.page(10, page.token)).items[0].number == 989
+        assert [len(page.items) async for page in query.limit(25).pages(10)] == [10, 10, 5]
+        assert [row async for row in query.select(Twin.number).limit(2)] == [(999,), (998,)]
+        assert await query.sum(Twin.number) == 499_500
+        assert await query.avg(Twin.number) == 499.5
+        assert (await query.min(Twin.number), await query.max(Twin.number)) == (0, 999)
+        groups = store.query(Twin).allow_scan().group_by(Twin.group)
+        assert await groups.count() == {"a": 1_000}
+        assert await groups.sum(Twin.number) == {"a": 499_500}
+        assert await groups.avg(Twin.number) == {"a": 499.5}
+        assert (await groups.min(Twin.number), await groups.max(Twin.number)) == ({"a": 0}, {"a": 999})
+        assert await store.query(Twin.by_text("x")).budget(timeout=60).count() == 1_000
+        written = store.query(Twin).where(Twin.group == "a", Twin.number >= 990)
+        assert await written.update(text="late") == 10
+        assert await store.query(Twin.by_text("late")).count() == 10
+        assert await written.delete() == 10
+        with pytest.raises(ScanRefused):
+            await store.query(Twin).where(Twin.number > 5).first()
+        with pytest.raises(ScanRefused):
+            async for _ in store.query(Twin).where(Twin.number > 5):
+                pass
+
+    run(work, path)
+
+
+class Head(tm.Entity, table="Chapters"):
+    book: tm.Field[str]
+
+    key = tm.Key[str](partition="{book}", row="head")
+
+
+class Chapter(tm.Entity, table="Chapters"):
+    book: tm.Field[str]
+    number: tm.Field[int]
+
+    key = tm.Key[str, int](partition="{book}", row=("chapter", "{number}"))
+
+
+def test_several_classes_are_asked_together() -> None:
+    async def main() -> None:
+        async with tm.open_async(":memory:", models=[Head, Chapter]) as store:
+            await store.insert_many([Head("Dune"), *(Chapter("Dune", number) for number in range(3))])
+            both = store.query(Head, Chapter).where(Head.book == "Dune")
+            assert [type(row) async for row in both] == [Chapter, Chapter, Chapter, Head]
+            assert await both.backwards().first() == Head("Dune")
+            assert await both.count() == 4
+            assert "Chapter" in str(await both.explain())
+
+    asyncio.run(main())
+
+
+def test_a_transaction_takes_note_and_sends_at_the_end(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        async with store.transaction() as tx:
+            tx.insert(Twin("a", 1))
+            tx.upsert(Twin("a", 2))
+            assert await tx.exists(Twin.key("a", 1))
+            assert (await tx[Twin.key("a", 2)]).text == "x"
+            assert await tx.get(Twin.key("a", 3)) is None
+            with pytest.raises(EntityNotFound):
+                await tx[Twin.key("a", 3)]
+            assert not await store.exists(Twin.key("a", 1))
+        assert await store.exists(Twin.key("a", 1))
+        with pytest.raises(RuntimeError, match="mine"):
+            async with store.transaction() as tx:
+                tx.delete(Twin.key("a", 1))
+                raise RuntimeError("mine")
+        with pytest.raises(EntityExists):
+            async with store.transaction() as tx:
+                tx.insert(Twin("a", 3))
+                tx.insert(Twin("a", 1))
+        assert await store.query(Twin).allow_scan().count() == 2
+        with pytest.raises(InvalidTransaction, match="is over"):
+            tx.insert(Twin("a", 9))
+        async with store.transaction(across_partitions=True) as tx:
+            tx.insert(Twin("a", 5))
+            tx.insert(Twin("b", 5))
+
+    run(work, path)
+
+
+def test_a_transaction_belongs_to_one_task(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        async with store.transaction() as tx:
+
+            async def other() -> None:
+                tx.insert(Twin("a", 1))
+
+            with pytest.raises(InvalidTransaction, match="that opened it"):
+                await asyncio.create_task(other())
+
+    run(work, path)
+
+
+def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "_WINDOW", 10)
+    seen: list[tm.Progress] = []
+
+    async def numbers(end: int, group: str = "a") -> AsyncIterator[Twin]:
+        for number in range(end):
+            await asyncio.sleep(0)
+            yield Twin(group, number)
+
+    async def work(store: AsyncStore) -> None:
+        assert await store.insert_many(numbers(25), progress=seen.append) == 25
+        assert await store.upsert_many(numbers(30)) == 30
+        assert await store.insert_many(Twin("b", number) for number in range(5)) == 5
+        assert (
+            await store.delete_many(twin async for twin in store.query(Twin).where(Twin.group == "a", Twin.number < 10))
+            == 10
+        )
+        assert await store.delete_many(store.query(Twin).where(Twin.group == "b")) == 5
+        assert await store.query(Twin).where(Twin.group == "a").count() == 20
+
+        async def breaks() -> AsyncIterator[Twin]:
+            async for twin in numbers(25, "c"):
+                yield twin
+            yield Twin("c", 0)
+
+        with pytest.raises(EntityExists) as caught:
+            await store.insert_many(breaks())
+        assert caught.value.written == 20  # type: ignore[attr-defined]
+        assert "20 entities were written" in caught.value.__notes__[0]
+        assert await store.query(Twin).where(Twin.group == "c").count() == 20
+
+    run(work, path)
+    assert seen[-1].done == 25
+
+
+# Threads and loops
+
+
+def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slow, "seconds", 0.1)
+
+    async def work() -> None:
+        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
+        store = AsyncStore(Store(engine), Workers(threads=2, loops=2, timeout=1))
+        longest, stop = 0.0, False
+
+        async def watch() -> None:
+            nonlocal longest
+            while not stop:
+                before = time.monotonic()
+                await asyncio.sleep(0.001)
+                longest = max(longest, time.monotonic() - before)
+
+        watching = asyncio.create_task(watch())
+        await store.insert(Twin("a", 1))
+        stop = True
+        await watching
+        assert longest < 0.09
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_tasks_that_write_share_commits(path: Path) -> None:
+    async def work() -> None:
+        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
+        store = AsyncStore(Store(engine), Workers(threads=32, loops=2, timeout=1))
+        before = Slow.syncs
+        await asyncio.gather(*[store.insert(Twin("a", number)) for number in range(200)])
+        assert Slow.syncs - before < 70
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Path) -> None:
+    running = most = 0
+    lock = threading.Lock()
+
+    def change(twin: Twin) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.002)
+        with lock:
+            running -= 1
+
+    async def work(store: AsyncStore) -> int:
+        await store.insert_many([Twin("a", number) for number in range(40)])
+        before = threading.active_count()
+        await asyncio.gather(*[store.update(Twin.key("a", number), change) for number in range(40)])
+        return threading.active_count() - before
+
+    assert run(work, path, threads=3) <= 3
+    assert most == 3
+
+
+def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: Path) -> None:
+    fill(path, 2_000)
+
+    async def work(store: AsyncStore) -> None:
+        file = file_of(store._store)
+        for _ in range(3):
+            async for _ in store.query(Twin).where(Twin.group == "a"):
+                assert sum(held.holder != 0 for held in list(file._held)) == 1
+                break
+        assert all(held.holder == 0 for held in list(file._held))
+        loop = aiter(store.query(Twin).where(Twin.group == "a"))
+        await anext(loop)
+        await loop.aclose()
+        assert [item async for item in loop] == []
+        with pytest.raises(ZeroDivisionError):
+            async for _ in store.query(Twin).where(Twin.group == "a"):
+                raise ZeroDivisionError
+        gc.collect()
+        assert all(held.holder == 0 for held in list(file._held))
+        assert len(file._known) <= 3
+        assert not store._workers._loops
+
+    run(work, path)
+
+
+def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path, 1_000)
+    monkeypatch.setattr(aio, "_LOOPS", 2)
+    opened = most = 0
+
+    async def work(store: AsyncStore) -> None:
+        query = store.query(Twin).where(Twin.group == "a")
+
+        async def client() -> int:
+            nonlocal opened, most
+            seen = 0
+            async for _ in query:
+                if not seen:
+                    opened += 1
+                    most = max(most, opened)
+                seen += 1
+                if seen % 100 == 0:
+                    await asyncio.sleep(0)
+            opened -= 1
+            return seen
+
+        assert await asyncio.gather(*[client() for _ in range(10)]) == [1_000] * 10
+        assert most <= 3  # one that has fetched its last rows is open no more, though they are not all seen
+        loops = [aiter(query) for _ in range(5)]
+        for loop in loops:  # in one task
+            await anext(loop)
+
+        async def other() -> None:
+            async for _ in query:
+                break
+
+        with pytest.raises(StoreLocked, match="2 loops over queries were open"):
+            await asyncio.create_task(other())
+        loops.clear()
+        del loop
+        await asyncio.create_task(other())
+
+    run(work, path, timeout=0.05)
+
+
+def test_a_loop_is_for_one_task(path: Path) -> None:
+    fill(path, 1_000)
+
+    async def work(store: AsyncStore) -> None:
+        loop = aiter(store.query(Twin).where(Twin.group == "a"))
+        results = await asyncio.gather(anext(loop), anext(loop), return_exceptions=True)
+        assert [type(result) for result in results] == [Twin, StoreError]
+
+    run(work, path)
+
+
+def test_a_closed_store_and_another_event_loop_are_refused(path: Path) -> None:
+    async def opened() -> AsyncStore:
+        store = await tm.open_async(path, models=[Twin, Twins])
+        await store.insert(Twin("a", 1))
+        return store
+
+    store = asyncio.run(opened())
+
+    async def elsewhere() -> None:
+        await store.get(Twin.key("a", 1))
+
+    with pytest.raises(StoreError, match="belongs to the event loop"):
+        asyncio.run(elsewhere())
+    store._store.close()
+    store._workers.close()
+
+    async def closed() -> None:
+        store = await opened_again()
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.get(Twin.key("a", 1))
+        with pytest.raises(StoreClosed):
+            await store.query(Twin).allow_scan().count()
+        with pytest.raises(StoreClosed):
+            async for _ in store.partition(Twin.group == "a"):
+                pass
+
+    async def opened_again() -> AsyncStore:
+        return await tm.open_async(path, models=[Twin, Twins])
+
+    asyncio.run(closed())
+
+
+def test_what_is_wrong_with_an_argument_is_said_at_once(path: Path) -> None:
+    with pytest.raises(ValueError, match="threads=0"):
+        tm.open_async(path, models=[Twin, Twins], threads=0)
+
+    async def work(store: AsyncStore) -> None:
+        with pytest.raises(InvalidEntity):
+            await store.insert("no entity")  # type: ignore[arg-type]
+
+    run(work, path)
+
+
+# Cancellation
+
+
+class CancelAt:
+    """Awaits something, and cancels its task while it is suspended for the n-th time."""
+
+    def __init__(self, work: Awaitable[Any], at: int, delay: float) -> None:
+        self._work = work
+        self._at = at
+        self._delay = delay
+        self.count = 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self._work.__await__()
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                waits_for = steps.throw(error) if error is not None else steps.send(value)
+            except StopIteration as stop:
+                return stop.value
+            self.count += 1
+            if self.count == self._at:
+                loop.call_later(self._delay, task.cancel) if self._delay else loop.call_soon(task.cancel)
+            value = error = None
+            try:
+                value = yield waits_for
+            except BaseException as thrown:
+                error = thrown
+
+
+async def cancelled_at(work: Awaitable[Any], at: int, delay: float) -> bool:
+    """Cancel ``work`` at its n-th await; tell whether it was."""
+    task = asyncio.ensure_future(_awaited(CancelAt(work, at, delay)))
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+    return task.cancelled()
+
+
+async def _awaited(work: CancelAt) -> None:
+    await work
+
+
+class AsyncPairs:
+    def __init__(self, store: AsyncStore, group: str) -> None:
+        self.store = store
+        self.group = group
+        self.number = 0
+
+    def _next(self) -> tuple[Twin, Twin]:
+        self.number += 2
+        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
+
+    async def transaction(self) -> None:
+        async with self.store.transaction() as tx:
+            for twin in self._next():
+                tx.insert(twin)
+            await tx.exists(Twin.key(self.group, 0))
+
+    async def insert_many(self) -> None:
+        await self.store.insert_many(iter(self._next()))
+
+    async def insert_stream(self) -> None:
+        async def stream() -> AsyncIterator[Twin]:
+            for twin in self._next():
+                await asyncio.sleep(0)
+                yield twin
+
+        await self.store.insert_many(stream())
+
+    async def read_and_rewrite(self) -> None:
+        found = []
+        async for twin in self.store.query(Twin).where(Twin.group == self.group).limit(2):
+            twin.text = str(self.number)
+            found.append(twin)
+        async with self.store.transaction() as tx:
+            for twin in found:
+                tx.replace(twin)
+
+    async def count_and_check(self) -> None:
+        await self.store.query(Twin).where(Twin.group == self.group).count()
+        await self.store.check()
+
+    def ways(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        return [
+            self.transaction, self.insert_many, self.insert_stream, self.read_and_rewrite, self.count_and_check,
+        ]  # fmt: skip
+
+
+def check_idle(store: AsyncStore) -> None:
+    """Nothing goes on: not in a thread, not in the file."""
+    workers = store._workers
+    assert workers._free._value == 32
+    assert not workers._waiting
+    assert all(held.holder == 0 for held in list(file_of(store._store)._held))
+    check_clean(store._store)
+
+
+def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Path, full_size: bool) -> None:
+    """10,000 times with --long."""
+    draw = random.Random(9)
+    rounds = 10_000 if full_size else 300
+
+    async def work(store: AsyncStore) -> int:
+        pairs = AsyncPairs(store, "a")
+        for way in pairs.ways():
+            await way()
+        hits = 0
+        for turn in range(rounds):
+            hits += await cancelled_at(draw.choice(pairs.ways())(), draw.randint(1, 3), draw.choice([0.0, 0.0, 0.0002]))
+            if turn % 50 == 0:  # so that what is looked at stays small
+                check_idle(store)
+                await store.delete_many(store.query(Twin).where(Twin.group == "a", Twin.number > 3))
+            file = file_of(store._store)
+            assert file._connection is not None
+            assert not file._connection.in_transaction, "a transaction was left open"
+            assert not file._writes.line.lock.locked(), "a thread went on"
+        check_idle(store)
+        assert (await store.check()).ok
+        return hits
+
+    hits = run(work, path, durability="relaxed")
+    assert rounds * 0.2 < hits < rounds
+
+
+def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        draw = random.Random(3)
+        victims = [AsyncPairs(store, f"victim-{which}") for which in range(6)]
+        others = [AsyncPairs(store, f"other-{which}") for which in range(6)]
+
+        async def suffer(pairs: AsyncPairs) -> None:
+            for _ in range(15):
+                await cancelled_at(pairs.transaction(), draw.randint(1, 4), draw.choice([0.0, 0.001]))
+
+        async def go_on(pairs: AsyncPairs) -> None:
+            for _ in range(15):
+                await pairs.transaction()
+
+        await asyncio.gather(*map(suffer, victims), *map(go_on, others))
+        for pairs in others:
+            assert (await store[Twins.key(pairs.group)]).count == 30
+        check_idle(store)
+
+    run(work, path, durability="relaxed")
+
+
+def test_a_cancelled_call_ends_only_once_its_write_is_decided(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slow, "seconds", 0.05)
+
+    async def work() -> None:
+        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
+        store = AsyncStore(Store(engine), Workers(threads=2, loops=2, timeout=1))
+        for pause in (0.0, 0.01, 0.02):
+            group = f"g{pause}"
+            task = asyncio.create_task(store.insert(Twin(group, 1)))
+            await asyncio.sleep(0.005)
+            task.cancel()
+            await asyncio.sleep(pause)
+            task.cancel()  # twice is once
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not file_of(store._store)._writes.line.lock.locked()
+            assert await store.exists(Twin.key(group, 1))
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_a_long_call_ends_soon_after_it_is_cancelled(path: Path) -> None:
+    def endless() -> Iterator[Twin]:
+        number = 0
+        while True:
+            number += 1
+            time.sleep(0.001)
+            yield Twin("a", number)
+
+    async def work(store: AsyncStore) -> None:
+        task = asyncio.create_task(store.insert_many(endless()))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        before = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - before < 1
+        assert not await store.query(Twin).allow_scan().exists()
+
+    run(work, path)
+
+
+def test_a_timeout_is_an_ordinary_cancellation(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(twin: Twin) -> None:
+        time.sleep(0.03)
+
+    async def work(store: AsyncStore) -> None:
+        await store.insert_many([Twin("a", 1), Twin("a", 2)])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.005):
+                await store.update(Twin.key("a", 1), slow)
+        check_idle(store)
+
+    run(work, path)
+
+
+def test_opening_that_is_cancelled_leaves_no_file_open(path: Path) -> None:
+    import apsw
+
+    async def main() -> None:
+        for at in range(1, 4):
+            opening = tm.open_async(path, models=[Twin, Twins])
+
+            async def work(opening: Any = opening) -> None:
+                async with opening:
+                    pass
+
+            await cancelled_at(work(), at, 0.0)
+        gc.collect()
+        assert not [c for c in apsw.connections() if c.filename == str(path)]
+
+    asyncio.run(main())

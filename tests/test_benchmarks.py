@@ -1,0 +1,159 @@
+"""The benchmark compares like with like: whoever finds or leaves something else is found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import contestant, scale, sizes
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.by_hand import ByHand, pack, units, unpack
+from tests.benchmarks.contestant import PEERS, load
+from tests.benchmarks.data import PLACED_AT, Facts, Workload, make
+from tests.benchmarks.measure import Differ, measure
+from tests.benchmarks.output import number, place
+from tests.benchmarks.phases import PHASES, chosen
+
+INSTALLED = {name: cls for name in ("ours", *PEERS) if (cls := load(name)) is not None}
+
+
+def compare(contestants: dict[str, Any], entities: int = 300) -> Any:
+    makers = {name: partial(cls, durability="relaxed") for name, cls in contestants.items()}
+    return measure(makers, PHASES, [Workload(entities, 0)])
+
+
+def test_all_contestants_find_and_leave_the_same() -> None:
+    times = compare(INSTALLED)
+    assert {name: set(found) for name, found in times.taken.items()} == {p.name: set(INSTALLED) for p in PHASES}
+
+
+class Forgets(ByHand):
+    """Keeps no index rows of one customer."""
+
+    def bulk(self, orders: list[Facts]) -> None:
+        super().bulk(orders)
+        self.db.execute("DELETE FROM by_sku WHERE bpk = 'c0000007'")
+
+
+class Drops(ByHand):
+    def delete_batch(self, orders: list[Facts]) -> None:
+        super().delete_batch(orders[:-1])
+
+
+class Drifts(ByHand):
+    def _count(self, days: Any, day: str, orders: int, *totals: float) -> None:
+        super()._count(days, day, orders, *totals, 0.01)
+
+
+class Disorders(ByHand):
+    def partition(self, customer: str) -> list[Any]:
+        return super().partition(customer)[::-1]
+
+
+@pytest.mark.parametrize("cheat", [Forgets, Drops, Drifts, Disorders])
+def test_a_contestant_that_does_other_work_is_found_out(cheat: type[ByHand]) -> None:
+    with pytest.raises(Differ):
+        compare({"by_hand": ByHand, "cheat": cheat})
+
+
+@pytest.mark.parametrize("form", ["--json", "--markdown", "--clock=cpu"])
+def test_the_command_prints_every_phase(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--entities=200", "--rounds=1", form, "--peers=by_hand"])
+    out = capsys.readouterr().out
+    assert all(phase.title in out for phase in PHASES)
+    if form == "--json":
+        result = json.loads(out)
+        assert result["phases"]["get"]["µs"]["by_hand"]["wall"][0] > 0
+
+
+def test_without_the_other_mappers_it_runs_and_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contestant, "find_spec", lambda name: None if name in ("sqlalchemy", "peewee") else name)
+    main(["--entities=50", "--rounds=1", "--phases=get"])
+    out, err = capsys.readouterr()
+    assert "by hand" in out
+    assert 'sqlalchemy is left out: it is not installed; pip install -e ".[bench]"' in err
+    assert "peewee is left out" in err
+
+
+def test_the_command_for_sizes_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes.main(["--sizes=100,70k", "--rounds=1", "--loaded=1m", "--markdown"])
+    rows = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert rows[2:] == ["100", "71,680"]
+
+
+def test_sizes_count_in_powers_of_two_and_leave_room_for_the_keys() -> None:
+    assert sizes.bodies(number("16k", binary=True)) == {"body00": 16_384}
+    assert sum(sizes.bodies(number("1m", binary=True)).values()) == (1 << 20) - 4096
+
+
+def test_entities_of_a_size_that_come_back_wrong_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes.Rowid, "partition", lambda self, partition: [])
+    with pytest.raises(Differ, match="partition query"):
+        sizes.main(["--sizes=100", "--rounds=1", "--loaded=4k"])
+
+
+def test_the_command_for_growth_compares_the_largest_store_with_the_smallest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(scale, "EACH", 20)
+    run = ["--entities=100,200", "--rounds=1", f"--keep={tmp_path}"]
+    scale.main([*run, "--json"])
+    result = json.loads(capsys.readouterr().out)["phases"]["get"]
+    assert result["growth"] == result["µs"]["200"][0]["wall"] / result["µs"]["100"][0]["wall"]
+    monkeypatch.setattr(scale, "_RUN", scale._RUN + 1)
+    scale.main(run)  # with the stores that are there
+    assert "delete, 50 a transaction" in capsys.readouterr().out
+
+
+def test_stores_of_any_number_of_orders_spread_them_over_all_days() -> None:
+    for entities in (1_000, 10_000):
+        orders = list(scale.Grown(entities).all())
+        assert len({order[PLACED_AT].date() for order in orders}) == 90
+        assert len({order[:3] for order in orders}) == entities
+        assert orders == sorted(orders)
+
+
+def test_a_phase_brings_those_that_it_needs() -> None:
+    assert [phase.name for phase in chosen(["delete50"])] == ["bulk", "insert50", "delete50"]
+    with pytest.raises(ValueError, match="no phase nonsense; there are bulk"):
+        chosen(["nonsense"])
+
+
+def test_orders_are_the_same_for_the_same_seed_and_no_two_calls_make_one_twice() -> None:
+    one, again = list(make(50, 1, of=100)), list(make(50, 1, of=100))
+    assert one == again
+    assert one != list(make(50, 2, of=100))
+    assert not {order[2] for order in one} & {order[2] for order in make(50, 1, of=100, first=50)}
+
+
+@pytest.mark.parametrize(("text", "expected"), [("50k", 50_000), ("1m", 1_000_000), ("7", 7), ("1.5K", 1_500)])
+def test_numbers_can_be_short(text: str, expected: int) -> None:
+    assert number(text) == expected
+
+
+@pytest.mark.parametrize("values", [[], [0.1] * 10, [1e308, -1e308, 5e-324], [3.5, -3.5]])
+def test_the_sums_by_hand_are_exact(values: list[float]) -> None:
+    exact: Callable[[float], int] = units
+    total = sum(map(exact, values))
+    assert unpack(pack(total)) == total
+
+
+def test_a_table_takes_the_place_of_the_one_in_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- one -->\nold\n<!-- end -->\nbetween\n<!-- two -->\nkept\n<!-- end -->\n")
+    place(page, "one", "new \\1")
+    assert page.read_text() == (
+        "before\n<!-- one -->\n\nnew \\1\n\n<!-- end -->\nbetween\n<!-- two -->\nkept\n<!-- end -->\n"
+    )
+    page.write_text("<!-- one -->\n<!-- end -->\n<!-- two -->\n<!-- end -->\n")
+    place(page, "one", "first")
+    assert page.read_text() == "<!-- one -->\n\nfirst\n\n<!-- end -->\n<!-- two -->\n<!-- end -->\n"
+    with pytest.raises(SystemExit, match="expected one <!-- three -->"):
+        place(page, "three", "")

@@ -1,0 +1,244 @@
+"""A KeyboardInterrupt at any place of a write, and what it leaves behind: nothing half-written, nobody waiting."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.files import File
+from tablemapper.model import compile_schema
+
+from . import sqlite_vfs  # noqa: F401  registers the file layers
+from .interrupts import places, strike
+
+
+class Twin(tm.Entity, table="Twins"):
+    """Written in pairs, so that half a pair shows."""
+
+    group: tm.Field[str]
+    number: tm.Field[int]
+    text: tm.Field[str] = tm.field(default="x")
+
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+    by_text = tm.Index[str](partition="{text}")
+
+
+class Twins(tm.Aggregate, of=Twin, table="TwinCounts"):
+    group: tm.Field[str] = tm.group_by(Twin.group)
+    count: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{group}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tm.Store]:
+    path = tmp_path / "store.db"
+    with tm.Store(SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="faulty", most_readers=3)) as store:
+        yield store
+
+
+def file_of(store: tm.Store) -> File:
+    engine: Any = store._engine
+    file: File = engine.file
+    return file
+
+
+def turn_is_free(file: File) -> bool:
+    descriptor = os.open(file.path + "-turn", os.O_RDWR)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 2, 0))
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def check_clean(store: tm.Store) -> None:
+    file = file_of(store)
+    assert file._connection is None or not file._connection.in_transaction, "a transaction was left open"
+    assert not file._writes.line.lock.locked()
+    assert not file._writes.line._waiting
+    assert turn_is_free(file)
+    assert all(not reader.in_transaction for reader in file._idle)
+    counts: dict[str, int] = {}
+    for twin in store.query(Twin).allow_scan():
+        counts[twin.group] = counts.get(twin.group, 0) + 1
+    assert all(count % 2 == 0 for count in counts.values()), "half a batch was written"
+
+
+class Pairs:
+    """Writes pairs in several ways."""
+
+    def __init__(self, store: tm.Store, group: str) -> None:
+        self.store = store
+        self.group = group
+        self.number = 0
+
+    def _next(self) -> tuple[Twin, Twin]:
+        self.number += 2
+        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
+
+    def transaction(self) -> None:
+        with self.store.transaction() as tx:
+            for twin in self._next():
+                tx.insert(twin)
+
+    def insert_many(self) -> None:
+        self.store.insert_many(self._next())
+
+    def read_and_rewrite(self) -> None:
+        found = list(self.store.query(Twin).where(Twin.group == self.group).limit(2))
+        with self.store.transaction() as tx:
+            for twin in found:
+                twin.text += "y"
+                tx.replace(twin)
+
+    def swap(self) -> None:
+        first, second = self._next()
+        self.store.insert_many([first, second])
+        with self.store.transaction() as tx:
+            tx.delete(first)
+            tx.delete(second)
+
+    def ways(self) -> list[Callable[[], None]]:
+        return [self.transaction, self.insert_many, self.read_and_rewrite, self.swap]
+
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Python swallows what comes within a finaliser
+
+
+@pytest.mark.parametrize("way", range(4), ids=["transaction", "insert_many", "read_and_rewrite", "swap"])
+def test_an_interrupt_at_each_place_of_a_write_leaves_it_whole_or_undone(store: tm.Store, way: int) -> None:
+    pairs = Pairs(store, "a")
+    pairs.transaction()
+    work = pairs.ways()[way]
+    work()
+    total = places(work)
+    assert total > 100
+    for at in range(1, total + 1):
+        strike(at, work)
+        check_clean(store)
+    pairs.transaction()
+    assert store.check().ok
+    assert len(file_of(store)._known) <= 4, "readers were lost"
+
+
+def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, full_size: bool) -> None:
+    """10,000 interrupts with --long."""
+    draw = random.Random(5)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    written = [0] * 3
+
+    def other(which: int) -> None:
+        pairs = Pairs(store, f"other-{which}")
+        try:
+            while not stop.is_set():
+                pairs.transaction()
+                written[which] += 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=other, args=(which,)) for which in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        mine = Pairs(store, "mine")
+        mine.transaction()
+        ways = mine.ways()
+        for way in ways:
+            way()
+        totals = [places(way) for way in ways]
+        hits = 0
+        for _ in range(10_000 if full_size else 150):
+            which = draw.randrange(len(ways))
+            hits += strike(draw.randint(1, totals[which]), ways[which])
+            assert not failures
+            assert not any(held.holder == threading.get_ident() for held in list(file_of(store)._held))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+    assert not any(thread.is_alive() for thread in threads), "one waits for ever"
+    assert not failures
+    assert hits > 50
+    check_clean(store)
+    for which in range(3):
+        assert store[Twins.key(f"other-{which}")].count == 2 * written[which]
+    assert store.check().ok
+
+
+def test_an_interrupt_while_waiting_for_a_leader_says_what_became_of_the_write(store: tm.Store) -> None:
+    """It stands in line no more, or it is written whole."""
+    inside, leave = threading.Event(), threading.Event()
+    file = file_of(store)
+    pairs = Pairs(store, "a")
+    pairs.transaction()
+
+    def lead() -> None:
+        inside.set()
+        leave.wait(0.02)
+
+    for at in range(1, 400, 7):
+        inside.clear()
+        leave.clear()
+        leader = threading.Thread(target=file.write, args=(lambda w: lead(),))
+        leader.start()
+        inside.wait(10)
+        strike(at, pairs.transaction)
+        leave.set()
+        leader.join(10)
+        check_clean(store)
+
+
+def test_the_harness_finds_a_transaction_that_is_begun_and_ended_in_python(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+
+    class InPython:
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def __enter__(self) -> None:
+            self._connection.execute("BEGIN IMMEDIATE")
+
+        def __exit__(self, kind: Any, *_: object) -> None:
+            self._connection.execute("ROLLBACK" if kind else "COMMIT")
+
+    monkeypatch.setattr(InPython.__enter__, "__code__", compiled_as_ours(InPython.__enter__))
+    pairs = Pairs(store, "a")
+    pairs.transaction()
+    writes = file_of(store)._writes
+    writes.connection = InPython(writes.connection)  # type: ignore[assignment]
+    total = places(pairs.transaction)
+    left = 0
+    for at in range(1, total + 1):
+        strike(at, pairs.transaction)
+        assert writes.connection is not None
+        if writes.connection.in_transaction:
+            left += 1
+            writes.connection.execute("ROLLBACK")
+    assert left
+
+
+def compiled_as_ours(function: Any) -> Any:
+    """Return the code as if it stood in the package, so that interrupts come into it."""
+    return function.__code__.replace(co_filename=tm.__file__)
