@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 import msgspec
 
+from .codegen import Names, compile_functions
 from .declaration import Declaration
 from .entity import Record
 from .errors import CorruptStore, InvalidQuery
@@ -119,98 +121,116 @@ class AggregateModel:
         """Return a delta that changes nothing."""
         return [0, *[slot.zero() for slot in self.slots]]
 
-    def add(self, delta: Delta, values: tuple[Any, ...], sign: int) -> None:
-        """Add one entity to a delta (``sign`` 1), or take it off (-1).
+    def zero_source(self, names: Names) -> str:
+        """Return source of what `zero` returns."""
+        kinds = {"count": "0", "extremes": "{}", "ever": "[]"}
+        zeros = [kinds.get(slot.kind) or f"{names.name('zero', slot.sum.zero)}()" for slot in self.slots]
+        return f"[{', '.join(['0', *zeros])}]"
+
+    def add_source(self, at: int, delta: str, value: str, names: Names) -> list[str]:
+        """Return statements that add an entity's value, which is not None, to one slot of a delta.
 
         Args:
-            delta: what is changed.
-            values: of each slot, in sortable form for extremes; None where the entity adds nothing to it.
-            sign: 1 or -1.
+            at: the number of the slot.
+            delta: the variable that holds the delta.
+            value: the variable of the value, in sortable form for extremes. ``sign`` is 1, or -1 to take it off.
+            names: gets what the statement needs.
         """
-        delta[0] += sign
-        for at, (slot, value) in enumerate(zip(self.slots, values, strict=True), 1):
-            if value is None:
-                continue
-            match slot.kind:
-                case "sum":
-                    slot.sum.add(delta[at], value, sign)
-                case "count":
-                    delta[at] += sign
-                case "extremes":
-                    counts = delta[at]
-                    counts[value] = counts.get(value, 0) + sign
-                case "ever":
-                    if sign > 0:
-                        delta[at] = _widen(delta[at], value)
+        slot, place = self.slots[at], f"{delta}[{at + 1}]"
+        match slot.kind:
+            case "sum":
+                return slot.sum.add_source(place, value, names)
+            case "count":
+                return [f"{place} += sign"]
+            case "extremes":
+                return [f"{place}[{value}] = {place}.get({value}, 0) + sign"]
+            case "ever":
+                return [f"if sign > 0: {place} = {names.name('widen', _widen)}({place}, {value})"]
 
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""
-        if state is None:
-            state = [0, *[[] if slot.kind == "extremes" else slot.zero() for slot in self.slots]]
-        after: State = [state[0] + delta[0]]
-        if after[0] < 0:
-            raise CorruptStore(f"{self.made.name}: a group would have {after[0]} entities; run check()")
-        for at, slot in enumerate(self.slots, 1):
-            held, change = state[at], delta[at]
-            match slot.kind:
-                case "count":
-                    after.append(held + change)
-                case "sum":
-                    after.append(slot.sum.merge(held, change))
-                case "ever":
-                    for value in change:
-                        held = _widen(held, value)
-                    after.append(held)
-                case "extremes":
-                    after.append(self._extremes(held, change, at - 1, seek))
-        return after if after[0] or self.keeps_empty else None
-
-    def _extremes(self, held: list[Any], change: dict[Any, int], slot: int, seek: Seek) -> list[Any]:
-        for value, count in change.items():
-            if count < 0 and held and value in (held[0], held[-1]):
-                ends: tuple[Literal["min", "max"], ...] = ("min", "max")
-                found = [seek(slot, end) for end in ends]
-                return [] if found[0] is None else found
-        for value, count in change.items():
-            if count > 0:
-                held = _widen(held, value)
-        return held
+        after: State | None = self._generated["combine"](state, delta, seek)
+        return after
 
     def shown(self, state: State) -> list[Any]:
         """Return the value of each measure, as Python has it."""
-        return [self._shown(field.measure, state, slot) for field, slot in self.measures if field.measure is not None]
-
-    def _shown(self, measure: Measure, state: State, slot: int) -> Any:
-        held = state[slot + 1]
-        match measure.kind:
-            case "count":
-                return held
-            case "sum":
-                return self.slots[slot].sum.shown(held)
-            case "avg":
-                return self.slots[slot].sum.mean(held)
-            case _:
-                if not held:
-                    return None
-                assert measure.attr is not None
-                return load_sortable(measure.attr.type, held[0 if measure.kind.startswith("min") else -1])
+        values: list[Any] = self._generated["shown"](state)
+        return values
 
     def pack(self, state: State) -> bytes:
         """Return a state as it is stored."""
-        return _encode(
-            [state[0], *[s.sum.pack(v) if s.kind == "sum" else v for s, v in zip(self.slots, state[1:], strict=True)]]
-        )
+        blob: bytes = self._generated["pack"](state)
+        return blob
 
     def unpack(self, blob: bytes) -> State:
         """Return a stored state."""
         try:
-            values = _decode(blob)
-            return [
-                values[0],
-                *[s.sum.unpack(v) if s.kind == "sum" else v for s, v in zip(self.slots, values[1:], strict=True)],
-            ]
+            state: State = self._generated["unpack"](blob)
+            return state
         except (ValueError, TypeError, IndexError, msgspec.MsgspecError) as error:
             raise CorruptStore(f"{self.made.name}: the state of a group can not be read: {error}") from error
+
+    @cached_property
+    def _generated(self) -> dict[str, Callable[..., Any]]:
+        """The functions that go through the slots of a state, written out."""
+        names = Names(encode=_encode, decode=_decode, gone=self._gone)
+        after, packed, unpacked, zero = ["n"], ["state[0]"], ["v0"], ["0"]
+        for at, slot in enumerate(self.slots, 1):
+            held, change, stored = f"state[{at}]", f"delta[{at}]", f"v{at}"
+            packed.append(held)
+            unpacked.append(stored)
+            zero.append("0" if slot.kind == "count" else "[]")
+            match slot.kind:
+                case "count":
+                    after.append(f"{held} + {change}")
+                case "sum":
+                    after.append(f"{names.name('merge', slot.sum.merge)}({held}, {change})")
+                    packed[at] = f"{names.name('pack', slot.sum.pack)}({held})"
+                    unpacked[at] = f"{names.name('unpack', slot.sum.unpack)}({stored})"
+                    zero[at] = f"{names.name('zero', slot.sum.zero)}()"
+                case "ever":
+                    after.append(f"{names.name('ever', _ever)}({held}, {change})")
+                case "extremes":
+                    after.append(f"{names.name('extremes', _extremes)}({held}, {change}, {at - 1}, seek)")
+        source = [
+            "def combine(state, delta, seek):",
+            f"    if state is None: state = [{', '.join(zero)}]",
+            "    n = state[0] + delta[0]",
+            "    if n < 0: gone(n)",
+            f"    after = [{', '.join(after)}]",
+            f"    return after{'' if self.keeps_empty else ' if n else None'}",
+            "def pack(state):",
+            f"    return encode([{', '.join(packed)}])",
+            "def unpack(blob):",
+            f"    {', '.join(f'v{at}' for at in range(len(unpacked)))}, = decode(blob)",
+            f"    return [{', '.join(unpacked)}]",
+            "def shown(state):",
+            f"    return [{', '.join(self.shown_sources(names))}]",
+        ]
+        return compile_functions(f"{self.made.name} groups", "\n".join(source), names)
+
+    def shown_sources(self, names: Names) -> list[str]:
+        """Return source of the value of each measure, of the variable ``state``."""
+        sources = []
+        for field, slot in self.measures:
+            assert field.measure is not None
+            held = f"state[{slot + 1}]"
+            match field.measure.kind:
+                case "count":
+                    sources.append(held)
+                case "sum":
+                    sources.append(f"{names.name('shown', self.slots[slot].sum.shown)}({held})")
+                case "avg":
+                    sources.append(f"{names.name('mean', self.slots[slot].sum.mean)}({held})")
+                case kind:
+                    assert field.measure.attr is not None
+                    load = names.name("load", partial(load_sortable, field.measure.attr.type))
+                    end = 0 if kind.startswith("min") else -1
+                    sources.append(f"({load}({held}[{end}]) if {held} else None)")
+        return sources
+
+    def _gone(self, count: int) -> None:
+        raise CorruptStore(f"{self.made.name}: a group would have {count} entities; run check()")
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps."""
@@ -239,6 +259,24 @@ def _widen(ends: list[Any], value: Any) -> list[Any]:
     if not ends:
         return [value, value]
     return [value if value < ends[0] else ends[0], value if value > ends[-1] else ends[-1]]
+
+
+def _ever(held: list[Any], values: list[Any]) -> list[Any]:
+    for value in values:
+        held = _widen(held, value)
+    return held
+
+
+def _extremes(held: list[Any], change: dict[Any, int], slot: int, seek: Seek) -> list[Any]:
+    for value, count in change.items():
+        if count < 0 and held and value in (held[0], held[-1]):
+            ends: tuple[Literal["min", "max"], ...] = ("min", "max")
+            found = [seek(slot, end) for end in ends]
+            return [] if found[0] is None else found
+    for value, count in change.items():
+        if count > 0:
+            held = _widen(held, value)
+    return held
 
 
 def store_sortable(kind: OperandType, value: Any) -> Any:

@@ -1,13 +1,16 @@
-"""The one definition of maintenance: what a change of an entity does to index rows and aggregates.
+"""The one definition of maintenance: what a change of entities does to index rows and aggregates.
 
-``(old row | None, new row | None) → index rows to delete and put, aggregate deltas``. The engines, the build of a new
-index and the check all ask the same generated functions, `Maintenance.entries` and `Maintenance.contribution`.
+``(old rows, new rows) → index rows to delete and put, aggregate deltas``. For each index and each aggregate one
+function is generated, a loop over rows of entities: `IndexMaintenance.rows` gives the index rows of entities,
+`AggregateMaintenance.collect` adds what they contribute to their groups, or takes it off. Writing, the build of a new
+index and the check all ask these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, cast
 
@@ -20,16 +23,20 @@ from .errors import CorruptStore, InvalidEntity, TableMapperError
 from .expressions import Attr, Predicate
 from .fields import FieldModel
 from .keyforms import check_key
+from .keys import Template
+from .keytext import plain_cut
 from .limits import MAX_INDEX_ROW_UNITS
 from .model import Model, Row, Schema
 from .predicates import attribute_source, attributes, python_source, walk
 
 __all__ = [
+    "AggregateMaintenance",
     "ChangeSet",
+    "Groups",
     "IndexChanges",
     "IndexMaintenance",
+    "IndexRow",
     "Maintenance",
-    "aggregate_row",
     "index_columns",
     "maintenance",
 ]
@@ -38,8 +45,8 @@ MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 IndexRow = tuple[Any, ...]
 """``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
-Contribution = tuple[str, str, tuple[Any, ...]]
-"""``(group partition key, group row key, value of each slot)``"""
+Groups = dict[Any, Delta]
+"""What changes in each group, by what entities are grouped by."""
 
 
 @attrs.define(eq=False)
@@ -53,20 +60,29 @@ class IndexChanges:
 
 @attrs.frozen(eq=False)
 class IndexMaintenance:
-    """One index, and the function that gives an entity's rows in it."""
+    """One index, and the function that gives the rows of entities in it."""
 
     model: IndexModel
     owner: Model
-    entries: Callable[[Row], tuple[IndexRow, ...]]
+    rows: Callable[[Iterable[Row]], list[IndexRow]]
+    read: Callable[[Row], Any] | None
+    """Picks from an entity's row what the index reads beside the key; None if that is nothing."""
 
 
 @attrs.frozen(eq=False)
 class AggregateMaintenance:
-    """One aggregate, and the function that gives what an entity adds to it (None: nothing)."""
+    """One aggregate, and the function that adds what entities contribute to it."""
 
     model: Model
     aggregate: AggregateModel
-    contribution: Callable[[Row], Contribution | None]
+    collect: Callable[[Iterable[Row], Groups, int], None]
+    """(entity rows, groups, 1 to add or -1 to take off)"""
+    key: Callable[[Any], tuple[str, str]]
+    """What entities are grouped by → the partition key and row key of the group; InvalidEntity if it has none."""
+    row: Callable[[str, str, int, State], Row]
+    """(partition key, row key, timestamp, state) → the row of a group"""
+    read: Callable[[Row], Any] | None
+    """Picks from an entity's row what the aggregate reads beside the key; None if that is nothing."""
 
 
 @attrs.frozen(eq=False)
@@ -75,71 +91,84 @@ class Maintenance:
 
     indexes: tuple[IndexMaintenance, ...]
     aggregates: tuple[AggregateMaintenance, ...]
-    read: Callable[[Row], Any] | None
-    """Picks from a row what an index or an aggregate reads; None if nothing is maintained."""
 
 
 @attrs.define(eq=False)
 class ChangeSet:
-    """What a transaction does to everything that is maintained: collected, then applied once by an engine."""
+    """What a transaction does to everything that is maintained: collected, then applied once by an engine.
+
+    Each entity may change once in a set.
+
+    Raises:
+        InvalidEntity: what an entity would be in an index or an aggregate is not possible.
+        CorruptStore: what is stored can not be read.
+    """
 
     indexes: dict[IndexMaintenance, IndexChanges] = attrs.field(factory=dict)
-    groups: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = attrs.field(factory=dict)
+    groups: dict[AggregateMaintenance, Groups] = attrs.field(factory=dict)
 
-    def update(self, kept: Maintenance, old: Row | None, new: Row | None) -> None:
-        """Add the change of one entity. Each entity may change once in a set.
-
-        Raises:
-            InvalidEntity: what it would be in an index or an aggregate is not possible.
-            CorruptStore: what is stored can not be read.
-        """
-        try:
-            self._update(kept, old, new)
-        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            if isinstance(error, TableMapperError):
-                raise
-            key = (old or new or ())[:2]
-            raise CorruptStore(f"the row with the key {key} can not be read: {error}; run check()") from error
-
-    def _update(self, kept: Maintenance, old: Row | None, new: Row | None) -> None:
-        if kept.read is None or (old is not None and new is not None and kept.read(old) == kept.read(new)):
-            return
+    def added(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+        """Add entities that come."""
         for index in kept.indexes:
-            before = index.entries(old) if old is not None else ()
-            after = index.entries(new) if new is not None else ()
-            if before != after:
-                self._index(index, before, after)
+            self._index(index).puts.extend(index.rows(rows))
         for aggregate in kept.aggregates:
-            if old is not None and (part := aggregate.contribution(old)) is not None:
-                self.add(aggregate, part, -1)
-            if new is not None and (part := aggregate.contribution(new)) is not None:
-                self.add(aggregate, part, 1)
+            aggregate.collect(rows, self._groups(aggregate), 1)
 
-    def _index(self, index: IndexMaintenance, before: tuple[IndexRow, ...], after: tuple[IndexRow, ...]) -> None:
-        changes = self.indexes.get(index)
-        if changes is None:
-            changes = self.indexes[index] = IndexChanges([], [], [])
-        if not before:
-            changes.puts += after
-            return
-        held = {row[:2]: row for row in before}
+    def removed(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+        """Add entities that go."""
+        for index in kept.indexes:
+            self._index(index).deletes.extend(index.rows(rows))
+        for aggregate in kept.aggregates:
+            aggregate.collect(rows, self._groups(aggregate), -1)
+
+    def changed(self, kept: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
+        """Add entities that change, each as it is and as it will be."""
+        for index in kept.indexes:
+            before, after = _differing(index.read, pairs)
+            if before:
+                old, new = index.rows(before), index.rows(after)
+                if index.model.fan_out is None and len(old) == len(new) == len(before):
+                    self._one_by_one(self._index(index), old, new)
+                else:
+                    self._difference(self._index(index), old, new)
+        for aggregate in kept.aggregates:
+            before, after = _differing(aggregate.read, pairs)
+            if before:
+                groups = self._groups(aggregate)
+                aggregate.collect(before, groups, -1)
+                aggregate.collect(after, groups, 1)
+
+    def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Compare the rows that some entities have in an index with those that they will have."""
+        held = {row[:4]: row for row in before}
         for row in after:
-            was = held.pop(row[:2], None)
+            was = held.pop(row[:4], None)
             if was is None:
                 changes.puts.append(row)
             elif was != row:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
 
-    def add(self, kept: AggregateMaintenance, part: Contribution, sign: int) -> None:
-        partition, row, values = part
-        groups = self.groups.get(kept)
-        if groups is None:
-            groups = self.groups[kept] = {}
-        delta = groups.get((partition, row))
-        if delta is None:
-            delta = groups[partition, row] = kept.aggregate.zero()
-        kept.aggregate.add(delta, values, sign)
+    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Do what `_difference` does, where each entity has one row and goes on having one."""
+        for was, row in zip(before, after, strict=True):
+            if was[0] != row[0] or was[1] != row[1]:
+                changes.deletes.append(was)
+                changes.puts.append(row)
+            elif was != row:
+                changes.rewrites.append(row)
+
+    def _index(self, index: IndexMaintenance) -> IndexChanges:
+        found = self.indexes.get(index)
+        if found is None:
+            found = self.indexes[index] = IndexChanges([], [], [])
+        return found
+
+    def _groups(self, aggregate: AggregateMaintenance) -> Groups:
+        found = self.groups.get(aggregate)
+        if found is None:
+            found = self.groups[aggregate] = {}
+        return found
 
     @property
     def rows(self) -> int:
@@ -148,15 +177,20 @@ class ChangeSet:
         return indexed + sum(len(groups) for groups in self.groups.values())
 
 
+def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
+    """Return the old and the new rows of the entities of which something that is read differs."""
+    if read is None:
+        return [], []
+    some = [pair for pair in pairs if read(pair[0]) != read(pair[1])]
+    return [old for old, _ in some], [new for _, new in some]
+
+
 def maintenance(schema: Schema, model: Model) -> Maintenance:
     """Return what is maintained from a model."""
-    indexes = tuple(_index_maintenance(model, index) for index in model.indexes)
-    aggregates = tuple(_aggregate_maintenance(model, target) for target in schema.aggregates_of(model))
-    if not indexes and not aggregates:
-        return Maintenance((), (), None)
-    names = set[str]().union(*map(_index_reads, model.indexes), *(_aggregate_reads(a.aggregate) for a in aggregates))
-    at = sorted(model.position[name] for name in names if name in model.position)
-    return Maintenance(indexes, aggregates, itemgetter(*at) if at else lambda row: None)
+    return Maintenance(
+        tuple([_index_maintenance(model, index) for index in model.indexes]),
+        tuple([_aggregate_maintenance(model, target) for target in schema.aggregates_of(model)]),
+    )
 
 
 def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
@@ -164,115 +198,156 @@ def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
     return tuple(field for field in index.include if field.name in model.position)
 
 
-def aggregate_row(model: Model, partition: str, row: str, timestamp: int, state: State) -> Row:
-    """Return the row of an aggregate's group."""
-    assert model.aggregate is not None
-    try:
-        values = model.aggregate.shown(state)
-    except OverflowError:
-        raise _too_long(model, (partition, row)) from None
-    shown = dict(zip((field.name for field, _ in model.aggregate.measures), values, strict=True))
-    groups: dict[str, Any] = {}
-    if any(field.name not in shown for field in model.columns):
-        first, second = model.declaration.templates
-        groups = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
-    stored: list[Any] = []
-    for field in model.columns:
-        value = shown[field.name] if field.name in shown else groups[field.name]
-        if value is not None:
-            wide = value.__class__ is int and not -(2**63) <= value < 2**63
-            value = str(value) if wide else field.type.store(value)
-            if value.__class__ is int and not -(2**63) <= value < 2**63:
-                raise _too_long(model, (partition, row))
-        stored.append(value)
-    return (partition, row, timestamp, *stored)
-
-
-def _too_long(model: Model, key: tuple[str, str]) -> InvalidEntity:
-    what = f"{model.name} {key}"
-    return InvalidEntity(
-        what, ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"]
-    )
-
-
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
-def _index_reads(index: IndexModel) -> set[str]:
-    reads = {name.partition(".")[0] for name in index.fields} | {field.name for field in index.include}
-    return reads | (set() if index.where is None else {attr.name for attr in attributes(index.where)})
+class _Fields:
+    """What generated functions read of an entity: the statements that take it out of ``row``."""
+
+    def __init__(self, model: Model, names: Names) -> None:
+        self._model = model
+        self._names = names
+
+    def text(self, name: str, cut: int = 0) -> str | None:
+        """Return source for the plain key text of a field, if that stands somewhere already; None if it does not.
+
+        Args:
+            name: the field.
+            cut: how many characters of the text are wanted; 0 for all.
+        """
+        model = self._model
+        if (at := model.position.get(name)) is not None:
+            source = f"row[{at}][:{cut}]" if cut else f"row[{at}]"
+            return source if model.columns[at - 3].type.name in STORED_AS_TEXT else None
+        first, second = model.declaration.templates
+        return first.text_source(name, "row[0]", cut) or second.text_source(name, "row[1]", cut)
+
+    def values(self, wanted: Iterable[str]) -> Iterator[str]:
+        """Yield statements that take fields as Python values, each into ``f_`` and its name."""
+        model, names = self._model, self._names
+        partition, row = model.declaration.templates
+        wanted = sorted(set(wanted))
+        in_key = [name for name in wanted if name not in model.position]
+        for at, template in enumerate((partition, row)):
+            here = [
+                n for n in in_key if n in template.lossless_fields and (at == 0 or n not in partition.lossless_fields)
+            ]
+            if here:
+                yield f"t{at} = row[{at}]"
+                yield from template.decode_source(f"t{at}", {n: f"f_{n}" for n in here}, names)
+        for name in wanted:
+            if name in model.position:
+                variable = f"f_{name}"
+                yield f"{variable} = row[{model.position[name]}]"
+                load = model.declaration.field(name).type.load_source(variable, names)
+                if load != variable:
+                    yield f"if {variable} is not None: {variable} = {load}"
+
+    def optional(self, name: str) -> bool:
+        return name in self._model.position and self._model.declaration.field(name).optional
+
+    def read(self, wanted: Iterable[str]) -> Callable[[Row], Any] | None:
+        """Return the function that picks fields from a row; None if the key holds all of them, which never changes."""
+        position = self._model.position
+        at = sorted({position[name] for name in wanted if name in position})
+        return itemgetter(*at) if at else None
 
 
-def _aggregate_reads(aggregate: AggregateModel) -> set[str]:
-    attrs_read = [*aggregate.groups.values(), *(slot.attr for slot in aggregate.slots if slot.attr is not None)]
-    conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
-    return {attr.name for attr in attrs_read} | {
-        attr.name for where in conditions if where is not None for attr in attributes(where)
-    }
+STORED_AS_TEXT = frozenset({"datetime", "date", "time", "UUID"})
+"""The types whose stored form is the plain text that they have in a key."""
 
 
-def _loads(model: Model, wanted: Iterable[str], names: Names) -> Iterator[str]:
-    """Yield statements that take fields out of ``row`` as Python values, each into ``f_`` and its name."""
-    made = model.declaration
-    wanted = sorted(set(wanted))
-    partition, row = made.templates
-    in_key = [name for name in wanted if name not in model.position]
-    for at, template in enumerate((partition, row)):
-        here = [n for n in in_key if n in template.lossless_fields and (at == 0 or n not in partition.lossless_fields)]
-        if here:
-            yield f"    t{at} = row[{at}]"
-            yield from (f"    {s}" for s in template.decode_source(f"t{at}", {n: f"f_{n}" for n in here}, names))
-    for name in wanted:
-        if name in model.position:
-            field = made.field(name)
-            variable = f"f_{name}"
-            yield f"    {variable} = row[{model.position[name]}]"
-            load = field.type.load_source(variable, names)
-            if load != variable:
-                yield f"    if {variable} is not None: {variable} = {load}"
+def _loop(label: str, head: str, prologue: list[str], body: list[str], result: str, names: Names) -> Callable[..., Any]:
+    """Compile a function that does something with each of the rows of some entities."""
+    names.update(
+        ours=TableMapperError,
+        DAMAGE=(ValueError, TypeError, AttributeError, ArithmeticError, LookupError),
+        damaged=_damaged,
+    )
+    lines = [
+        f"def {head}:",
+        *[f"    {line}" for line in prologue],
+        "    row = None",
+        "    try:",
+        "        for row in rows:",
+        *[f"            {line}" for line in body],
+        "    except ours: raise",
+        "    except DAMAGE as error: raise damaged(row, error) from error",
+        f"    return {result}",
+    ]
+    return compile_functions(label, "\n".join(lines), names)[head.partition("(")[0]]
 
 
+def _damaged(row: Row | None, error: Exception) -> CorruptStore:
+    return CorruptStore(f"the row with the key {(row or ())[:2]} can not be read: {error}; run check()")
+
+
+def _key_lines(
+    variable: str,
+    template: Template,
+    limit: int,
+    what: str,
+    sources: dict[str, str],
+    texts: dict[str, str],
+    names: Names,
+) -> Iterator[str]:
+    """Yield statements for the key that a template makes."""
+    yield f"{variable} = {template.encode_source(sources, names, texts)}"
+    if template.width is None or template.width > limit // 2:
+        yield f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})"
+
+
+@lru_cache(maxsize=None)
 def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=_too_many)
+    fields = _Fields(model, names)
     label = f"{model.name}.{index.name}"
-    lines = [
-        "def entries(row):",
-        *_loads(model, {n.partition(".")[0] for n in index.fields} | _where_names(index.where), names),
-    ]
+    read = {name.partition(".")[0] for name in index.fields} | _where_names(index.where)
+    texts: dict[str, str] = {}
+    for name in index.fields:
+        if name != index.fan_out and index.partition.takes_text(name) and index.row.takes_text(name):
+            source = fields.text(name)
+            if source is not None:
+                texts[name] = source
+    needed = {name.partition(".")[0] for name in index.fields if name not in texts} | _where_names(index.where)
+    body = [*fields.values(needed)]
     if index.where is not None:
-        lines.append(f"    if not {python_source(index.where, lambda name: f'f_{name}', names)}: return ()")
-    variables = {}
+        body.append(f"if not {python_source(index.where, lambda name: f'f_{name}', names)}: continue")
+    sources: dict[str, str] = {}
     for at, name in enumerate(index.fields):
+        if name in texts:
+            if fields.optional(name):
+                body.append(f"if {texts[name]} is None: continue")
+            continue
         head, _, path = name.partition(".")
-        variables[name] = f"f_{head}"
+        sources[name] = f"f_{head}"
         if path:
-            variables[name] = f"x{at}"
-            lines.append(f"    x{at} = walk(f_{head}, {tuple(path.split('.'))!r})")
-        lines.append(f"    if {variables[name]} is None: return ()")
-    kept = "".join(f", row[{model.position[field.name]}]" for field in index_columns(model, index))
-    body = []
+            sources[name] = f"x{at}"
+            body.append(f"x{at} = walk(f_{head}, {tuple(path.split('.'))!r})")
+        if path or fields.optional(head):
+            body.append(f"if {sources[name]} is None: continue")
+    included = index_columns(model, index)
+    kept = "".join(f", row[{model.position[field.name]}]" for field in included)
     if index.fan_out is not None:
-        variables[index.fan_out] = "element"
-    for variable, template, limit in (
-        ("ipk", index.partition, 512),
-        ("irk", index.row, MAX_INDEX_ROW_UNITS),
-    ):
-        body.append(f"{variable} = {template.encode_source(variables, names)}")
-        what = f"{label}: its {'partition' if variable == 'ipk' else 'row'} key"
-        body.append(f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})")
+        sources[index.fan_out] = "element"
+    keys = [
+        *_key_lines("ipk", index.partition, 512, f"{label}: its partition key", sources, texts, names),
+        *_key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
+    ]
     if index.fan_out is None:
-        lines += [f"    {line}" for line in body]
-        lines.append(f"    return ((ipk, irk, row[0], row[1]{kept}),)")
+        body += [*keys, f"add((ipk, irk, row[0], row[1]{kept}))"]
     else:
-        lines.append("    found = {}")  # by key: two elements that differ can be one in it, as "A" and "a" folded
-        lines.append(f"    for element in dict.fromkeys(f_{index.fan_out}):")
-        lines.append("        if element is None: continue")
-        lines += [f"        {line}" for line in body]
-        lines.append(f"        found[ipk, irk] = (ipk, irk, row[0], row[1]{kept})")
-        lines.append(f"    if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))")
-        lines.append("    return tuple(found.values())")
-    functions = compile_functions(f"{label} rows", "\n".join(lines), names)
-    return IndexMaintenance(index, model, functions["entries"])
+        body += [
+            "found = {}",  # by key: two elements that differ can be one in it, as "A" and "a" folded
+            f"for element in dict.fromkeys(f_{index.fan_out}):",
+            "    if element is None: continue",
+            *[f"    {line}" for line in keys],
+            f"    found[ipk, irk] = (ipk, irk, row[0], row[1]{kept})",
+            f"if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))",
+            "made += found.values()",
+        ]
+    function = _loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
+    return IndexMaintenance(index, model, function, fields.read(read | {field.name for field in included}))
 
 
 def _where_names(where: Predicate[Any] | None) -> set[str]:
@@ -283,38 +358,125 @@ def _too_many(label: str, count: int) -> None:
     raise InvalidEntity(label, [f"{count} elements would have a row each, but an entity may have {MAX_FAN_OUT}"])
 
 
+@lru_cache(maxsize=None)
 def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None
-    names = Names(check_key=check_key)
-
-    def value(attr: Attr[Any, Any]) -> str:
-        return attribute_source(attr, f"f_{attr.name}", names)
-
-    lines = ["def contribution(row):", *_loads(model, _aggregate_reads(aggregate), names)]
+    names = Names(check_key=check_key, walk=walk)
+    fields = _Fields(model, names)
+    templates = target.declaration.templates
+    groups = [_Group(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
+    body = [*fields.values(_measured(aggregate).union(*(group.needs for group in groups)))]
     if aggregate.where is not None:
-        lines.append(f"    if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: return None")
-    variables = {}
-    for at, (name, attr) in enumerate(aggregate.groups.items()):
-        variables[name] = f"g{at}"
-        lines += [f"    g{at} = {value(attr)}", f"    if g{at} is None: return None"]
-    for variable, template in zip(("gpk", "grk"), target.declaration.templates, strict=True):
-        lines.append(f"    {variable} = {template.encode_source(variables, names)}")
-        lines.append(
-            f"    if len({variable}) > 256: check_key({variable}, what={target.name + ': the key of a group'!r})"
-        )
-    values = []
+        body.append(f"if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: continue")
+    sources, texts = dict[str, str](), dict[str, str]()
+    for at, group in enumerate(groups):
+        body.append(f"g{at} = {group.source(names)}")
+        if group.optional:
+            body.append(f"if g{at} is None: continue")
+        (texts if group.is_text else sources)[group.name] = f"g{at}"
+    grouped = "g0" if len(groups) == 1 else f"({''.join(f'g{at}, ' for at in range(len(groups)))})"
+    body += [
+        f"delta = groups.get({grouped})",
+        f"if delta is None: delta = groups[{grouped}] = {aggregate.zero_source(names)}",
+        "delta[0] += sign",
+    ]
+    what = f"{target.name}: the key of a group"
+    key = [
+        f"{grouped} = group",
+        *_key_lines("pk", templates[0], 512, what, sources, texts, names),
+        *_key_lines("rk", templates[1], 512, what, sources, texts, names),
+        "return pk, rk",
+    ]
     for at, slot in enumerate(aggregate.slots):
-        lines.append(f"    s{at} = {'1' if slot.attr is None else value(slot.attr)}")
+        indent = ""
         if slot.where is not None:
-            lines.append(f"    if not {python_source(slot.where, lambda name: f'f_{name}', names)}: s{at} = None")
-        if slot.kind in ("extremes", "ever") and slot.attr is not None:
-            sortable = names.name("sortable", _sortable(slot.attr))
-            lines.append(f"    if s{at} is not None: s{at} = {sortable}(s{at})")
-        values.append(f"s{at}, ")
-    lines.append(f"    return gpk, grk, ({''.join(values)})")
-    functions = compile_functions(f"{target.name} of {model.name}", "\n".join(lines), names)
-    return AggregateMaintenance(target, aggregate, functions["contribution"])
+            body.append(f"if {python_source(slot.where, lambda name: f'f_{name}', names)}:")
+            indent = "    "
+        value = "1"
+        if slot.attr is not None:
+            value = f"s{at}"
+            body.append(f"{indent}{value} = {attribute_source(slot.attr, f'f_{slot.attr.name}', names)}")
+            if slot.attr.path or fields.optional(slot.attr.name):
+                body.append(f"{indent}if {value} is not None:")
+                indent += "    "
+            if slot.kind in ("extremes", "ever"):
+                body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
+        body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
+    label = f"{target.name} of {model.name}"
+    collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
+    source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
+    group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
+    read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
+    return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
+
+
+def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:
+    """Return the function that makes the row of a group of its state."""
+    names = Names(too_long=partial(_too_long, model.name), walk=walk)
+    shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
+    grouped = [f.name for f in model.columns if f.name not in shown]
+    body = []
+    for key, template in zip(("pk", "rk"), model.declaration.templates, strict=True):
+        # What the key holds, but does not give back as it was stored.
+        if targets := {name: f"f_{name}" for name in grouped if name in template.lossless_fields}:
+            body += template.decode_source(key, targets, names)
+    body.append("try:")
+    body += [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
+    body.append("except OverflowError: raise too_long(pk, rk) from None")
+    values = []
+    for field in model.columns:
+        kind = field.type.name
+        if field.name not in shown:
+            values.append(field.type.store_source(f"f_{field.name}", names))
+            continue
+        value = f"m{shown[field.name]}"
+        values.append(value)
+        stored = field.type.store_source(value, names)
+        if kind in ("int", "int32"):
+            stored = f"{value} if -{1 << 63} <= {value} < {1 << 63} else str({value})"
+        if stored != value:
+            body.append(f"if {value} is not None: {value} = {stored}")
+        if kind == "timedelta":
+            body.append(f"if {value} is not None and not -{1 << 63} <= {value} < {1 << 63}: raise too_long(pk, rk)")
+    body.append(f"return (pk, rk, timestamp, {''.join(f'{value}, ' for value in values)})")
+    source = "\n".join(["def group_row(pk, rk, timestamp, state):", *[f"    {line}" for line in body]])
+    return compile_functions(f"{model.name} rows of groups", source, names)["group_row"]
+
+
+def _too_long(name: str, partition: str, row: str) -> InvalidEntity:
+    return InvalidEntity(
+        f"{name} {(partition, row)}",
+        ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"],
+    )
+
+
+class _Group:
+    """One field that an aggregate groups by: how its value, or at once its key text, is had from an entity's row."""
+
+    def __init__(self, fields: _Fields, name: str, attr: Attr[Any, Any], templates: tuple[Template, Template]) -> None:
+        self.name = name
+        self.optional = bool(attr.path) or fields.optional(attr.name)
+        self._attr = attr
+        whole = attr.part in ("", "date")  # else it is cut to a text, which is a value of its own
+        cut = plain_cut(datetime, "%Y-%m-%d" if attr.part == "date" else attr.part)
+        text = None
+        if not attr.path and (all(template.takes_text(name) for template in templates) if whole else cut):
+            text = fields.text(attr.name, cut)
+        self.is_text = whole and text is not None
+        self.needs = {attr.name} if text is None else set[str]()
+        self._text = text
+        if text is not None and cut and self.optional:
+            self._text = f"(None if {fields.text(attr.name)} is None else {text})"
+
+    def source(self, names: Names) -> str:
+        return self._text or attribute_source(self._attr, f"f_{self._attr.name}", names)
+
+
+def _measured(aggregate: AggregateModel) -> set[str]:
+    """Return the fields that must be read as values: what is measured, and what conditions ask for."""
+    conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
+    return {slot.attr.name for slot in aggregate.slots if slot.attr is not None}.union(*map(_where_names, conditions))
 
 
 @lru_cache(maxsize=None)

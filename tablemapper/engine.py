@@ -6,7 +6,7 @@ is decided before or beside it, once for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -16,7 +16,7 @@ from .model import Model, Row, Schema
 from .prepared import Reader
 from .progress import Report as Meter
 
-__all__ = ["Engine", "Note", "NoteChanged", "Operation", "Verb"]
+__all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Verb"]
 
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 
@@ -46,6 +46,16 @@ class Operation:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.model.name} {self.key}"
+
+
+@attrs.define(eq=False)
+class Batch:
+    """New entities of one class, and their rows."""
+
+    model: Model
+    entities: list[Any] = attrs.field(factory=list)
+    rows: list[Row] = attrs.field(factory=list)
+    """As long as the entities; their timestamp is left open until the engine replaces them by what was stored."""
 
 
 @attrs.frozen
@@ -95,6 +105,23 @@ class Engine(Reader, Protocol):
             EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: of the first operation that failed;
                 nothing was written.
             NoteChanged: nothing was written.
+        """
+        ...
+
+    def insert(self, batches: Sequence[Batch]) -> None:
+        """Insert new entities in one transaction, and what is maintained from them.
+
+        Raises:
+            EntityExists, UniqueViolation: of one that was not possible; nothing was written.
+        """
+        ...
+
+    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
+        """Insert new entities, all of them at once or none, and return their number; their batches do not change.
+
+        Args:
+            windows: the entities, as many as are in memory at a time.
+            meter: starts a report of what is done, of a number if that is known.
         """
         ...
 

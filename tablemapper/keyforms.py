@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import attrs
+import msgspec
 
 from .errors import InvalidEntity
 
@@ -56,6 +57,7 @@ __all__ = [
     "bind",
     "check_key",
     "in_utc",
+    "iso",
     "places",
     "raise_last",
     "successor",
@@ -277,8 +279,7 @@ def _decode_decimal(text: str) -> Decimal:
 
 # -- times, identifiers, bytes -------------------------------------------------------------------------------------
 
-_DATETIME = "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ"
-_DATETIME_PARTS = "$x.year, $x.month, $x.day, $x.hour, $x.minute, $x.second, $x.microsecond"
+iso = msgspec.to_builtins  # 60 ns; isoformat takes 700, a format of the seven parts 1,000
 _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 _LAST_TICK, _LAST_DAY = 3_155_378_975_999_999_999, 3_652_059
 MICROSECOND = timedelta(microseconds=1)
@@ -302,8 +303,8 @@ def _datetime(refuse: Refuse) -> Encode:
     utc = in_utc(refuse)
 
     def encode(value: datetime) -> str:
-        t = utc(value)
-        return _DATETIME % (t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond)
+        text: str = iso(utc(value))
+        return text if len(text) == 27 else f"{text[:19]}.000000Z"
 
     return encode
 
@@ -401,7 +402,7 @@ def beyond_datetime(value: datetime) -> int | None:
 
 _INLINE_TEXT = "$x if $x.isalnum() or not $special($x) else $escape($x)"
 _INLINE_PLAIN = """$t if "~" not in $t and "}" not in $t and ' "' not in $t else $unescape($t)"""
-_INLINE_DATETIME = f'"{_DATETIME}" % ({_DATETIME_PARTS}) if $x.tzinfo is $utc else $encode($x)'
+_INLINE_DATETIME = "$iso($x) if $x.tzinfo is $utc and $x.microsecond else $encode($x)"
 
 FORMS: dict[type, Form] = {
     str: Form(lambda refuse: text_codec(refuse)[0], _decode_text, (), None, False, _INLINE_TEXT, _INLINE_PLAIN),

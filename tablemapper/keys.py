@@ -14,6 +14,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -191,19 +192,25 @@ class Template:
 
     # -- source ----------------------------------------------------------------------------------------------------
 
-    def encode_source(self, variables: Mapping[str, str], env: dict[str, Any]) -> str:
+    def encode_source(
+        self, variables: Mapping[str, str], env: dict[str, Any], texts: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
         """Return one expression for the key of the values that local variables hold.
 
         Args:
             variables: the name of the variable of each field.
             env: the namespace that the source will run in; what the expression needs is added to it.
+            texts: the same for the fields of which not the value is at hand but its plain text (`takes_text`).
         """
         pieces: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
                 pieces.append(part if _QUOTABLE.issuperset(part) else f"{{{bind(env, '_key_literal', part)}}}")
                 continue
-            source = part.text.encode_source(variables[part.field], env)
+            if part.field in texts:
+                source = texts[part.field] + (f"[:{part.text.cut}]" if part.text.cut else "")
+            else:
+                source = part.text.encode_source(variables[part.field], env)
             if part.delimiter and part.text.tail is None:
                 source = f'({source}).replace("{part.delimiter}", {bind(env, "_key_mark", part.mark)})'
             if len(self.parts) == 1:
@@ -239,13 +246,35 @@ class Template:
             statements += _component_source(self.components[number], names[number], slots_wanted, env)
         return statements
 
-    def slot_texts(self) -> tuple[tuple[int, str], ...]:
-        """Return (component, field) of each component that is the plain text of one field, and so of use elsewhere."""
-        return tuple(
-            (slot.component, slot.field)
-            for slot in self.slots
-            if not slot.spec and slot.lossless and len(self.components[slot.component]) == 1
-        )
+    def text_source(self, field: str, key: str, cut: int = 0) -> str | None:
+        """Return an expression for the plain text of a field in the key that a variable holds; None if it has none.
+
+        The plain text of a field is what it is written as without a spec. A component that is just that can be taken
+        over into other keys, which spares reading the value and writing it again.
+
+        Args:
+            field: the field.
+            key: the variable.
+            cut: how many characters of the text are wanted; 0 for all.
+        """
+        for slot in self.slots:
+            if slot.field == field and not slot.spec and len(self.components[slot.component]) == 1:
+                if slot.component == 0 and slot.text.fixed is not None:
+                    return f"{key}[:{cut or slot.text.fixed}]"
+                if len(self.components) > 1:
+                    key = f'{key}.split("{SEPARATOR}")[{slot.component}]'
+                return f"{key}[:{cut}]" if cut else key
+        return None
+
+    @property
+    def width(self) -> int | None:
+        """The length of every key, if they have one length."""
+        widths = [_width(part) for part in self.parts]
+        return None if None in widths else sum(filter(None, widths))
+
+    def takes_text(self, field: str) -> bool:
+        """Say whether `encode_source` can do with the plain text of a field."""
+        return all(not slot.spec or slot.text.cut for slot in self.slots if slot.field == field)
 
 
 _QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - frozenset("'\\{}")

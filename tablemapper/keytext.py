@@ -43,6 +43,7 @@ from .keyforms import (
     beyond_datetime,
     bind,
     in_utc,
+    iso,
     places,
     raise_last,
     successor,
@@ -50,7 +51,7 @@ from .keyforms import (
     unescape,
 )
 
-__all__ = ["KINDS", "KeyText", "key_text", "literal_fault"]
+__all__ = ["KINDS", "KeyText", "key_text", "literal_fault", "plain_cut"]
 
 # %-code: format, attribute, the kinds that have it; the units from coarse to fine
 _TIME_CODES: dict[str, tuple[str, str]] = {
@@ -129,6 +130,7 @@ class KeyText:
         decode: text to value, of a text that is known to be ours; None if lossy.
         buckets: the texts that there are, of a ``shard``.
         unit: the finest unit of a time format, as ``%d``.
+        cut: how much of the plain text of the value this is, if it is what that begins with; else 0.
     """
 
     kind: Any
@@ -144,6 +146,7 @@ class KeyText:
     decode: Decode | None = attrs.field(repr=False, eq=False, default=None)
     buckets: tuple[str, ...] = attrs.field(repr=False, default=())
     unit: str = ""
+    cut: int = 0
     write: Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
     beyond: Callable[[Any], int | None] = attrs.field(repr=False, eq=False, default=always_among)
     inline: str = attrs.field(repr=False, eq=False, default="")
@@ -305,6 +308,7 @@ def key_text(kind: Any, spec: str = "", *, field: str = "value", subject: str = 
         "special": SPECIAL_AT,
         "unescape": unescape,
         "utc": UTC,
+        "iso": iso,
         "datetime": datetime.fromisoformat,
         "date": date.fromisoformat,
         **made.pop("names", {}),
@@ -466,10 +470,19 @@ def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str],
         shape,
         ordered=_coarse_to_fine(codes, _CODES_OF[base]),
         unit=max(codes, key=_UNITS.index),
+        cut=plain_cut(base, spec),
         inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
         names={"pattern": pattern},
         beyond=beyond_datetime if utc else always_among,
     )
+
+
+def plain_cut(base: type, format: str) -> int:
+    """Return how much of the plain text of a time a format gives, if that begins with what it gives; else 0."""
+    whole = {datetime: "%Y-%m-%dT%H:%M:%S.%fZ", date: "%Y-%m-%d", time: "%H:%M:%S.%f"}[base]
+    if not whole.startswith(format):
+        return 0
+    return len(format) + sum(int(_TIME_CODES[code][0][1:3]) - len(code) for code in re.findall("%.", format))
 
 
 def _coarse_to_fine(codes: Iterable[str], units: tuple[str, ...]) -> bool:

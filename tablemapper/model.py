@@ -24,8 +24,9 @@ from .declaration import Declaration, IndexModel, declaration, located
 from .entity import Record
 from .errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from .fields import FieldModel
+from .keyforms import check_key
 from .keys import Template
-from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size
+from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size, fixed_size
 from .overlap import disjoint
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
@@ -42,21 +43,29 @@ class Model:
 
     declaration: Declaration
     columns: tuple[FieldModel, ...]
-    to_row: Callable[[Any, str, str, int], Row]
-    """(entity, partition key, row key, timestamp) → row; raises InvalidEntity, EntityTooLarge."""
+    to_row: Callable[[Any], Row]
+    """Entity → row, with the timestamp 0.
+
+    Raises InvalidEntity, EntityTooLarge."""
+    to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
+    """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
+    most: Callable[[Row], int]
+    """The size in bytes that an entity can not be above, for as long as that is enough to know."""
     build: Callable[[Iterable[Row]], list[Any]]
     """Rows → entities, which carry their row."""
+    build_one: Callable[[Row], Any]
+    """Row → entity."""
     aggregate: AggregateModel | None
 
-    @property
+    @cached_property
     def cls(self) -> type[Any]:
         return self.declaration.cls
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.declaration.cls.__name__
 
-    @property
+    @cached_property
     def table(self) -> str:
         assert self.declaration.table is not None
         return self.declaration.table
@@ -81,10 +90,6 @@ class Model:
     def partial_indexes(self) -> tuple[IndexModel, ...]:
         """The indexes that hold some entities only."""
         return tuple(index for index in self.indexes if index.where is not None)
-
-    def build_one(self, row: Row) -> Any:
-        """Return the entity of one row."""
-        return self.build((row,))[0]
 
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""
@@ -264,68 +269,125 @@ def _model(cls: Any) -> Model:
     if len(columns) > MAX_PROPERTIES:
         raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
     names = Names(
-        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made)
-    )
-    source = "\n".join([*_to_row_source(made, columns, names), *_build_source(made, columns, names)])
+        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
+        check_key=check_key,
+    )  # fmt: skip
+    source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
     functions = compile_functions(f"{made.name} rows", source, names)
-    aggregate = None if made.of is None else aggregate_model(made)
-    return Model(made, columns, functions["to_row"], functions["build"], aggregate)
+    return Model(
+        made,
+        columns,
+        to_row=functions["to_row"],
+        to_rows=functions["to_rows"],
+        most=functions["most"],
+        build=functions["build"],
+        build_one=functions["build_one"],
+        aggregate=None if made.of is None else aggregate_model(made),
+    )
 
 
-def _to_row_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    yield "def to_row(e, pk, rk, ts):"
+def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    body = list(_entity_source(made, columns, names))
+    yield "def to_row(e):"
+    yield from (f"    {line}" for line in body)
+    yield "    return row"
+    yield "def to_rows(entities, kept, rows):"
+    yield "    keep = kept.append; add = rows.append"
+    yield "    total = 0"
+    yield "    for e in entities:"
+    yield from (f"        {line}" for line in body)
+    yield "        total += n"
+    yield "        keep(e); add(row)"
+    yield "    return total"
+    yield "def most(row):"
+    long = [at for at, field in enumerate(columns, _FIRST) if _has_length(field)]
+    fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
+    yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
+
+
+def _has_length(field: FieldModel) -> bool:
+    return field.type.edm in ("String", "Binary") and field.measure is None
+
+
+def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "row = e._row"
+    yield "if row is None:"
+    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
+    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+        yield f"    {key} = {template.encode_source(keys, names)}"
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
+    yield "else:"  # key fields are read-only by now
+    yield "    pk = row[0]; rk = row[1]"
     values, lengths = [], ["len(pk)", "len(rk)"]
     for at, field in enumerate(columns):
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
             store = names.name("store", field.type.store)
-            yield f"    try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
-            yield f"    except ValueError as error: bad({field.name!r}, error)"
+            yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
+            yield f"except ValueError as error: bad({field.name!r}, error)"
             stored = variable
         else:
-            yield f"    {variable} = e.{field.name}"
+            yield f"{variable} = e.{field.name}"
             if _may_be_wide(field):
                 stored = f"{names.name('wide', _store_wide)}({variable})"
+        optional = field.optional or field.measure is not None
         if field.type.spillable:
-            yield f"    n{at} = 0 if {variable} is None else len({stored})"
-            lengths.append(f"n{at}")
-        optional = (field.optional or field.measure is not None) and stored != variable
-        values.append(f"None if {variable} is None else {stored}" if optional else stored)
-    yield f"    row = (pk, rk, ts, {''.join(value + ', ' for value in values)})"
+            lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
+        values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
+    yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
+    yield f"n = {' + '.join(lengths)}"
     extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
-    also = "" if extra is None else f" or n{extra} > 2"
-    yield f"    if {' + '.join(lengths)} > {_SAFE_LENGTH}{also}: check_sizes(row)"
-    yield "    return row"
+    also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
+    yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
 
 
 def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    partition, row = made.templates
+    body = list(_object_source(made, columns, names))
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    failed = [
+        "    except DAMAGE as error:",
+        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') "
+        "from error",
+    ]
     yield "def build(rows):"
     yield "    built = []; add = built.append"
     yield "    row = None"
     yield "    try:"
     yield "        for row in rows:"
-    yield "            e = Raw()"
-    variables = [f"v{at}" for at in range(len(columns))]
-    yield f"            pk, rk, ts, {''.join(v + ', ' for v in variables)}*_ = row"
+    yield from (f"            {line}" for line in body)
+    yield "            add(e)"
+    yield from failed
+    yield "    return built"
+    yield "def build_one(row):"
+    yield "    try:"
+    yield from (f"        {line}" for line in body)
+    yield "        return e"
+    yield from failed
+
+
+def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    partition, row = made.templates
+    yield "e = Raw()"
+    yield "pk = row[0]; rk = row[1]"
     for text, template in (("pk", partition), ("rk", row)):
         wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
         if template is row:
             wanted = [f for f in wanted if f not in partition.lossless_fields]
         if wanted:
-            for line in template.decode_source(text, {f: f"e.{f}" for f in wanted}, names):
-                yield f"            {line}"
-    for variable, field in zip(variables, columns, strict=True):
-        yield f"            e.{field.name} = {load_source(field, variable, names)}"
-    yield "            e._row = row"
-    yield "            e.__class__ = Cls"
-    yield "            add(e)"
-    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
-    yield "    except DAMAGE as error:"
-    what = f"{made.name}: the row with the key"
-    yield f"        raise damaged(f'{what} {{row and row[:2]}} can not be read: {{error}}') from error"
-    yield "    return built"
+            yield from template.decode_source(text, {f: f"e.{f}" for f in wanted}, names)
+    for at, field in enumerate(columns, _FIRST):
+        variable = f"row[{at}]"
+        load = load_source(field, variable, names)
+        if load != variable:  # it can name the value more than once
+            yield f"v = {variable}"
+            load = load_source(field, "v", names)
+        yield f"e.{field.name} = {load}"
+    yield "e._row = row"
+    yield "e.__class__ = Cls"
 
 
 def load_source(field: FieldModel, variable: str, names: Names) -> str:

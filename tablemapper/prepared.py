@@ -188,7 +188,7 @@ class Prepared:
         self._entries = None
         if made.distinct:
             kept = maintenance(reader.schema, made.model).indexes
-            self._entries = next(one.entries for one in kept if one.model is made.index)
+            self._entries = next(one.rows for one in kept if one.model is made.index)
 
     def search(self, values: Sequence[Any]) -> Search:
         """Return the plan with values."""
@@ -212,7 +212,7 @@ class Prepared:
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]
-        held = [entry[:2] for entry in self._entries(row[self.width :]) if found.holds((entry,))]
+        held = [entry[:2] for entry in self._entries((row[self.width :],)) if found.holds((entry,))]
         if self.plan.merged:
             held.sort(key=lambda one: (one[1], one[0]))
         else:

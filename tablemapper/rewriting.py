@@ -160,7 +160,7 @@ class Rewriting:
         if kept is None:
             kept = self._maintenance[asked.model] = maintenance(self.engine.schema, asked.model)
         index = next(one for one in kept.indexes if one.model is found.plan.index)
-        return lambda entity: found.holds(index.entries(entity._row)) and holds(entity, values)
+        return lambda entity: found.holds(index.rows((entity._row,))) and holds(entity, values)
 
 
 # ---------------------------------------------------------------------------------------------- one run
@@ -338,7 +338,7 @@ def _by_function(model: Model, change: Callable[[Any], Any]) -> Work:
 
 
 def _replacing(model: Model, row: Row, entity: Any) -> Operation:
-    new = model.to_row(entity, row[0], row[1], 0)
+    new = model.to_row(entity)
     return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
 

@@ -7,12 +7,14 @@ stamps the entities with what was stored.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, Literal, Self, TypeVar, overload
 
 import attrs
 
+from .bulk import windows
 from .check import Report
 from .engine import Engine, Operation, Verb
 from .engines.sqlite.engine import SqliteEngine
@@ -32,9 +34,10 @@ from .model import carved, compile_schema
 from .predicates import conjuncts
 from .prepared import Asked, Plans
 from .progress import ProgressOption, report
+from .progress import Report as Meter
 from .query import Query
 from .rewriting import Rewriting
-from .verbs import Verbs, not_found, stamp, tell_written
+from .verbs import Verbs, not_found, stamp, stamp_batch, tell_written
 
 __all__ = ["Store", "Transaction", "Unknown", "open_store"]
 
@@ -117,9 +120,10 @@ class Store(Verbs):
 
     def get(self, key: KeyOf[R], /) -> R | None:
         """Return the entity with this key, or None."""
-        model, partition, row = self._key(key)
-        stored = self._engine.get(model, partition, row)
-        found: R | None = None if stored is None else model.build((stored,))[0]
+        if key.__class__ is not KeyOf or (model := self._models.get(key[0])) is None:
+            model = self._key(key)[0]
+        stored = self._engine.get(model, key[1], key[2])
+        found: R | None = None if stored is None else model.build_one(stored)
         return found
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -312,13 +316,32 @@ class Store(Verbs):
         """
         return Transaction(self._engine, self._special, self._maintained_limit, across=across_partitions)
 
-    def insert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
+    def insert_many(
+        self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False
+    ) -> int:
         """Insert a stream of entities in bounded memory; return their number.
 
         Atomic by window, not as a whole: an error names its entity, and its ``written`` and a note say how many
-        entities were stored before.
+        entities were stored before. A window is what comes within about a second, at most 50,000 entities.
+
+        Args:
+            entities: any iterable; no lock is held while it is asked for more.
+            atomic: whether all are stored or none. They are sorted in a temporary file first, and written in one
+                transaction, each table and index in its order: much faster for a load that is larger than memory. The
+                entities do not get their ETags; to change one, read it.
+            progress: True for a bar, or a function.
         """
-        return self._stream("insert", map(self._inserting, entities), progress)
+        if atomic:
+            with _telling("insert_many", None):
+                found = windows(entities, self._writable, self._not_special)
+                return self._engine.load(found, lambda what, total: report(progress, what, total=total))
+        with report(progress, "insert_many") as meter, _telling("insert_many", meter):
+            for window in windows(entities, self._writable, self._not_special):
+                self._engine.insert(window)
+                for batch in window:
+                    stamp_batch(batch)
+                    meter.advance(len(batch.rows))
+        return meter.done
 
     def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Insert or replace a stream of entities, as `insert_many` does; of equal keys the last one wins."""
@@ -333,35 +356,30 @@ class Store(Verbs):
     ) -> int:
         window: dict[tuple[str, str, str], Operation] = {}
         twins: list[Operation] = []
-        with report(progress, f"{verb}_many") as meter:
-            try:
-                for operation in operations:
-                    place = (operation.model.table, operation.partition, operation.row)
-                    if place in window or len(window) >= _WINDOW:
-                        if verb == "upsert" and place in window and len(twins) < _WINDOW:
-                            twins.append(window.pop(place))
-                        else:
-                            written += self._window(window, twins, meter)
-                    window[place] = operation
-                written += self._window(window, twins, meter)
-            except BaseException as error:
-                tell_written(error, f"{verb}_many", written)
-                raise
-        return written
+        with report(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
+            for operation in operations:
+                place = (operation.model.table, operation.partition, operation.row)
+                if place in window or len(window) >= _WINDOW:
+                    if verb == "upsert" and place in window and len(twins) < _WINDOW:
+                        twins.append(window.pop(place))
+                    else:
+                        self._window(window, twins, meter)
+                window[place] = operation
+            self._window(window, twins, meter)
+        return written + meter.done
 
-    def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Any) -> int:
+    def _window(self, window: dict[Any, Operation], twins: list[Operation], meter: Meter) -> None:
+        if not window:
+            return
         count = len(window) + len(twins)
-        if window:
-            self._apply(list(window.values()))
-            kept = {id(operation.entity) for operation in window.values()} if twins else set()
-            for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
-                if id(twin.entity) in kept:
-                    continue
+        self._apply(list(window.values()))
+        kept = {id(operation.entity) for operation in window.values()} if twins else set()
+        for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
+            if id(twin.entity) not in kept:
                 set_row(twin.entity, None)
-            window.clear()
-            twins.clear()
-            meter.advance(count)
-        return count
+        window.clear()
+        twins.clear()
+        meter.advance(count)
 
     def _apply(self, operations: list[Operation]) -> None:
         self._engine.apply(operations)
@@ -380,6 +398,16 @@ class Store(Verbs):
             self._engine.backup(os.fspath(path), meter)
 
 
+@contextmanager
+def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
+    """Let an error say how many entities were written before it."""
+    try:
+        yield
+    except BaseException as error:
+        tell_written(error, verb, before + (0 if meter is None else meter.done))
+        raise
+
+
 class Buffer(Verbs):
     """Operations that are sent together later on: what the transactions of a store and of an async store share.
 
@@ -394,13 +422,13 @@ class Buffer(Verbs):
         maintained_limit: int | None,
         *,
         across: bool,
-        here: Callable[[], object] = threading.get_ident,
+        here: Callable[[], object] = get_ident,
     ) -> None:
         super().__init__(engine, special)
         self._operations: dict[tuple[str, str, str], Operation] = {}
         self._maintained_limit = None if across else maintained_limit
         self._across = across
-        self._size = 0
+        self._most = 0
         self._here = here
         self._owner: object = None
         self._over = False
@@ -442,7 +470,9 @@ class Buffer(Verbs):
         self._admit(self._deleting(target, if_match))
 
     def _get(self, key: KeyOf[R]) -> R | None:
-        model, partition, row = self._key(key)
+        if key.__class__ is not KeyOf or (model := self._models.get(key[0])) is None:
+            model = self._key(key)[0]
+        _, partition, row = key
         pending = self._operations.get((model.table, partition, row))
         if pending is None:
             stored = self._engine.get(model, partition, row)
@@ -490,11 +520,12 @@ class Buffer(Verbs):
         if len(self._operations) >= MAX_OPERATIONS:
             raise InvalidTransaction(f"{operation} would be one more than {MAX_OPERATIONS} operations{lifts}")
         if operation.new is not None:
-            self._size += operation.model.size(operation.new)
-            if self._size > MAX_TRANSACTION:
-                raise EntityTooLarge(
-                    f"{operation}: {self._size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}"
-                )
+            self._most += operation.model.most(operation.new)
+            if self._most > MAX_TRANSACTION:
+                written = [one for one in (*self._operations.values(), operation) if one.new is not None]
+                size = sum(one.model.size(one.new) for one in written if one.new is not None)
+                if size > MAX_TRANSACTION:
+                    raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
 
 
 class Transaction(Buffer):

@@ -30,6 +30,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 
+from .codegen import Names
+
 __all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "State", "Sum"]
 
 V = TypeVar("V")
@@ -78,6 +80,13 @@ class Sum(Generic[V]):
     Raises:
         ValueError, TypeError: this is not what ``pack`` returned.
     """
+    inline: str = ""
+    """What ``add`` does, as source: for loops that call nothing for most values. It may use the names s, n and d."""
+
+    def add_source(self, state: str, value: str, names: Names) -> list[str]:
+        """Return statements that do what ``add`` does, with the variables ``state``, ``value`` and ``sign``."""
+        call = f"{names.name('add', self.add)}({state}, {value}, sign)"
+        return [call] if not self.inline else self.inline.format(state=state, value=value, call=call).splitlines()
 
 
 def _pack_int(number: int) -> int | bytes:
@@ -264,8 +273,21 @@ def _unpack_decimal(packed: list[Any]) -> State:
     return [sum(count for count, _ in by_exponent.values()), by_exponent]
 
 
-FLOAT: Sum[float] = Sum(_zero_float, _add_float, _merge_float, _show_float, _mean_float, _pack_float, _unpack_float)
-INT: Sum[int] = Sum(_zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total)
+_INLINE_FLOAT = """\
+s = {state}
+try: n, d = {value}.as_integer_ratio()
+except OverflowError: {call}
+else: s[0] += sign; s[1] += sign * n << 1075 - d.bit_length()
+"""
+_INLINE_INT = """\
+s = {state}
+s[0] += sign; s[1] += sign * {value}
+"""
+
+FLOAT: Sum[float] = Sum(
+    _zero_float, _add_float, _merge_float, _show_float, _mean_float, _pack_float, _unpack_float, _INLINE_FLOAT
+)
+INT: Sum[int] = Sum(_zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _INLINE_INT)
 TIMEDELTA: Sum[timedelta] = Sum(
     _zero_int, _add_timedelta, _merge_int, _show_timedelta, _mean_timedelta, _pack_total, _unpack_total
 )

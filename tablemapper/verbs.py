@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from .assignments import assignments
-from .engine import Engine, Operation, Verb
+from .engine import Batch, Engine, Operation, Verb
 from .entity import Record, etag_timestamp, key_of, set_row
 from .errors import EntityNotFound, InvalidEntity, PreconditionFailed
 from .expressions import Assignment
 from .indexes import KeyOf
 from .model import Model, Row
 
-__all__ = ["Verbs", "not_found", "stamp", "tell_written", "writable"]
+__all__ = ["Verbs", "not_found", "stamp", "stamp_batch", "tell_written", "writable"]
 
 
 class Verbs:
@@ -23,6 +23,7 @@ class Verbs:
     def __init__(self, engine: Engine, special: dict[type[Any], Callable[[str, str], str | None]]) -> None:
         self._engine = engine
         self._models = engine.schema.by_class
+        self._writables = {cls: model for cls, model in self._models.items() if model.aggregate is None}
         self._special = special
 
     def _model(self, cls: type[Any]) -> Model:
@@ -33,6 +34,8 @@ class Verbs:
         return model
 
     def _writable(self, cls: type[Any]) -> Model:
+        if not issubclass(cls, Record):
+            raise InvalidEntity(cls.__name__, ["an entity is needed, an object of one of the store's classes"])
         return writable(self._model(cls))
 
     def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
@@ -40,28 +43,39 @@ class Verbs:
             raise InvalidEntity("key", [f"Product.key(…) is needed, not {key!r}"])
         return self._model(key[0]), key[1], key[2]
 
-    def _operation(self, verb: Verb, entity: Any) -> Operation:
-        if not isinstance(entity, Record):
-            raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
-        model = self._writable(type(entity))
-        key = key_of(entity)
-        partition, row = key.partition, key.row
+    def _checked(self, entity: Any, verb: Verb) -> tuple[Model, Row]:
+        """Return the model and the row of an entity that is to be written."""
+        model = self._writables.get(entity.__class__)
+        if model is None:
+            if not isinstance(entity, Record):
+                raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
+            model = self._writable(type(entity))
+        row = model.to_row(entity)
+        if model.cls in self._special:
+            self._not_special(model, (row,))
+        return model, row
+
+    def _not_special(self, model: Model, rows: Iterable[Row]) -> None:
+        """Refuse rows of a class whose keys belong to a more special one of the same table."""
         special = self._special.get(model.cls)
-        if special is not None and (other := special(partition, row)) is not None:
-            raise InvalidEntity(
-                f"{model.name} {(partition, row)}", [f"this key belongs to {other}; choose other values"]
-            )
-        return Operation(verb, model, partition, row, entity=entity)
+        if special is not None:
+            for row in rows:
+                if (other := special(row[0], row[1])) is not None:
+                    raise InvalidEntity(
+                        f"{model.name} {row[:2]}", [f"this key belongs to {other}; choose other values"]
+                    )
 
     def _inserting(self, entity: Any) -> Operation:
-        operation = self._operation("insert", entity)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
-        return operation
+        model, row = self._checked(entity, "insert")
+        return Operation("insert", model, row[0], row[1], row, entity=entity)
 
     def _replacing(self, entity: Any, if_match: str | None) -> Operation:
-        operation = self._operation("replace", entity)
+        model, row = self._checked(entity, "replace")
+        read = entity._row
+        if if_match is None and read is not None:
+            return Operation("replace", model, row[0], row[1], row, read, read[2], None, entity)
+        operation = Operation("replace", model, row[0], row[1], row, entity=entity)
         self._condition(operation, entity, if_match)
-        operation.new = operation.model.to_row(entity, operation.partition, operation.row, 0)
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
@@ -79,10 +93,8 @@ class Verbs:
             operation.etag = _etag(if_match)
 
     def _upserting(self, entity: Any, *, merge: bool) -> Operation:
-        operation = self._operation("upsert", entity)
-        model = operation.model
-        row = model.to_row(entity, operation.partition, operation.row, 0)
-        operation.new = row
+        model, row = self._checked(entity, "upsert")
+        operation = Operation("upsert", model, row[0], row[1], row, entity=entity)
         if merge:
             # What is None in the entity is left as it is.
             def change(old: Row | None) -> Row:
@@ -90,7 +102,7 @@ class Verbs:
                     return row
                 kept = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
                 entity_merged = model.build_one((*kept, *old[len(row) :]))
-                return model.to_row(entity_merged, row[0], row[1], 0)
+                return model.to_row(entity_merged)
 
             operation.change = change
         return operation
@@ -106,7 +118,7 @@ class Verbs:
             assert old is not None
             entity = model.build_one(old)
             changes.apply(entity)
-            return model.to_row(entity, partition, row, 0)
+            return model.to_row(entity)
 
         operation = Operation("merge", model, partition, row, change=change)
         if if_match is not None and if_match != "*":
@@ -115,7 +127,10 @@ class Verbs:
 
     def _deleting(self, target: Any, if_match: str | None) -> Operation:
         if isinstance(target, Record):
-            operation = self._operation("delete", target)
+            model = self._writable(type(target))
+            key = key_of(target)
+            self._not_special(model, (key[1:],))
+            operation = Operation("delete", model, key.partition, key.row, entity=target)
             self._condition(operation, target, if_match)
             return operation
         model, partition, row = self._key(target)
@@ -156,6 +171,12 @@ def stamp(operations: Iterable[Operation]) -> None:
                 operation.entity.__setstate__(merged.__getstate__())
             else:
                 set_row(operation.entity, None if operation.verb == "delete" else operation.new)
+
+
+def stamp_batch(batch: Batch) -> None:
+    """Give the entities of a batch the rows that were stored."""
+    for entity, row in zip(batch.entities, batch.rows, strict=True):
+        set_row(entity, row)
 
 
 def not_found(key: KeyOf[Any]) -> EntityNotFound:

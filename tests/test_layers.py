@@ -26,10 +26,11 @@ LEVELS = [
         "engines", "engines.sqlite.faults", "engines.sqlite.calls", "engines.sqlite.timestamps", "engines.sqlite.writing",
         "engines.sqlite.reading", "engines.sqlite.connections", "engines.sqlite.readers", "engines.sqlite.committing",
         "engines.sqlite.turns", "engines.sqlite.transacting", "engines.sqlite.backup", "engines.sqlite.files",
-        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations", "engines.sqlite.catalogue",
-        "engines.sqlite.scrub", "engines.sqlite.lowering", "engines.sqlite.selecting", "engines.sqlite.engine",
+        "engines.sqlite.memory", "engines.sqlite", "engines.sqlite.tables", "engines.sqlite.operations",
+        "engines.sqlite.staging", "engines.sqlite.catalogue", "engines.sqlite.scrub", "engines.sqlite.lowering",
+        "engines.sqlite.selecting", "engines.sqlite.engine",
     ],
-    ["verbs", "rewriting", "store", "workers", "aioquery", "aio"],
+    ["verbs", "bulk", "rewriting", "store", "workers", "aioquery", "aio"],
 ]  # fmt: skip
 PLACE = {module: (level, at) for level, row in enumerate(LEVELS) for at, module in enumerate(row)}
 MODULES = {

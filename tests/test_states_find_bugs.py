@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -35,18 +36,22 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
-    real = changes.ChangeSet.add
-    patch.setattr(changes.ChangeSet, "add", lambda self, kept, part, sign: sign > 0 and real(self, kept, part, sign))
+    real = changes._aggregate_maintenance
+
+    def maintained(model: Any, target: Any) -> Any:
+        kept = real(model, target)
+        return attrs.evolve(kept, collect=lambda rows, groups, sign: sign > 0 and kept.collect(rows, groups, sign))
+
+    patch.setattr(changes, "_aggregate_maintenance", maintained)
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
-    def extremes(self: Any, held: list[Any], change: dict[Any, int], slot: int, seek: Any) -> list[Any]:
-        for value, count in change.items():
-            if count > 0:
-                held = aggregates._widen(held, value)
-        return held
+    real = aggregates.AggregateModel.combine
 
-    patch.setattr(aggregates.AggregateModel, "_extremes", extremes)
+    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
+        return real(self, state, delta, lambda slot, end: state[slot + 1][0 if end == "min" else -1])
+
+    patch.setattr(aggregates.AggregateModel, "combine", combine)
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
@@ -63,7 +68,7 @@ def entities_are_committed_before_their_indexes(patch: Patch) -> None:
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for index, one in change.indexes.items():
-            operations._put(lowered.indexes[index.model.table], index, writer, one)
+            operations._put(lowered, index, writer, one)
         for one in change.indexes.values():
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)
@@ -97,13 +102,13 @@ def a_group_stays_when_its_entities_go(patch: Patch) -> None:
 
 
 def a_projection_is_not_rewritten(patch: Patch) -> None:
-    real = changes.ChangeSet._index
+    real = changes.ChangeSet._difference
 
-    def index(self: Any, kept: Any, before: Any, after: Any) -> None:
-        real(self, kept, before, after)
-        self.indexes[kept].rewrites.clear()
+    def difference(self: Any, change: Any, before: Any, after: Any) -> None:
+        real(self, change, before, after)
+        change.rewrites.clear()
 
-    patch.setattr(changes.ChangeSet, "_index", index)
+    patch.setattr(changes.ChangeSet, "_difference", difference)
 
 
 def ever_forgets_with_its_entities(patch: Patch) -> None:

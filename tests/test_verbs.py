@@ -432,7 +432,7 @@ def test_the_greatest_is_found_again_when_it_leaves(store: tm.Store) -> None:
 
 
 def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store._WINDOW", 10)
+    monkeypatch.setattr("tablemapper.bulk._ENTITIES", 10)
     store.insert(book("25"))
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many(book(str(n)) for n in range(100))
@@ -442,7 +442,7 @@ def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store
 
 
 def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store._WINDOW", 10)
+    monkeypatch.setattr("tablemapper.bulk._ENTITIES", 10)
 
     def source() -> Iterator[Product]:
         yield from (book(str(n)) for n in range(15))
@@ -454,10 +454,14 @@ def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.
     assert store.check().entities == 10
 
 
-def test_insert_many_of_one_key_twice_is_refused_at_the_second(store: tm.Store) -> None:
+def test_insert_many_of_one_key_twice_is_refused_and_named(store: tm.Store) -> None:
+    books = [book("1"), book("3"), book("3"), book("2")]
     with pytest.raises(tm.EntityExists) as caught:
-        store.insert_many([book("1"), book("2"), book("1")])
-    assert caught.value.written == 2  # type: ignore[attr-defined]
+        store.insert_many(books)
+    assert caught.value.key == ("books", "3")
+    assert caught.value.written == 0  # type: ignore[attr-defined]
+    assert store.check().entities == 0
+    assert tm.info(books[0]).etag is None
 
 
 def test_of_equal_keys_the_last_one_is_upserted(store: tm.Store) -> None:

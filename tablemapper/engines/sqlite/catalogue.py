@@ -209,7 +209,6 @@ def _build(
         wanted = Maintenance(
             tuple(index for index in kept.indexes if (model.name, index.model.name) in new_indexes),
             tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
-            kept.read,
         )
         if not wanted.indexes and not wanted.aggregates:
             continue
@@ -218,8 +217,7 @@ def _build(
         with meter(f"building over {model.name}", total) as progress:
             for rows in _chunks(writer, lowered, model):
                 changes = ChangeSet()
-                for row in rows:
-                    changes.update(wanted, None, row)
+                changes.added(wanted, rows)
                 write_changes(lowered, writer, changes)
                 progress.advance(len(rows))
 

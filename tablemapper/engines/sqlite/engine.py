@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...check import Report
-from ...engine import Note, Operation
+from ...engine import Batch, Note, Operation
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .files import File, Writer
-from .operations import Lowered, Vanished, apply, missing, stale
+from .operations import Lowered, Vanished, apply, insert, missing, stale
 from .scrub import scrub
 from .selecting import Selecting
+from .staging import Stage
 from .tables import Statements, quoted
 
 __all__ = ["SqliteEngine"]
@@ -34,7 +35,10 @@ class SqliteEngine:
         self._catalogue = catalogue
         self._generation = generation
         self._lowered = Lowered(schema, catalogue.tables)
-        self._gets = {model: statements.get for model, statements in self._lowered.statements.items()}
+        self._gets = {
+            model: (statements.get_lean, statements.get if statements.has_big else None)
+            for model, statements in self._lowered.statements.items()
+        }
         selecting = Selecting(file, self._lowered)
         self.rows, self.find = selecting.rows, selecting.find
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
@@ -91,12 +95,23 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        return self.file.get(self._gets[model], (partition, row))
+        lean, whole = self._gets[model]
+        found = self.file.get(lean, (partition, row))
+        if whole is not None and found is not None and found[-1] is not None:
+            found = self.file.get(whole, (partition, row))
+        return found
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
         with self.file.snapshot() as snapshot:
-            return [snapshot.get(self._gets[model], (partition, row)) for model, partition, row in wanted]
+            rows = []
+            for model, *key in wanted:
+                lean, whole = self._gets[model]
+                row = snapshot.get(lean, key)
+                if whole is not None and row is not None and row[-1] is not None:
+                    row = snapshot.get(whole, key)
+                rows.append(row)
+        return rows
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
@@ -146,17 +161,39 @@ class SqliteEngine:
                 apply(lowered, writer, operations, maintained_limit)
                 # A row that is there proves more than one that is not: others may delete too.
                 proving = next((one for one in operations if one.verb != "delete"), operations[0])
-                writer.proof = writer.proof or _proof(lowered, proving)
+                writer.proof = writer.proof or _proof(lowered.statements[proving.model], proving)
 
         try:
             self.file.write(write, generation=self._generation, alone=alone)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
+    def insert(self, batches: Sequence[Batch]) -> None:
+        """Insert new entities in one transaction, and what is maintained from them."""
+        lowered = self._lowered
+
+        def write(writer: Writer) -> None:
+            insert(lowered, writer, batches)
+            first = batches[0]
+            writer.proof = lowered.statements[first.model].there, first.rows[0][:3]
+
+        self.file.write(write, generation=self._generation, alone=True)
+
+    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
+        """Insert new entities, all of them at once or none, and return their number."""
+        with Stage(self._lowered) as stage:
+            with meter("sorting", None) as sorting:
+                for window in windows:
+                    stage.add(window)
+                    sorting.advance(sum(len(batch.rows) for batch in window))
+            with meter("insert_many", stage.count) as writing:
+                self.file.write(lambda writer: stage.write(writer, writing), generation=self._generation, alone=True)
+            return stage.count
+
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""
         for operation in deletes:
-            stored = self.file.get(self._gets[operation.model], operation.key)
+            stored = self.get(operation.model, *operation.key)
             if stored is None:
                 return missing(operation)
             if operation.old is not None and stored[2] != operation.old[2]:
@@ -217,12 +254,9 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     return ", ".join(listed), pickers
 
 
-def _proof(lowered: Lowered, operation: Operation) -> tuple[str, tuple[Any, ...]]:
+def _proof(statements: Statements, operation: Operation) -> tuple[str, tuple[Any, ...]]:
     """Return a query that finds a row only if the transaction of this operation is in the file."""
-    place = (
-        f'SELECT 1 FROM {quoted(operation.model.table)} WHERE "PartitionKey" = ? AND "RowKey" = ? AND "Timestamp" = ?'
-    )
     if operation.new is not None and operation.verb != "delete":
-        return place, operation.new[:3]
+        return statements.there, operation.new[:3]
     assert operation.old is not None
-    return f"SELECT 1 WHERE NOT EXISTS ({place})", operation.old[:3]
+    return statements.not_there, operation.old[:3]

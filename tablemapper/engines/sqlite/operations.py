@@ -7,24 +7,26 @@ value in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Literal
 
 import apsw
+import attrs
 
-from ...aggregates import Delta
+from ...aggregates import Delta, Slot
 from ...changes import (
     AggregateMaintenance,
     ChangeSet,
+    Groups,
     IndexChanges,
     IndexMaintenance,
+    IndexRow,
     Maintenance,
-    aggregate_row,
     maintenance,
 )
-from ...engine import Operation
+from ...engine import Batch, Operation
 from ...errors import (
     CorruptStore,
     EntityExists,
@@ -35,12 +37,18 @@ from ...errors import (
 )
 from ...model import Model, Row, Schema
 from .files import Writer
-from .tables import EntityTable, IndexTable, Statements, quoted, values_table
+from .tables import EntityTable, IndexTable, Statements, Values, has_values
 
-__all__ = ["Lowered", "Vanished", "apply", "missing", "stale", "write_changes"]
+__all__ = [
+    "Lowered", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "put_rows", "stale", "write_changes",
+    "write_groups",
+]  # fmt: skip
 
-_key = itemgetter(0, 1)
-_index_key = itemgetter(0, 1, 2, 3)
+_first, _second = itemgetter(0), itemgetter(1)
+
+
+_CHUNK = 2_000  # rows that a processor keeps at hand
+_PAGES = 8_000  # that the connection's cache holds
 
 
 class Lowered:
@@ -55,9 +63,21 @@ class Lowered:
             index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
         }
 
+        self.values = {model: Values(model) for model in schema.models if has_values(model)}
+        """Of the aggregates that have extremes."""
+
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
         return self.schema.tables()
+
+
+@attrs.define(eq=False)
+class _Batch:
+    """The operations of a transaction on entities of one class, by what they turned out to do."""
+
+    inserts: list[Operation] = attrs.field(factory=list)
+    updates: list[Operation] = attrs.field(factory=list)
+    deletes: list[Operation] = attrs.field(factory=list)
 
 
 def apply(
@@ -69,47 +89,79 @@ def apply(
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: the caller rolls back.
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
-    timestamp = writer.timestamp
-    changes = ChangeSet()
-    inserts: dict[Model, list[Operation]] = {}
-    updates: dict[Model, list[Operation]] = {}
-    deletes: dict[Model, list[Operation]] = {}
+    batches: dict[Model, _Batch] = {}
     for operation in operations:
-        model = operation.model
-        verb = operation.verb
-        if verb == "insert":
-            new = operation.new
-            assert new is not None
-            operation.new = (new[0], new[1], timestamp, *new[3:])
-            into = inserts
+        batch = batches.get(operation.model)
+        if batch is None:
+            batch = batches[operation.model] = _Batch()
+        if operation.verb == "insert":
+            batch.inserts.append(operation)
+            continue
+        if operation.old is None:
+            _read(lowered, writer, operation)
+        if operation.verb == "delete":
+            batch.deletes.append(operation)
         else:
-            if operation.old is None:
-                _read(lowered, writer, operation)
-            if verb == "delete":
-                into = deletes
-            else:
-                new = operation.new if operation.change is None else operation.change(operation.old)
-                assert new is not None
-                operation.new = (new[0], new[1], timestamp, *new[3:])
-                into = inserts if operation.old is None else updates
-        found = into.get(model)
-        if found is None:
-            into[model] = [operation]
-        else:
-            found.append(operation)
-        changes.update(lowered.maintenance[model], operation.old, operation.new)
+            if operation.change is not None:
+                operation.new = operation.change(operation.old)
+            (batch.inserts if operation.old is None else batch.updates).append(operation)
+    changes = ChangeSet()
+    for model, batch in batches.items():
+        kept = lowered.maintenance[model]
+        if batch.deletes:
+            changes.removed(kept, _olds(batch.deletes))
+        if batch.updates:
+            changes.changed(kept, list(zip(_olds(batch.updates), _news(batch.updates), strict=True)))
+        if batch.inserts:
+            changes.added(kept, _news(batch.inserts))
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
             f"than {maintained_limit} in one entity group transaction; split it"
         )
-    for model, group in deletes.items():
-        _delete(lowered.statements[model], writer, group)
-    for model, group in updates.items():
-        _update(lowered.statements[model], writer, group)
-    for model, group in inserts.items():
-        _insert(lowered.statements[model], writer, group)
+    for model, batch in batches.items():
+        statements = lowered.statements[model]
+        if batch.deletes:
+            _delete(statements, writer, batch.deletes)
+        if batch.updates:
+            _update(statements, writer, batch.updates)
+        if batch.inserts:
+            rows = insert_rows(statements, writer, _news(batch.inserts))
+            for operation, row in zip(batch.inserts, rows, strict=True):
+                operation.new = row
     write_changes(lowered, writer, changes)
+
+
+def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
+    """Insert many entities; each batch gets its rows as they were stored.
+
+    Raises:
+        EntityExists, UniqueViolation: the caller rolls back.
+    """
+    groups: dict[AggregateMaintenance, Groups] = {}
+    (pages,) = writer.get("PRAGMA page_count") or (0,)
+    for batch in batches:
+        statements, kept = lowered.statements[batch.model], lowered.maintenance[batch.model]
+        # A file that is not in the cache is gone through once, in order; else that makes no difference.
+        chunk = _CHUNK if pages < _PAGES else len(batch.rows)
+        for at in range(0, len(batch.rows), chunk):
+            rows = insert_rows(statements, writer, batch.rows[at : at + chunk])
+            batch.rows[at : at + chunk] = rows
+            # In the order of the keys, so that index rows that are equal in their own key have it too.
+            changes = ChangeSet(groups=groups)
+            changes.added(kept, _sorted(rows))
+            _write_indexes(lowered, writer, changes)
+    write_groups(lowered, writer, groups)
+
+
+def _olds(group: list[Operation]) -> list[Row]:
+    """Return the rows as they are; every one of them was read."""
+    return [operation.old for operation in group]  # type: ignore[misc]
+
+
+def _news(group: list[Operation]) -> list[Row]:
+    """Return the rows as they will be; none of them goes."""
+    return [operation.new for operation in group]  # type: ignore[misc]
 
 
 def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
@@ -157,72 +209,92 @@ def exists(operation: Operation) -> EntityExists:
 # ---------------------------------------------------------------------------------------------- entity rows
 
 
-def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
+    """Insert rows; return them as they are read."""
+    stored, in_table = _stamped(statements, writer, rows)
     try:
-        if len(group) == 1:
-            writer.execute(statements.insert, _table_rows(statements, writer, group)[0])
-        else:
-            rows = _table_rows(statements, writer, group)
-            rows.sort(key=_key)
-            writer.executemany(statements.insert, rows)
+        _write(writer, statements.insert, _sorted(in_table))
     except apsw.ConstraintError:
-        timestamp = writer.timestamp
-        for operation in group:
-            stored = writer.get(statements.get, operation.key)
-            if stored is not None and stored[2] != timestamp:
-                raise exists(operation) from None
-        raise
+        raise _taken(statements, writer, rows) from None
+    return stored
 
 
-def _table_rows(statements: Statements, writer: Writer, group: list[Operation]) -> list[Row]:
-    """Return the rows as the table holds them, large values moved aside; leave in each operation the row as read."""
-    rows: list[Row] = []
-    state = (None,) if statements.model.aggregate is not None else ()
-    next_big = 0
-    for operation in group:
-        row = operation.new
-        assert row is not None
-        if statements.has_big:
-            row = row[: 3 + len(statements.model.columns)]
-            moved = statements.spills(row)
-            if moved:
-                if not next_big:
-                    (next_big,) = writer.get(statements.big_next, ()) or (1,)
-                writer.execute(
-                    statements.big_insert, (next_big, *[row[at] if at in moved else None for at in statements.spilled])
-                )
-                operation.new = (*row, next_big)
-                row = (*[None if at in moved else value for at, value in enumerate(row)], next_big)
-                next_big += 1
-            else:
-                row = operation.new = (*row, None)
-        rows.append(row + state)
+def _taken(statements: Statements, writer: Writer, rows: list[Row]) -> EntityExists:
+    """Return the error of inserts of which one has a key that is taken, by another one of them perhaps."""
+    seen = set()
+    for row in rows:
+        key = row[:2]
+        stored = writer.get(statements.get, key)
+        if key in seen or (stored is not None and stored[2] != writer.timestamp):
+            break
+        seen.add(key)
+    return exists(Operation("insert", statements.model, *key))
+
+
+def _write(writer: Writer, sql: str, rows: Sequence[Row]) -> None:
+    """Run a statement for each row."""
+    if len(rows) == 1:
+        writer.execute(sql, rows[0])
+    else:
+        writer.executemany(sql, rows)
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    """Return rows in the order of their first two values; rows that are equal there stay in the order they have."""
+    if len(rows) < 2:
+        return rows
+    rows = sorted(rows, key=_second)  # twice by one text takes half as long as once by two
+    rows.sort(key=_first)
     return rows
+
+
+def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return rows with this transaction's timestamp, as they are read and as the table holds them.
+
+    Large values are moved aside, and the table's rows are without them.
+    """
+    stored, large = statements.stamp(rows, writer.timestamp)
+    if not large:
+        return stored, stored
+    in_table = stored.copy()
+    moved = _move_aside(statements, writer, [stored[at] for at in large])
+    for at, (row, lean) in zip(large, moved, strict=True):
+        stored[at], in_table[at] = row, lean
+    return stored, in_table
+
+
+def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Write large values where they go; yield each row as it is read, and as the table holds it."""
+    (number,) = writer.get(statements.big_next, ()) or (1,)
+    for row in rows:
+        moved = statements.spills(row)
+        if not moved:
+            yield row, row
+            continue
+        writer.execute(
+            statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled])
+        )
+        left = [None if at in moved else value for at, value in enumerate(row[:-1])]
+        yield (*row[:-1], number), (*left, number)
+        number += 1
 
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    rows = _table_rows(statements, writer, group)
-    changed = [(*row, operation.old[2]) for row, operation in zip(rows, group, strict=True) if operation.old]
+    stored, in_table = _stamped(statements, writer, _news(group))
+    changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
     before = writer.total_changes()
-    if len(changed) == 1:
-        writer.execute(statements.update, changed[0])
-    else:
-        changed.sort(key=_key)
-        writer.executemany(statements.update, changed)
+    _write(writer, statements.update, _sorted(changed))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=True)
+    for operation, row in zip(group, stored, strict=True):
+        operation.new = row
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    keys = [operation.old[:3] for operation in group if operation.old is not None]
     before = writer.total_changes()
-    if len(keys) == 1:
-        writer.execute(statements.delete, keys[0])
-    else:
-        keys.sort(key=_key)
-        writer.executemany(statements.delete, keys)
+    _write(writer, statements.delete, _sorted([old[:3] for old in _olds(group)]))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
@@ -250,35 +322,44 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
 
 def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about indexes and aggregates."""
+    _write_indexes(lowered, writer, changes)
+    write_groups(lowered, writer, changes.groups)
+
+
+def _write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
     for index, change in changes.indexes.items():
         if change.deletes:
             table = lowered.indexes[index.model.table]
-            change.deletes.sort(key=_index_key)
             before = writer.total_changes()
-            writer.executemany(table.delete, [row[:4] for row in change.deletes])
+            _write(writer, table.delete, [row[:4] for row in _sorted(change.deletes)])
             if writer.total_changes() - before != len(change.deletes):
                 raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
     for index, change in changes.indexes.items():
-        _put(lowered.indexes[index.model.table], index, writer, change)
-    for aggregate, groups in changes.groups.items():
+        _put(lowered, index, writer, change)
+
+
+def write_groups(lowered: Lowered, writer: Writer, changes: dict[AggregateMaintenance, Groups]) -> None:
+    """Write what changes in the groups of aggregates."""
+    for aggregate, groups in changes.items():
         _aggregate(lowered, writer, aggregate, groups)
 
 
-def _put(table: IndexTable, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+def _put(lowered: Lowered, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
     if change.rewrites:
-        writer.executemany(table.put, change.rewrites)
-    if not change.puts:
-        return
-    change.puts.sort(key=_index_key)
+        writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
+    if change.puts:
+        put_rows(lowered, index, writer, _sorted(change.puts))
+
+
+def put_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Insert rows of an index, sorted by key."""
+    table = lowered.indexes[index.model.table]
     try:
-        if len(change.puts) == 1:
-            writer.execute(table.insert, change.puts[0])
-        else:
-            writer.executemany(table.insert, change.puts)
+        _write(writer, table.insert, rows)
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
-        raise _violation(table, index, writer, change.puts) from None
+        raise _violation(table, index, writer, rows) from None
 
 
 def _violation(
@@ -300,41 +381,54 @@ def _violation(
     return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
 
 
-def _aggregate(
-    lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: dict[tuple[str, str], Delta]
-) -> None:
-    model, aggregate = kept.model, kept.aggregate
-    statements = lowered.statements[model]
-    values = quoted(values_table(model))
-    for (partition, row), delta in sorted(groups.items()):
-        _count_values(aggregate.slots, values, writer, (partition, row), delta)
-        stored = writer.get(statements.get_state, (partition, row))
-        blob = None if stored is None else stored[-1]
-
-        def seek(slot: int, end: Literal["min", "max"], key: tuple[str, str] = (partition, row)) -> Any:
-            found = writer.get(
-                f'SELECT {end}(value) FROM {values} WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?',
-                (*key, slot),
-            )
-            return None if found is None else found[0]
-
-        state = aggregate.combine(None if blob is None else aggregate.unpack(blob), delta, seek)
+def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: Groups) -> None:
+    aggregate = kept.aggregate
+    statements = lowered.statements[kept.model]
+    values = lowered.values.get(kept.model)
+    execute, timestamp = writer.execute, writer.timestamp
+    tail = (None,) if statements.has_big else ()
+    puts, gone = [], []
+    keyed = [(kept.key(group), delta) for group, delta in groups.items()]
+    keyed.sort(key=_first)
+    for key, delta in keyed:
+        seek = _no_seek
+        if values is not None:
+            _count_values(aggregate.slots, values, writer, key, delta)
+            seek = partial(_seek, writer, values, key)
+        stored = execute(statements.get_group, key).fetchone()
+        if stored is None:
+            state = aggregate.combine(None, delta, seek)
+            if state is not None:
+                puts.append((*kept.row(*key, timestamp, state), *tail, aggregate.pack(state)))
+            continue
+        written, *shown, blob = stored
+        state = aggregate.combine(aggregate.unpack(blob), delta, seek)
         if state is None:
-            if stored is not None:
-                writer.execute(statements.delete, stored[:3])
+            gone.append((*key, written))
             continue
         packed = aggregate.pack(state)
         if packed == blob:
             continue
-        timestamp = writer.timestamp
-        new = aggregate_row(model, partition, row, timestamp, state)
-        if stored is not None and new[3:] == stored[3 : len(new)]:
-            new = (*new[:2], stored[2], *new[3:])
-        tail = (None, packed) if statements.has_big else (packed,)
-        writer.execute(statements.put, (*new, *tail))
+        row = kept.row(*key, timestamp, state)
+        if [*row[3:]] == shown:  # what is shown did not change, so neither does its ETag
+            row = (*key, written, *row[3:])
+        puts.append((*row, *tail, packed))
+    if puts:
+        writer.executemany(statements.put, puts)
+    if gone:
+        writer.executemany(statements.delete, gone)
 
 
-def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
+    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
+    return None if found is None else found[0]
+
+
+def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
+    raise AssertionError("an aggregate without extremes looks for none")
+
+
+def _count_values(slots: Iterable[Slot], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
     for at, slot in enumerate(slots):
         if slot.kind != "extremes":
             continue
@@ -342,12 +436,6 @@ def _count_values(slots: Iterable[Any], values: str, writer: Writer, key: tuple[
             if not count:
                 continue
             place = (*key, at, value)
-            writer.execute(
-                f"INSERT INTO {values} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5", (*place, count)
-            )
+            writer.execute(values.count, (*place, count))
             if count < 0:
-                writer.execute(
-                    f"DELETE FROM {values} "
-                    'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ? AND value = ? AND n = 0',
-                    place,
-                )
+                writer.execute(values.forget, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...changes import AggregateMaintenance, ChangeSet, IndexMaintenance, aggregate_row
+from ...changes import AggregateMaintenance, Groups, IndexMaintenance
 from ...check import Problem, Report, expected_state
 from ...errors import CorruptStore, TableMapperError
 from ...model import Model, Row
@@ -52,7 +52,7 @@ class _Check:
         self.lowered = lowered
         self.rows = rows
         self.last = last
-        self.changes = ChangeSet()
+        self.groups_of: dict[AggregateMaintenance, Groups] = {aggregate: {} for aggregate in self.aggregates()}
         self.entity_count = self.index_count = self.group_count = 0
 
     def entities(self, model: Model, meter: Meter) -> Iterator[Problem]:
@@ -64,14 +64,12 @@ class _Check:
             meter.advance(1)
             try:
                 yield from self._wrong(model, row)
-                entries = [(index, index.entries(row)) for index in kept.indexes]
-                parts = [(aggregate, aggregate.contribution(row)) for aggregate in kept.aggregates]
+                entries = [(index, index.rows((row,))) for index in kept.indexes]
+                for aggregate in kept.aggregates:
+                    aggregate.collect((row,), self.groups_of[aggregate], 1)
             except _UNREADABLE as error:
                 yield Problem("damaged", model.name, row[:2], str(error))
                 continue
-            for aggregate, part in parts:
-                if part is not None:
-                    self.changes.add(aggregate, part, 1)
             for index, wanted in entries:
                 expected[index] += len(wanted)
                 for entry in wanted:
@@ -111,7 +109,7 @@ class _Check:
         for entry in found:
             row = next(self.rows(get, entry[2:4]), None)
             try:
-                stands = row is not None and any(wanted[:4] == entry[:4] for wanted in index.entries(row))
+                stands = row is not None and any(wanted[:4] == entry[:4] for wanted in index.rows((row,)))
             except _UNREADABLE:
                 continue  # reported with its entity
             if not stands:
@@ -125,7 +123,12 @@ class _Check:
     def groups(self, kept: AggregateMaintenance) -> Iterator[Problem]:
         """Check the groups of one aggregate, and the live values that its extremes are found by."""
         model, aggregate = kept.model, kept.aggregate
-        deltas = self.changes.groups.get(kept, {})
+        deltas = {}
+        for group, delta in self.groups_of[kept].items():
+            try:
+                deltas[kept.key(group)] = delta
+            except _UNREADABLE as error:
+                yield Problem("damaged", model.name, (group,), str(error))
         seen = set()
         for *stored, blob in self.rows(self.lowered.statements[model].scan_state):
             key = (stored[0], stored[1])
@@ -139,7 +142,7 @@ class _Check:
                 yield Problem(
                     "wrong", model.name, key, f"expected {aggregate.shown(expected)}, found {aggregate.shown(state)}"
                 )
-            elif not _same(shown := aggregate_row(model, *key, stored[2], state), stored[: len(shown)]):
+            elif not _same(shown := kept.row(*key, stored[2], state), stored[: len(shown)]):
                 yield Problem(
                     "wrong", model.name, key, f"its columns show {tuple(stored[3:])}, but its state is {shown[3:]}"
                 )

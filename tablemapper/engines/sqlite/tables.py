@@ -8,18 +8,31 @@ values in a table beside it: what is clustered stays small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
+import apsw
 import attrs
 
 from ...changes import index_columns
+from ...codegen import compile_functions
 from ...declaration import IndexModel
 from ...fields import FieldModel
 from ...model import Model, Row
 
-__all__ = ["Column", "EntityTable", "IndexTable", "Statements", "quoted", "values_ddl", "values_table"]
+__all__ = [
+    "Column",
+    "EntityTable",
+    "IndexTable",
+    "Statements",
+    "Values",
+    "has_values",
+    "quoted",
+    "values_ddl",
+    "values_table",
+]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
@@ -29,6 +42,18 @@ WIDE = 4  # properties of bytes: so many are the parts of one large value, and a
 def quoted(name: str) -> str:
     """Return an identifier as SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def short(name: str) -> str:
+    """Return an identifier as SQL, without quotes where it needs none.
+
+    For statements that run once an operation: finding a prepared one again takes a time that grows with its text.
+    """
+    return name if _PLAIN.fullmatch(name) and name.upper() not in _WORDS else quoted(name)
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = frozenset({"TRUE", "FALSE", *apsw.keywords})
 
 
 @attrs.frozen
@@ -109,7 +134,8 @@ class EntityTable:
         if not moved or name not in self.spills:
             return column
         beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.big_name)} b WHERE b.id = {alias}."_big")'
-        return f'CASE WHEN {column} IS NULL AND {alias}."_big" IS NOT NULL THEN {beside} ELSE {column} END'
+        # A value that is in place is read once, and nothing else is asked for.
+        return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
 
     def type_number(self, model: Model) -> int | None:
         """Return what ``_type`` holds for a model's rows."""
@@ -207,22 +233,34 @@ class Statements:
         number = table.type_number(model)
         extra = [] if number is None else [("_type", str(number))]
         if (named := model.declaration.type_name) is not None:
-            extra.append((quoted("EntityType"), _literal(named)))
+            extra.append(("EntityType", _literal(named)))
         # A default is for rows that were there before the column; those of another class do not have the property.
-        extra += [(quoted(c.name), "NULL") for c in table.columns if c.default is not None and c.name not in columns]
+        extra += [(c.name, "NULL") for c in table.columns if c.default is not None and c.name not in columns]
         if self.has_big:
             columns.append("_big")
         if model.aggregate is not None:
             columns.append("_state")
         width = len(columns)
-        listed = ", ".join(map(quoted, columns)) + "".join(f", {name}" for name, _ in extra)
-        places = ", ".join(["?"] * width) + "".join(f", {value}" for _, value in extra)
-        self.insert = f"INSERT INTO {name}({listed}) VALUES({places})"
-        self.put = f"REPLACE INTO {name}({listed}) VALUES({places})"
-        assigned = ", ".join(f"{quoted(column)} = ?{at}" for at, column in enumerate(columns[2:], 3))
-        condition = 'WHERE "PartitionKey" = ?1 AND "RowKey" = ?2 AND "Timestamp" = ?'
-        self.update = f"UPDATE {name} SET {assigned} {condition}{width + 1}"
-        self.delete = f"DELETE FROM {name} {condition}3"
+        hot = short(table.name)
+        written = [*columns, *(name for name, _ in extra)]
+        whole = written == [*_FIXED, *(column.name for column in table.columns)]  # no other table is ever written to
+        listed = "" if whole else f"({','.join(map(short, written))})"
+        places = ",".join([*["?"] * width, *(value for _, value in extra)])
+        self.insert = f"INSERT INTO {hot}{listed} VALUES({places})"
+        self.put = f"REPLACE INTO {hot}{listed} VALUES({places})"
+        assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(columns[2:], 3))
+        place = "WHERE PartitionKey=?1 AND RowKey=?2"
+        condition = f"{place} AND Timestamp=?"
+        self.update = f"UPDATE {hot} SET {assigned} {condition}{width + 1}"
+        self.delete = f"DELETE FROM {hot} {condition}3"
+        self.there = f"SELECT 1 FROM {hot} {condition}3"
+        self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
+        read = columns if model.aggregate is None else columns[:-1]
+        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {hot} {place}"
+        """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
+        shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
+        self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
+        """Of an aggregate."""
         self.select_list = self.select()
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
@@ -232,7 +270,6 @@ class Statements:
         self.beside = f' LEFT JOIN {big} b ON b.id = t."_big"' if self.wide else ""
         source = f"{name} t{self.beside}"
         self.get = f"SELECT {self.select_list} FROM {source} WHERE {place}"
-        self.get_state = f"SELECT {self.select_list}{state} FROM {source} WHERE {place}"
         self.scan = f"SELECT {self.select_list} FROM {source} WHERE {mine} ORDER BY {order}"
         self.scan_state = f"SELECT {self.select_list}{state} FROM {source} WHERE {mine} ORDER BY {order}"
         after = '(t."PartitionKey", t."RowKey") > (?, ?)'
@@ -267,17 +304,33 @@ class Statements:
         number = self.table.type_number(model)
         return f'{alias}."_type" IS {"NULL" if number is None else number}'
 
+    @cached_property
+    def stamp(self) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+        """Rows with another timestamp, and with a place for where their large values are; and which rows are large."""
+        return _stamp(len(self.model.columns), self.spilled, self.has_big)
+
     def spills(self, row: Row) -> tuple[int, ...]:
-        """Return the places of the values of a row that are moved aside."""
-        if not self.spilled:
-            return ()
-        total = 0
-        for at in self.spilled:
-            if (value := row[at]) is not None:
-                total += len(value)
-        if total <= SPILL_ROW:
-            return ()
+        """Return the places of the values of a large row that are moved aside."""
         return tuple([at for at in self.spilled if row[at] is not None and len(row[at]) > SPILL_VALUE])
+
+
+@lru_cache(maxsize=None)
+def _stamp(
+    width: int,
+    spilled: tuple[int, ...],
+    has_big: bool,  # noqa: FBT001
+) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+    values = [f"v{at}" for at in range(3, 3 + width)]
+    lengths = " + ".join([f"(0 if v{at} is None else len(v{at}))" for at in spilled])
+    source = [
+        "def stamp(rows, timestamp):",
+        "    stamped = []; add = stamped.append; large = []",
+        f"    for {', '.join(['pk', 'rk', '_', *values])} in rows:",
+        f"        if {lengths} > {SPILL_ROW}: large.append(len(stamped))" if spilled else "",
+        f"        add(({', '.join(['pk', 'rk', 'timestamp', *values, *(['None'] * has_big)])}))",
+        "    return stamped, large",
+    ]
+    return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
 class IndexTable:
@@ -299,11 +352,11 @@ class IndexTable:
         key = columns[:2] if index.unique else columns[:4]
         listed = ", ".join(map(quoted, columns))
         name = quoted(index.table)
-        places = ", ".join(["?"] * len(columns))
+        hot, places = short(index.table), ",".join(["?"] * len(columns))
         self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
-        self.insert = f"INSERT INTO {name} VALUES({places})"
-        self.put = f"REPLACE INTO {name} VALUES({places})"
-        self.delete = f"DELETE FROM {name} WHERE " + " AND ".join(f"{quoted(c)} = ?" for c in columns[:4])
+        self.insert = f"INSERT INTO {hot} VALUES({places})"
+        self.put = f"REPLACE INTO {hot} VALUES({places})"
+        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
@@ -313,12 +366,29 @@ def values_table(model: Model) -> str:
     return f"{model.table}_{model.name}_values"
 
 
+def has_values(model: Model) -> bool:
+    """Tell whether a model is an aggregate that needs a table of live values."""
+    return model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots)
+
+
 def values_ddl(model: Model) -> Iterator[tuple[str, str]]:
     """Yield the table of live values, if an aggregate needs one."""
-    if model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots):
+    if has_values(model):
         name = values_table(model)
         yield (
             name,
             f'CREATE TABLE {quoted(name)}("PartitionKey", "RowKey", slot, value, n, '
             'PRIMARY KEY("PartitionKey", "RowKey", slot, value)) WITHOUT ROWID',
         )
+
+
+class Values:
+    """The statements over an aggregate's table of live values."""
+
+    def __init__(self, model: Model) -> None:
+        name = quoted(values_table(model))
+        slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
+        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
+        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.least = f"SELECT min(value) FROM {name} {slot}"
+        self.greatest = f"SELECT max(value) FROM {name} {slot}"
