@@ -25,6 +25,7 @@ from .pages import Page, Seal, counted, read_page, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared, Rewriter
 from .progress import ProgressOption
+from .projection import Layout
 from .ranges import Search
 from .totals import COUNT, Measured, States, summed_up
 
@@ -99,13 +100,13 @@ class Results(Generic[T_co]):
         return items if limit is None else islice(items, limit)
 
     def _spending(self, prepared: Prepared, found: Search, after: Position | None = None) -> Iterator[Any]:
-        for row in self._metered(prepared, found, after):
+        for row in self._metered(prepared, found, prepared.layout, after):
             yield from prepared.items((row,), found, prepared.layout)
 
-    def _metered(self, prepared: Prepared, found: Search, after: Position | None) -> Iterator[Any]:
+    def _metered(self, prepared: Prepared, found: Search, made: Layout, after: Position | None) -> Iterator[Any]:
         assert self._asked.budget is not None
         spending = self._asked.budget.start(repr(self))
-        chunks = self._plans.reader.rows(found, prepared.layout, after=after, spending=spending)
+        chunks = self._plans.reader.rows(found, made, after=after, spending=spending)
         rows = chain.from_iterable(chunks)
         # (Rows that are sorted were counted before the first one came.)
         return rows if prepared.plan.sorted else spending.counted(rows)
@@ -226,7 +227,7 @@ class Results(Generic[T_co]):
         prepared, found = self._find()
         if self._asked.budget is not None:
             made = prepared.placed
-            rows = self._metered(prepared, found, after)
+            rows = self._metered(prepared, found, made, after)
         else:
             # (An entity's row begins with its keys, which are its place on the key's path.)
             made = prepared.layout if prepared.plan.index is None else prepared.placed

@@ -219,6 +219,8 @@ def test_every_plan_gives_what_a_filter_gives(
         paged = [unit for page in islice(one.pages(3), 20) for unit in page.items]
         assert list(map(place, paged)) == list(map(place, found)), explained
         assert list(map(place, one.budget(examined=1000, timeout=60))) == list(map(place, found)), explained
+        spending = [unit for page in islice(one.budget(examined=1000).pages(7), 20) for unit in page.items]
+        assert list(map(place, spending)) == list(map(place, found)), explained
         rows = one.select(Unit.owner, Unit.number, Unit.city, Unit.rent, Unit.building)
         tuples = [(unit.owner, unit.number, unit.city, unit.rent, unit.building) for unit in found]
         assert sorted(map(repr, rows)) == sorted(map(repr, tuples)), explained
