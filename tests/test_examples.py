@@ -32,6 +32,12 @@ def test_the_year_of_weather_is_loaded_asked_corrected_and_proved() -> None:
     assert "1,128 groups recomputed from the readings: equal, bit for bit" in out
 
 
+def test_pages_go_on_over_writes_and_a_restart() -> None:
+    out = run("paging_service.py", "--try").splitlines()
+    assert out[:3] == ["page [9, 8, 7] and more", "page [6, 5, 11] and more", "page [4, 3] the last"]
+    assert [line.split()[0] for line in out[3:]] == ["400"] * 6 + ["503"]
+
+
 def test_the_patterns_hold() -> None:
     assert "ok" in run("patterns.py").splitlines()[-1]
 
