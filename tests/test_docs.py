@@ -28,6 +28,14 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
         exec(compile("\n" * line + source, str(page), "exec"), scope)
 
 
+def test_the_page_about_paging_shows_the_example_as_it_is() -> None:
+    shown = next(source for _, source in blocks(ROOT / "docs" / "paging.md") if "def orders(" in source)
+    example = (ROOT / "examples" / "paging_service.py").read_text(encoding="utf-8")
+    settings, *functions = shown.split("\n\n\n")[:3]
+    assert [part for part in (settings, *functions) if part not in example] == []
+    assert len(functions) == 2
+
+
 def test_every_page_is_in_the_navigation() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert sorted(re.findall(r": (\w+\.md)$", config, re.MULTILINE)) == sorted(page.name for page in PAGES[1:])
