@@ -212,7 +212,7 @@ def _check_bool(value: Any) -> bool:
 
 
 def _check_datetime(value: Any) -> datetime:
-    if value.__class__ is datetime and value.tzinfo is UTC and value >= _FIRST:
+    if value.__class__ is datetime and value.tzinfo is UTC and not value.fold and value >= _FIRST:
         return value
     if not isinstance(value, datetime):
         raise unexpected("datetime", value)

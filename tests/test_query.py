@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.files import File
+from tablemapper.engines.sqlite.reading import Snapshot
 from tablemapper.expressions import Attr
 from tablemapper.planner import candidates
 from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
@@ -140,6 +142,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.fixture
+def other(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tm.Store]:
+    """The same file, opened once more; loops over queries of both read one row at a time."""
+    for owner in (File, Snapshot):
+        real = owner.stream
+        monkeypatch.setattr(owner, "stream", lambda self, sql, args=(), real=real: real(self, sql, args, 1))
+    path = store._engine.file.path  # type: ignore[attr-defined]
+    with tm.open(path, models=[Unit], durability="relaxed") as opened:
+        yield opened
+
+
 class Forced(Plans):
     """Answers with the plan of one path, if that gives one."""
 
@@ -247,6 +260,40 @@ def test_backwards_is_forwards_reversed(store: tm.Store, units: list[Unit]) -> N
     assert list(map(place, rows)) == forwards
 
 
+@settings(FEW, max_examples=100)
+@given(
+    units=st.lists(UNITS, min_size=4, max_size=12),
+    later=st.lists(UNITS, min_size=1, max_size=6),
+    tests=st.lists(combined(LEAVES), max_size=2),
+    order=ORDERS,
+    seen=st.integers(0, 4),
+)
+def test_a_plan_that_is_read_while_another_store_writes_gives_one_state(
+    store: tm.Store,
+    other: tm.Store,
+    units: list[Unit],
+    later: list[Unit],
+    tests: list[Test],
+    order: list[tuple[str, bool]],
+    seen: int,
+) -> None:
+    store.delete_many(store.query(Unit).allow_scan())
+    store.upsert_many(units)
+    steps = [getattr(Unit, name).desc() if descending else getattr(Unit, name).asc() for name, descending in order]
+    query = store.query(Unit).where(*(predicate for predicate, _ in tests)).order_by(*steps).allow_scan()
+    for one in forced(query):
+        before = list(map(repr, one))
+        reading = iter(one)
+        found = list(map(repr, islice(reading, seen)))
+        other.delete_many(list(other.query(Unit).allow_scan())[::2])
+        other.upsert_many(later)
+        found += map(repr, reading)
+        after = list(map(repr, one))
+        assert found in (before, after), one.explain()
+        store.delete_many(store.query(Unit).allow_scan())
+        store.upsert_many(units)
+
+
 # ---------------------------------------------------------------------------------------------- one by one
 
 
@@ -302,6 +349,48 @@ def test_what_nothing_bounds_is_refused_with_a_declaration_that_would_serve_it(f
     with pytest.raises(tm.ScanRefused) as refused:
         filled.query(Unit).where(Unit.rent == Decimal(3)).first()
     assert 'by_rent = tm.Index[Decimal](partition="{rent}")' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda c: [c.rent == Decimal(3)],
+        lambda c: [c.rent > Decimal(3)],
+        lambda c: [c.rent.between(Decimal(3), Decimal(4)), c.size == 2.0],
+        lambda c: [c.owner == "Ann", c.rent == Decimal(3), c.number > 2],
+        lambda c: [c.tags.contains("a")],
+        lambda c: [c.tags.contains("a"), c.size > 1.0],
+        lambda c: [c.owner.is_in(["Ann", "Bob"])],
+        lambda c: [c.owner.startswith("A")],
+        lambda c: [c.number == 3],
+        lambda c: [c.built >= TIMES[0], c.built < TIMES[2]],
+    ],
+)
+def test_the_declaration_that_a_refused_scan_names_serves_the_query(where: Callable[[Any], list[Any]]) -> None:
+    source = """
+class Bare(tm.Entity, table="Bare"):
+    city: tm.Field[str]
+    number: tm.Field[int]
+    owner: tm.Field[str | None] = tm.field(default=None)
+    rent: tm.Field[Decimal | None] = tm.field(default=None)
+    size: tm.Field[float] = tm.field(default=1.0)
+    built: tm.Field[datetime] = tm.field(default=datetime(2020, 1, 1, tzinfo=UTC))
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, int](partition="{city}", row="{number}")
+"""
+    scope = {"tm": tm, "Decimal": Decimal, "datetime": datetime, "UTC": UTC, "__name__": __name__}
+    exec(source, scope)
+    bare: Any = scope["Bare"]
+    with tm.open(":memory:", models=[bare]) as store, pytest.raises(tm.ScanRefused) as refused:
+        store.query(bare).where(*where(bare)).first()
+    line = next(line for line in str(refused.value).splitlines() if "tm.Index" in line)
+    exec(source + line, scope)
+    served: Any = scope["Bare"]
+    with tm.open(":memory:", models=[served]) as store:
+        query = store.query(served).where(*where(served))
+        assert query.explain().path == "Bare." + line.split()[0]
+        assert query.first() is None
 
 
 def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:
