@@ -256,7 +256,7 @@ class Statements:
         self.there = f"SELECT 1 FROM {hot} {condition}3"
         self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
         read = columns if model.aggregate is None else columns[:-1]
-        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {hot} {place}"
+        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {name} t {place}"
         """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
         shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
         self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
