@@ -262,6 +262,8 @@ class Statements:
         self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
         """Of an aggregate."""
         self.select_list = self.select()
+        self.lean_list = ", ".join(f"t.{quoted(column)}" for column in read) if self.has_big and not self.wide else None
+        """Where it is shorter: without what is moved aside; the last value tells whether there is something."""
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
         mine = self.type_filter(model, "t") or "TRUE"
