@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from .aioquery import AsyncMixedQuery, AsyncQuery, AsyncResults
 from .check import Report
@@ -204,12 +204,29 @@ class AsyncStore:
         )
 
     async def insert_many(
-        self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
+        self,
+        entities: Iterable[Entity] | AsyncIterable[Entity],
+        /,
+        *,
+        atomic: bool = False,
+        progress: ProgressOption = False,
     ) -> int:
         """Insert a stream of entities in bounded memory; as `Store.insert_many`.
 
-        A synchronous iterable is iterated in another thread. A call that is cancelled leaves whole windows written.
+        A synchronous iterable is iterated in another thread. A call that is cancelled leaves whole windows written;
+        with ``atomic=True``, which takes a synchronous iterable or a query, all or nothing.
         """
+        if isinstance(entities, AsyncResults):
+            entities = cast(Iterable[Entity], entities._results)
+        if not isinstance(entities, AsyncIterable):
+            stop = Stop()
+            insert = partial(self._store.insert_many, atomic=atomic, progress=stop.progress(progress))
+            return await self._workers.run_until(stop, partial(insert, stop.items(entities)))
+        if atomic:
+            raise TypeError(
+                "insert_many: atomic=True takes an iterable or a query, not an asynchronous iterable; collect it first, "
+                "or write it in windows"
+            )
         return await self._stream("insert", entities, progress)
 
     async def upsert_many(

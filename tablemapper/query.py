@@ -232,6 +232,11 @@ class Results(Generic[T_co]):
             # (An entity's row begins with its keys, which are its place on the key's path.)
             made = prepared.layout if prepared.plan.index is None else prepared.placed
             chunks = self._plans.reader.rows(found, made, after=after, limit=limit if prepared.whole else None)
+            if prepared.whole:  # each row is a result, so they can be made together
+                for some in chunks:
+                    positions = [prepared.position(row, made) for row in some]
+                    yield from zip(positions, prepared.items(some, found, made), strict=True)
+                return
             rows = chain.from_iterable(chunks)
         for row in rows:
             for item in prepared.items((row,), found, made):

@@ -228,6 +228,22 @@ def test_a_transaction_belongs_to_one_task(path: Path) -> None:
     run(work, path)
 
 
+def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(path: Path) -> None:
+    async def one() -> AsyncIterator[Twin]:
+        yield Twin("c", 1)
+
+    async def work(store: AsyncStore) -> None:
+        assert await store.insert_many((Twin("b", number) for number in range(5)), atomic=True) == 5
+        with pytest.raises(EntityExists) as caught:
+            await store.insert_many([Twin("c", 1), Twin("b", 3)], atomic=True)
+        assert caught.value.written == 0  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match="asynchronous"):
+            await store.insert_many(one(), atomic=True)
+        assert await store.query(Twin).where(Twin.group == "c").count() == 0
+
+    run(work, path)
+
+
 def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

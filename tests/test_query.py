@@ -437,6 +437,35 @@ def test_a_token_survives_a_restart_and_is_refused_elsewhere(filled: tm.Store, t
         other.query(Unit).where(Unit.city == "x").page(5, token)
 
 
+class Note(tm.Entity, table="Notes"):
+    topic: tm.Field[str]
+    number: tm.Field[int]
+    text: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str, int](partition="{topic}", row="{number}")
+    by_number = tm.Index[int](partition="{number}")
+
+
+def test_large_values_are_read_by_a_form_of_query_that_met_small_ones_only(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "n.db", models=[Note], durability="relaxed") as store:
+        query = store.query(Note).where(Note.topic == "a")
+        held = [Note("a", number, "small") for number in range(3)]
+        store.insert_many(held)
+        for large in (0, 2):
+            for _ in range(3):
+                assert list(query) == held
+                assert query.first() == held[0]
+                assert query.where(Note.number > 0).first() == held[1]
+                assert list(store.query(Note.by_number(2))) == held[2:3]
+            held[large].text = "large " * 1000
+            store.replace(held[large])
+        held += [Note("a", number, "large " * (number % 7 * 50)) for number in range(3, 700)]
+        store.insert_many(held[3:])
+        for count in (300, 700, 256, 257, 2):
+            for _ in range(3):
+                assert list(query.where(Note.number < count)) == held[:count]
+
+
 class Other(tm.Entity, table="Others"):
     name: tm.Field[str]
 

@@ -18,7 +18,9 @@ import pytest
 
 __all__ = ["Touched", "touching"]
 
-_SOURCE = re.compile(r'(?:FROM|JOIN) "(\w+)" (\w+)\b')
+_SOURCE = re.compile(r'(?:FROM|JOIN) "?(\w+)\b"?(?!\()(?: (?!WHERE\b)(\w+)\b)?')
+
+_COUNTED = ("t", "i", "")  # aliases of entity tables and index tables
 
 
 class Touched:
@@ -68,13 +70,16 @@ def _with_counts(sql: str) -> str:
         if sql[at] == "'":
             end = sql.index("'", at + 1) + 1
         elif found := _SOURCE.match(sql, at):
-            open_tables[-1].append((found[1], found[2]))
+            open_tables[-1].append((found[1], found[2] or ""))
             end = found.end()
         elif sql.startswith("WHERE ", at):
             end = at + len("WHERE ")
             pieces.append(sql[at:end])
-            pieces += [f"visited('{table}', {alias}.\"PartitionKey\") AND " for table, alias in open_tables[-1]
-                       if alias in "ti"]  # fmt: skip
+            pieces += [
+                f"visited('{table}', {alias}{'.' if alias else ''}\"PartitionKey\") AND "
+                for table, alias in open_tables[-1]
+                if alias in _COUNTED
+            ]
             open_tables[-1] = []
             at = end
             continue
@@ -82,7 +87,7 @@ def _with_counts(sql: str) -> str:
             if sql[at] == "(":
                 open_tables.append([])
             elif sql[at] == ")":
-                assert not [one for one in open_tables.pop() if one[1] in "ti"], sql
+                assert not [one for one in open_tables.pop() if one[1] in _COUNTED], sql
             end = at + 1
         pieces.append(sql[at:end])
         at = end

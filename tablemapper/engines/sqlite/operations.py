@@ -221,7 +221,7 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
 
 def _taken(statements: Statements, writer: Writer, rows: list[Row]) -> EntityExists:
     """Return the error of inserts of which one has a key that is taken, by another one of them perhaps."""
-    seen = set()
+    seen, key = set(), rows[0][:2]
     for row in rows:
         key = row[:2]
         stored = writer.get(statements.get, key)

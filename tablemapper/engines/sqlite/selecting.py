@@ -6,7 +6,7 @@ import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import attrs
@@ -25,7 +25,7 @@ from .calls import NAME, Call
 from .files import File
 from .lowering import lower, value_sql
 from .operations import Lowered
-from .reading import Snapshot
+from .reading import Snapshot, Stream
 from .tables import IndexTable, Statements, quoted
 
 __all__ = ["Selecting"]
@@ -62,17 +62,46 @@ class Selecting:
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, all of one state of the file, those after one position."""
         select = self.select(search.plan)
+        lean = within is None and spending is None and select.can_be_lean(made)
+        if lean and select.lean:
+            statements = list(select.statements(search, made, after, limit, lean=True))
+            if len(statements) == 1 and (rows := self._few(statements[0])) is not None:
+                return iter([rows] if rows else [])
+            select.lean = False
         statements = list(select.statements(search, made, after, limit, spending))
-        if len(statements) == 1:
-            sql, args = statements[0]
-            return self._file.stream(sql, args) if within is None else within.stream(sql, args)
-        return self._several(select, statements, made, within)
+        if len(statements) != 1:
+            return self._several(select, statements, made, within)
+        sql, args = statements[0]
+        if within is not None:
+            return within.stream(sql, args)
+        stream = self._file.stream(sql, args)
+        if not lean:
+            return stream
+        rows = next(stream, [])
+        select.lean = len(rows) < _CHUNK and not _moved_aside(rows)
+        return chain([rows] if rows else [], stream)
+
+    def _few(self, statement: Statement) -> list[Row] | None:
+        """Return the rows of a lean statement, if they are few and nothing of them is moved aside."""
+        stream = self._file.stream(*statement)
+        rows = next(stream, [])
+        if next(stream, None) is None and not _moved_aside(rows):
+            return rows
+        if isinstance(stream, Stream):
+            stream.close()
+        return None
 
     def find(self, search: Search, made: Layout) -> Row | None:
         """Return the first row."""
-        for sql, args in self.select(search.plan).statements(search, made, limit=1):
+        select = self.select(search.plan)
+        lean = select.lean and select.can_be_lean(made)
+        for sql, args in select.statements(search, made, limit=1, lean=lean):
             if (row := self._file.get(sql, args)) is not None:
-                return row
+                if not lean or row[-1] is None:
+                    select.lean = lean or (select.can_be_lean(made) and row[-1] is None)
+                    return row
+                select.lean = False
+                return self.find(search, made)
         return None
 
     def _several(
@@ -166,6 +195,13 @@ class Select:
         self.residual = tuple(p for p, made in lowering if made is None or not made.exact)
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
+        self.lean = False
+        """Whether to try without what is moved aside: the last run would have been the same, and SQLite has half as
+        much to prepare."""
+
+    def can_be_lean(self, made: Layout) -> bool:
+        """Tell whether there is such a statement; its rows tell by their last value whether it was the right one."""
+        return made.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
     # ------------------------------------------------------------------------------------------ columns
 
@@ -198,10 +234,10 @@ class Select:
         self._calls.append(call)
         return call.sql(*self._places, *(self._column(name) or "NULL" for name in made.fields or ()))
 
-    def _columns(self, made: Layout) -> str:
+    def _columns(self, made: Layout, *, lean: bool = False) -> str:
         columns = list(self._places) if made.places else []
         if made.fields is None:
-            columns.append(self._statements.select_list)
+            columns.append((self._statements.lean_list if lean else None) or self._statements.select_list)
         else:
             columns += [self._column(name) or "NULL" for name in made.fields]
         if made.state:
@@ -217,6 +253,8 @@ class Select:
         after: Position | None = None,
         limit: int | None = None,
         spending: Spending | None = None,
+        *,
+        lean: bool = False,
     ) -> Iterator[Statement]:
         """Yield a SELECT and its arguments for each range; one for all of them if the rows have to be sorted."""
         plan = self.plan
@@ -241,19 +279,27 @@ class Select:
             if left is None:
                 continue
             bounds, args = _bounds(left.range, self._at)
-            form = made, bounds, left.condition, limit is None, filtered
+            form = made, bounds, left.condition, limit is None, filtered, lean
             if (text := self._texts.get(form)) is None:
                 text = self._texts[form] = self._ranged(*form)
             yield text, [*args, *left.args, *filter, *tail]
 
-    def _ranged(self, made: Layout, bounds: str, beyond: str, endless: bool, filtered: bool) -> str:  # noqa: FBT001
+    def _ranged(
+        self,
+        made: Layout,
+        bounds: str,
+        beyond: str,
+        endless: bool,  # noqa: FBT001
+        filtered: bool,  # noqa: FBT001
+        lean: bool,  # noqa: FBT001
+    ) -> str:
         """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
         order = _path_order(self._places, plan)
         conditions = [one for one in (bounds, beyond) if one]
         direction = " DESC" if plan.descending else ""
         return (
-            f"SELECT {self._columns(made)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
+            f"SELECT {self._columns(made, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
             f"ORDER BY {', '.join(place + direction for place in order)}{'' if endless else ' LIMIT ?'}"
         )
 
@@ -426,6 +472,14 @@ def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str
 def _after_sorted(after: Position, steps: int) -> list[Any]:
     values = [value for one in after[:steps] if one is not None for value in (one, one)]
     return [*values, *after[-2:]]
+
+
+def _moved_aside(rows: list[Row]) -> bool:
+    """Tell whether values of one of the rows are moved aside."""
+    for row in rows:  # noqa: SIM110  (three times as fast as any())
+        if row[-1] is not None:
+            return True
+    return False
 
 
 def _flat(chunks: Iterator[list[Row]]) -> Iterator[Row]:

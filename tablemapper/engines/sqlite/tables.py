@@ -256,12 +256,14 @@ class Statements:
         self.there = f"SELECT 1 FROM {hot} {condition}3"
         self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
         read = columns if model.aggregate is None else columns[:-1]
-        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {hot} {place}"
+        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {name} t {place}"
         """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
         shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
         self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
         """Of an aggregate."""
         self.select_list = self.select()
+        self.lean_list = ", ".join(f"t.{quoted(column)}" for column in read) if self.has_big and not self.wide else None
+        """Where it is shorter: without what is moved aside; the last value tells whether there is something."""
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
         mine = self.type_filter(model, "t") or "TRUE"
