@@ -80,6 +80,8 @@ class Reach:
             compared: comparisons that all hold for the field of the next slot: one of ``< <= > >= startswith``, value.
             texts: what stands in a slot, by its index: one bucket of a shard or of a truncated time.
         """
+        if not self.fixed and not self.ops and self.slot is not None:
+            return EVERYTHING
         prefix = ""
         for part in self.fixed:
             if isinstance(part, str):

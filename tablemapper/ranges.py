@@ -64,35 +64,46 @@ def search(plan: Plan, values: Values) -> Search:
     Raises:
         TooManyRanges
     """
+    if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
+        one = _range(access, *_known(access, values))
+        return Search(plan, () if one is None else (one,), values)
     ranges = [one for access in plan.accesses for one in _ranges(access, values)]
-    return Search(plan, tuple(_disjoint(ranges) if len(ranges) > 1 else ranges), values)
+    return Search(plan, tuple(_disjoint(ranges)), values)
+
+
+Known = tuple[dict[str, Any], list[tuple[str, Any]], list[tuple[str, Any]]]
+
+
+def _known(access: Access, values: Values) -> Known:
+    """Return the values of fields, and what the next slots of the partition and of the row are compared with."""
+    known = {name: values[number.number] for name, number in access.equal.items()}
+    return known, _compared(access.partition, access, values), _compared(access.row, access, values)
+
+
+def _compared(reach: Reach | None, access: Access, values: Values) -> list[tuple[str, Any]]:
+    if reach is None or not reach.ops or reach.slot is None:
+        return []
+    return [(op, values[number.number]) for op, number in access.compared[reach.slot.field]]
 
 
 def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
     """Yield a range for each combination of alternatives, shards and time buckets."""
-    known = {name: values[number.number] for name, number in access.equal.items()}
-    compared = {name: [(op, values[number.number]) for op, number in steps] for name, steps in access.compared.items()}
-    first, second = _compared(access.partition, compared), _compared(access.row, compared)
-    if not access.several:
-        yield from _range(access, known, first, second, None)
-        return
+    known, first, second = _known(access, values)
     names = [name for name, _ in access.among]
     count = 1
     for _, numbers in access.among:
         count *= len(numbers)
+    compared = {name: [(op, values[number.number]) for op, number in steps] for name, steps in access.compared.items()}
     spreads = list(_texts(access.spread, compared, MAX_RANGES // max(count, 1)))
     for some in product(*(dict.fromkeys(_values(numbers, values)) for _, numbers in access.among)):
         every = {**known, **dict(zip(names, some, strict=True))}
         for texts in spreads:
-            yield from _range(access, every, first, second, texts)
+            if (one := _range(access, every, first, second, texts)) is not None:
+                yield one
 
 
 def _values(numbers: tuple[Parameter, ...], values: Values) -> list[Any]:
     return [values[number.number] for number in numbers]
-
-
-def _compared(reach: Reach | None, compared: Mapping[str, list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
-    return [] if reach is None or not reach.ops or reach.slot is None else compared[reach.slot.field]
 
 
 def _range(
@@ -100,12 +111,11 @@ def _range(
     known: Mapping[str, Any],
     first: list[tuple[str, Any]],
     second: list[tuple[str, Any]],
-    texts: Mapping[int, str] | None,
-) -> Iterator[KeyRange]:
+    texts: Mapping[int, str] | None = None,
+) -> KeyRange | None:
     partition = access.partition.bound(known, first, texts)
     row = EVERYTHING if access.row is None else access.row.bound(known, second)
-    if not partition.empty and not row.empty:
-        yield KeyRange(partition, row)
+    return None if partition.empty or row.empty else KeyRange(partition, row)
 
 
 def _texts(

@@ -25,7 +25,7 @@ from .calls import NAME, Call
 from .files import File
 from .lowering import lower, value_sql
 from .operations import Lowered
-from .reading import Snapshot, Stream
+from .reading import Snapshot
 from .tables import IndexTable, Statements, quoted
 
 __all__ = ["Selecting"]
@@ -64,8 +64,7 @@ class Selecting:
         select = self.select(search.plan)
         lean = within is None and spending is None and select.can_be_lean(made)
         if lean and select.lean:
-            statements = list(select.statements(search, made, after, limit, lean=True))
-            if len(statements) == 1 and (rows := self._few(statements[0])) is not None:
+            if (rows := self._few(select, search, made, after, limit)) is not None:
                 return iter([rows] if rows else [])
             select.lean = False
         statements = list(select.statements(search, made, after, limit, spending))
@@ -81,15 +80,16 @@ class Selecting:
         select.lean = len(rows) < _CHUNK and not _moved_aside(rows)
         return chain([rows] if rows else [], stream)
 
-    def _few(self, statement: Statement) -> list[Row] | None:
-        """Return the rows of a lean statement, if they are few and nothing of them is moved aside."""
-        stream = self._file.stream(*statement)
-        rows = next(stream, [])
-        if next(stream, None) is None and not _moved_aside(rows):
-            return rows
-        if isinstance(stream, Stream):
-            stream.close()
-        return None
+    def _few(
+        self, select: Select, search: Search, made: Layout, after: Position | None, limit: int | None
+    ) -> list[Row] | None:
+        """Return all rows, if they are few and nothing of them is moved aside."""
+        most = _CHUNK + 1 if limit is None else min(limit, _CHUNK + 1)
+        statements = list(select.statements(search, made, after, most, lean=True))
+        if len(statements) != 1:
+            return None
+        rows = self._file.read(*statements[0])
+        return None if len(rows) > _CHUNK or _moved_aside(rows) else rows
 
     def find(self, search: Search, made: Layout) -> Row | None:
         """Return the first row."""
