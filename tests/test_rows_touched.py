@@ -271,6 +271,20 @@ def test_a_partition_is_read_once(store: tm.Store, counting: Touched) -> None:
     assert counting(lambda: list(store.partition(Parcel.depot == "x"))) == {ENTITIES: 302}
 
 
+def test_many_rows_are_begun_twice_only_where_the_query_met_few_before(
+    parcels: tm.Query[Parcel], counting: Touched
+) -> None:
+    def above(number: int) -> tm.Query[Parcel]:
+        return parcels.where(Parcel.depot == "x", Parcel.shelf >= "a", Parcel.number > number, Parcel.weight >= 0)
+
+    assert len(list(above(10_000))) == 0
+    whole = len(list(above(-1)))
+    assert whole > 257
+    assert counting(lambda: list(above(-1)))[ENTITIES] <= 302
+    list(above(10_000))
+    assert counting(lambda: list(above(-1)))[ENTITIES] <= 302 + 258
+
+
 # ---------------------------------------------------------------------------------------------- the test of the test
 
 
@@ -285,4 +299,4 @@ def test_a_bound_that_is_lost_is_seen(
 
     monkeypatch.setattr(selecting, "_bounds", partitions_only)
     some = parcels.where(Parcel.depot == "x", Parcel.shelf == "g", Parcel.number >= 11, Parcel.number < 23)
-    assert counting(lambda: list(some)) == {ENTITIES: 302}
+    assert counting(lambda: list(some))[ENTITIES] >= 302
