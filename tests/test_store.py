@@ -480,3 +480,43 @@ def test_a_sum_of_durations_beyond_64_bits_names_its_group() -> None:
             store.insert(Span("a", 2, timedelta(days=100_000_000)))
         assert not store.exists(Span.key("a", 2))
         assert store.check().ok
+
+
+class Clerk(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    number: tm.Field[str]
+    name: tm.Field[str | None] = tm.field(default=None)
+
+    key = tm.Key[str, str](partition="{department}", row="{number}")
+
+
+class Office(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    boss: tm.Field[str] = tm.field(default="Ann")
+
+    key = tm.Key[str](partition="{department}", row="Department")
+
+
+@pytest.mark.parametrize("path", [":memory:", "file"])
+def test_the_key_of_a_more_special_class_is_no_key_of_the_general_one(path: str, tmp_path: Path) -> None:
+    with tm.open(path if path != "file" else tmp_path / "s.db", models=[Clerk, Office]) as store:
+        office = Office("Sales")
+        store.insert(office)
+        key = Clerk.key("Sales", "Department")
+        assert store.get(key) is None
+        assert not store.exists(key)
+        assert store.get_many([key, Office.key("Sales")]) == [None, office]
+        query = store.query(Clerk).where(Clerk.department == "Sales", Clerk.number == "Department")
+        assert query.first() is None
+        assert list(query) == []
+        with pytest.raises(tm.EntityNotFound):
+            store.delete(key)
+        with pytest.raises(tm.EntityNotFound):
+            store.merge(key, name="x")
+        with store.transaction() as tx:
+            assert tx.get(key) is None
+        assert store.delete_many([]) == 0
+        with pytest.raises(tm.EntityNotFound):
+            store.delete_many([key])
+        assert list(store.partition(Office.department == "Sales")) == [office]
+        assert store.check().ok

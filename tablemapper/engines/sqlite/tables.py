@@ -256,7 +256,9 @@ class Statements:
         self.there = f"SELECT 1 FROM {hot} {condition}3"
         self.not_there = f"SELECT 1 WHERE NOT EXISTS ({self.there})"
         read = columns if model.aggregate is None else columns[:-1]
-        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {name} t {place}"
+        mine = self.type_filter(model, "t")
+        of_mine = f" AND {mine}" if mine else ""  # a key that a more special class has is no key of this one
+        self.get_lean = f"SELECT {','.join(map(short, read))} FROM {name} t {place}{of_mine}"
         """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
         shown = ",".join(["Timestamp", *(short(table.column(field.property)) for field in model.columns)])
         self.get_group = f"SELECT {shown},_state FROM {hot} {place}"
@@ -266,12 +268,12 @@ class Statements:
         """Where it is shorter: without what is moved aside; the last value tells whether there is something."""
         state = ', t."_state"' if model.aggregate is not None else ""
         place = 't."PartitionKey" = ? AND t."RowKey" = ?'
-        mine = self.type_filter(model, "t") or "TRUE"
+        mine = mine or "TRUE"
         order = 't."PartitionKey", t."RowKey"'
         big = quoted(table.big_name)
         self.beside = f' LEFT JOIN {big} b ON b.id = t."_big"' if self.wide else ""
         source = f"{name} t{self.beside}"
-        self.get = f"SELECT {self.select_list} FROM {source} WHERE {place}"
+        self.get = f"SELECT {self.select_list} FROM {source} WHERE {place}{of_mine}"
         self.scan = f"SELECT {self.select_list} FROM {source} WHERE {mine} ORDER BY {order}"
         self.scan_state = f"SELECT {self.select_list}{state} FROM {source} WHERE {mine} ORDER BY {order}"
         after = '(t."PartitionKey", t."RowKey") > (?, ?)'
