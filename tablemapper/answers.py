@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -63,7 +64,12 @@ class Answer:
         aggregate, made = self.target.aggregate, self.prepared.layout
         assert aggregate is not None
         states: States = {}
-        for rows in reader.rows(self.search, made):
+        budget = self.fit.asked.budget
+        spending = None if budget is None else budget.start(f"a total of {self.target.name}")
+        chunks = reader.rows(self.search, made, spending=spending)
+        if spending is not None and not self.prepared.plan.sorted:
+            chunks = ([row] for row in spending.counted(chain.from_iterable(chunks)))
+        for rows in chunks:
             for *group, blob in self.prepared.items(rows, self.search, made):
                 state = self.fit.held.state(aggregate.unpack(blob))
                 if state[0]:  # (else it was kept for what ever was, or for entities that were not asked for)

@@ -313,3 +313,11 @@ class Computed(Number[O, T_co]):
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.op} {self.right!r})"
+
+    def _compare(self, _: object) -> NoReturn:
+        raise InvalidQuery(
+            f"{self!r}: a query compares fields, not what is calculated of them; compare the field itself"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
+    __hash__ = object.__hash__

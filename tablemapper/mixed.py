@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import attrs
 
@@ -77,6 +77,9 @@ class _Found(Generic[T]):
         self._plans = plans
         self._parts = parts
         self._where = where
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
 
     @property
     def _asked(self) -> Asked:

@@ -160,6 +160,16 @@ class Plan:
         return self.path.index
 
     @property
+    def whole_partition(self) -> bool:
+        """Whether entities are bounded by their partitions only."""
+        return self.index is None and not any(access.row is not None and access.row.fields for access in self.accesses)
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        return frozenset[str]().union(*(access.fields for access in self.accesses))
+
+    @property
     def bound_fields(self) -> int:
         """How many fields the bounds say something about."""
         return min((len(access.fields) for access in self.accesses), default=0)
@@ -180,15 +190,18 @@ def plan(question: Question) -> Plan:
         if not question.scan:
             raise ScanRefused(refusal(question.model, normal(question.where), question.order, refused))
         return attrs.evolve(possible[0], reasons=tuple(refused))
-    best = max(bounded, key=lambda one: _rank(one, possible.index(one)))
+    partition = next((one for one in bounded if one.whole_partition), None)
+    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition))
     others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
     return attrs.evolve(best, reasons=(*others, *refused))
 
 
-def _rank(one: Plan, place: int) -> tuple[Any, ...]:
-    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then what is read
-    # from one table; then the key; then indexes as they were declared.
-    return one.bound_fields, not one.sorted, one.covering or one.index is None, one.index is None, -place
+def _rank(one: Plan, place: int, partition: Plan | None) -> tuple[Any, ...]:
+    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then an index by
+    # other fields before a whole partition of entities; then what is read from one table; then the key; then indexes
+    # as they were declared.
+    other = partition is not None and one.bound != partition.bound
+    return one.bound_fields, not one.sorted, other, one.covering or one.index is None, one.index is None, -place
 
 
 def _worse(one: Plan, best: Plan) -> str:
@@ -199,6 +212,8 @@ def _worse(one: Plan, best: Plan) -> str:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
     if best.covering and not one.covering:
         return f"bounds as many fields as {best.path}, which holds all that is asked for"
+    if one.whole_partition and one.bound != best.bound:
+        return f"bounds as many fields as {best.path}, but only to whole partitions"
     if best.index is None:
         return "bounds as many fields as the key, but leads to it only"
     return f"as good as {best.path}, which is declared before it"
@@ -271,7 +286,8 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
         left = tuple(p for p in left if p not in said)
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
-    several = len(accesses) > 1 or accesses[0].several
+    # (Only what is one partition each comes in the order of row keys.)
+    several = (len(accesses) > 1 or accesses[0].several) and all(access.partition.point for access in accesses)
     if question.mixed:
         direction = (question.backwards, False) if index is None and not question.order else None
     else:

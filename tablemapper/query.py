@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, NoReturn, Self, TypeVar, overload
 
 import attrs
 
@@ -56,6 +56,9 @@ class Results(Generic[T_co]):
 
     def _with(self, asked: Asked) -> Self:
         return type(self)(self._plans, asked, self._wanted)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
 
     # ------------------------------------------------------------------------------------------ building
 

@@ -24,7 +24,7 @@ from tablemapper.keys import Template, compile_template
 from tablemapper.keytext import key_text
 from tablemapper.overlap import disjoint
 
-EXAMPLES = int(os.environ.get("KEY_EXAMPLES", "10000"))
+EXAMPLES = int(os.environ.get("KEY_EXAMPLES", "4000"))
 many = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True
 )

@@ -319,7 +319,9 @@ def test_a_comparison_of_a_component_stays_with_the_component(filled: tm.Store) 
 def test_a_condition_behind_an_unbound_component_is_a_filter(filled: tm.Store) -> None:
     query = filled.query(Unit).where(Unit.city == "x", Unit.number == 3)
     assert query.count() == len(BUILDINGS)
-    assert query.explain().filter == ("number == 3",)
+    by_key = next(one for one in forced(query) if one.explain().path == "Unit.key")
+    assert by_key.explain().filter == ("number == 3",)
+    assert list(map(place, by_key)) == sorted(map(place, query))
 
 
 def test_a_sparse_index_serves_only_what_is_surely_in_it(filled: tm.Store) -> None:
@@ -393,6 +395,47 @@ class Bare(tm.Entity, table="Bare"):
         query = store.query(served).where(*where(served))
         assert query.explain().path == "Bare." + line.split()[0]
         assert query.first() is None
+
+
+def test_an_index_by_another_field_comes_before_a_whole_partition(filled: tm.Store) -> None:
+    query = filled.query(Unit).where(Unit.city == "x", Unit.owner == "Ann")
+    assert query.explain().path == "Unit.folded"
+    assert "Unit.key: bounds as many fields as Unit.folded, but only to whole partitions" in query.explain().reasons
+    assert filled.query(Unit).where(Unit.city == "x").explain().path == "Unit.key"
+    assert filled.query(Unit).where(Unit.city == "x", Unit.building == "f3").explain().path == "Unit.key"
+
+
+class Log(tm.Entity, table="Logs"):
+    device: tm.Field[str]
+    at: tm.Field[datetime]
+
+    key = tm.Key[str, datetime](partition=("{device}", "{at:%Y-%m-%d}"), row="{at}")
+
+
+def test_ranges_over_partitions_are_not_merged_but_sorted() -> None:
+    with tm.open(":memory:", models=[Log]) as store:
+        store.insert_many(Log(device, time) for device in ("a", "b") for time in TIMES)
+        query = store.query(Log).where(Log.device.is_in(["a", "b"])).order_by(Log.at.desc())
+        assert query.explain().sort == ("at descending",)
+        assert [log.at for log in query] == sorted([*TIMES, *TIMES], reverse=True)
+        days = query.where(Log.at >= TIMES[0], Log.at <= TIMES[-1])
+        assert days.explain().sort == ()
+        assert not any("TEMP B-TREE" in line for line in days.explain().database)
+        assert [log.at for log in days] == sorted([*TIMES, *TIMES], reverse=True)
+
+
+@pytest.mark.parametrize("ask", [bool, lambda query: query or 1, lambda query: not query.select(Unit.city)])
+def test_a_query_has_no_truth(filled: tm.Store, ask: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=r"ask \.exists\(\)"):
+        ask(filled.query(Unit).where(Unit.city == "x"))
+    with pytest.raises(TypeError, match=r"ask \.exists\(\)"):
+        bool(filled.query(Unit).where(Unit.city == "x").select(Unit.city))
+
+
+@pytest.mark.parametrize("compare", [lambda c: c > 3, lambda c: c == 3, lambda c: c != 3, lambda c: c >= 3])
+def test_what_is_calculated_is_not_compared(compare: Callable[[Any], object]) -> None:
+    with pytest.raises(tm.InvalidQuery, match="compare the field itself"):
+        compare(Unit.number * 2)
 
 
 def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -270,3 +270,14 @@ def test_a_total_of_everything_is_a_scan(store: tm.Store) -> None:
         store.query(Reading).count()
     with pytest.raises(tm.ScanRefused):
         store.query(Reading).group_by(Reading.place).sum(Reading.size)
+
+
+def test_the_groups_that_answer_a_total_are_within_its_budget(tmp_path: Any) -> None:
+    with tm.open(tmp_path / "b.db", models=[Reading, Daily, Hourly]) as store:
+        store.insert_many(Reading("a", time) for time in TIMES)
+        query = store.query(Reading).where(Reading.device == "a")
+        assert query.budget(examined=3).count() == len(TIMES)
+        with pytest.raises(tm.QueryStopped):
+            query.budget(examined=2).count()
+        with pytest.raises(tm.QueryStopped):
+            query.budget(examined=2).avg(Reading.warmth)

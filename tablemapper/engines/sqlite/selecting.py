@@ -146,7 +146,8 @@ class Selecting:
 
     def explain(self, search: Search, made: Layout) -> list[str]:
         """Return SQLite's own plan of the first range."""
-        for sql, args in self.select(search.plan).statements(search, made):
+        select = self.select(search.plan)
+        for sql, args in select.statements(search, made, lean=select.can_be_lean(made)):
             return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
         return []
 
