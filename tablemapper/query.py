@@ -217,7 +217,7 @@ class Results(Generic[T_co]):
         except InvalidEntity:  # no key can hold these values
             return []
         row = self._plans.reader.get(asked.model, *key)
-        return [] if row is None else asked.model.build((row,))
+        return [] if row is None else [asked.model.build_one(row)]
 
     def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
         found = self._plans.find(self._asked, self._wanted)

@@ -102,6 +102,7 @@ class Store(Verbs):
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
         self._plans = Plans(engine, Rewriting(engine))
+        self._asked = {model.cls: Asked(model) for model in engine.schema.models}
 
     def __enter__(self) -> Self:
         return self
@@ -163,6 +164,8 @@ class Store(Verbs):
         Several classes of one table can be asked together: ``store.query(Employee, Department)`` gives the entities of
         both, in row order.
         """
+        if isinstance(what, type) and not others and (asked := self._asked.get(what)) is not None:
+            return Query(self._plans, asked)
         if isinstance(what, IndexRange) and not others:
             return Query(self._plans, Asked(self._model(what.entity), what))
         models = []
@@ -172,7 +175,7 @@ class Store(Verbs):
             if not isinstance(one, type):
                 raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {one!r}")
             models.append(self._model(one))
-        return mixed(self._plans, models) if others else Query(self._plans, Asked(models[0]))
+        return mixed(self._plans, models)
 
     def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
         """Yield every entity of one partition, of every type, in row order.
