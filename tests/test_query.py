@@ -500,6 +500,8 @@ def test_large_values_are_read_by_a_form_of_query_that_met_small_ones_only(tmp_p
                 assert query.first() == held[0]
                 assert query.where(Note.number > 0).first() == held[1]
                 assert list(store.query(Note.by_number(2))) == held[2:3]
+                assert [store.get(Note.key("a", number)) for number in (0, 1, 2, 0, 3)] == [*held, held[0], None]
+                assert store.get_many([Note.key("a", number) for number in (2, 1, 0)]) == held[::-1]
             held[large].text = "large " * 1000
             store.replace(held[large])
         held += [Note("a", number, "large " * (number % 7 * 50)) for number in range(3, 700)]

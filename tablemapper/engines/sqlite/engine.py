@@ -14,7 +14,7 @@ from ...progress import ProgressOption, report
 from ...progress import Report as Meter
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .files import File, Writer
-from .operations import Lowered, Vanished, apply, insert, missing, stale
+from .operations import Get, Lowered, Vanished, apply, insert, missing, stale
 from .scrub import scrub
 from .selecting import Selecting
 from .staging import Stage
@@ -35,10 +35,7 @@ class SqliteEngine:
         self._catalogue = catalogue
         self._generation = generation
         self._lowered = Lowered(schema, catalogue.tables)
-        self._gets = {
-            model: (statements.get_lean, statements.get if statements.has_big else None)
-            for model, statements in self._lowered.statements.items()
-        }
+        self._gets = {model: Get(statements) for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
         self.rows, self.find = selecting.rows, selecting.find
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
@@ -95,23 +92,12 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        lean, whole = self._gets[model]
-        found = self.file.get(lean, (partition, row))
-        if whole is not None and found is not None and found[-1] is not None:
-            found = self.file.get(whole, (partition, row))
-        return found
+        return self._gets[model].row(self.file.get, (partition, row))
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
         with self.file.snapshot() as snapshot:
-            rows = []
-            for model, *key in wanted:
-                lean, whole = self._gets[model]
-                row = snapshot.get(lean, key)
-                if whole is not None and row is not None and row[-1] is not None:
-                    row = snapshot.get(whole, key)
-                rows.append(row)
-        return rows
+            return [self._gets[model].row(snapshot.get, key) for model, *key in wanted]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""

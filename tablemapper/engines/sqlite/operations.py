@@ -7,7 +7,7 @@ value in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Literal
@@ -204,6 +204,29 @@ def exists(operation: Operation) -> EntityExists:
         f"{operation}: the entity exists already; replace, merge or upsert it", entity=operation.model.name,
         key=operation.key,
     )  # fmt: skip
+
+
+class Get:
+    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one."""
+
+    __slots__ = ("_lean", "_sql", "_whole")
+
+    def __init__(self, statements: Statements) -> None:
+        self._lean = self._sql = statements.get_lean
+        self._whole = statements.get if statements.has_big else None
+
+    def row(self, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]) -> Row | None:
+        """Return the row, read by a function that gives the first row of a statement."""
+        sql = self._sql
+        row = read(sql, key)
+        if row is None or self._whole is None:
+            return row
+        if row[-1] is None:
+            self._sql = self._lean
+        elif sql is self._lean:
+            self._sql = self._whole
+            row = read(self._whole, key)
+        return row
 
 
 # ---------------------------------------------------------------------------------------------- entity rows
