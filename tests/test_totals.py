@@ -72,6 +72,8 @@ TESTS: st.SearchStrategy[Test] = st.one_of(
     st.sampled_from("abc").map(lambda v: (Reading.device == v, lambda r: r.device == v)),
     st.sampled_from("abc").map(lambda v: (Reading.device != v, lambda r: r.device != v)),
     st.just((Reading.device.is_in(["a", "b"]), lambda r: True)),
+    st.sampled_from("abc").map(lambda v: (~(Reading.device == v), lambda r: r.device != v)),
+    st.sampled_from(EDGES).map(lambda t: (~(Reading.at < t), lambda r: r.at >= t)),
     st.sampled_from(["x", "y"]).map(lambda v: (Reading.place == v, lambda r: r.place == v)),
     st.just((~Reading.place.is_null(), lambda r: r.place is not None)),
     st.sampled_from(EDGES).map(lambda t: (Reading.at >= t, lambda r: r.at >= t)),
