@@ -111,6 +111,22 @@ def test_writes_that_wait_share_one_sync_and_each_returns_its_own_result(file: F
     assert stamps == sorted(set(stamps))
 
 
+def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
+    paused: list[float] = []
+    with File.open(tmp_path / "store.db", sleep=paused.append) as file:
+        file.write(create_table)
+        group = Group(file)
+        first = group.lead(insert(0))
+        other = group.follow(insert(1))
+        assert not paused
+        group.go()
+        assert [first.result(10), other.result(10)] == [0, 1]
+        assert len(paused) == 1
+        assert group.pool.submit(file.write, insert(2)).result(10) == 2
+        assert len(paused) == 1
+        group.pool.shutdown()
+
+
 def test_a_write_that_fails_is_undone_alone(file: File, group: Group) -> None:
     def half(w: Writer) -> None:
         insert(100)(w)

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import apsw
@@ -65,6 +66,7 @@ class File:
         most_readers: int,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
+        sleep: Callable[[float], object],
         lock: Callable[[], threading.Lock],
         owner: int,
         share: int,
@@ -76,8 +78,8 @@ class File:
         self.refuse_after = refuse_after
         self.monotonic = monotonic
         self._place = place
-        self._new_lock = lock
         self.share = share
+        self._new_line = partial(Line, lock, share, sleep)
         self._ended = ""
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
@@ -97,7 +99,7 @@ class File:
         self._writes = Transactions(
             place,
             self._timestamps,
-            Line(lock, share),
+            self._new_line(),
             known=self._known,
             check_open=self.check_open,
             monotonic=monotonic,
@@ -150,7 +152,7 @@ class File:
             warn_after: seconds after which an open stream is logged.
             refuse_after: seconds after which it raises ``SnapshotTooOld``.
             monotonic: the clock that measures these.
-            sleep: how to wait for another process.
+            sleep: how to wait for another process, and how to let other threads go first.
             random: numbers in [0, 1) that decide how long.
             lock: makes the lock that orders the writes of this process.
             owner: a number that no other store object has; random by default.
@@ -189,6 +191,7 @@ class File:
             most_readers=most_readers,
             clock=clock,
             monotonic=monotonic,
+            sleep=sleep,
             lock=lock,
             owner=owner or secrets.randbits(62) | 1,
             # (Without a sync to wait for, handing writes over costs more than it saves.)
@@ -401,7 +404,7 @@ class File:
         self._readers.forked()
         self._writes.connection = None
         self._writes.turns.forked()
-        self._writes.line = Line(self._new_lock, self.share)
+        self._writes.line = self._new_line()
 
 
 def _members(weak: weakref.WeakSet[T]) -> list[T]:
