@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -65,23 +64,14 @@ def test_one_has_the_turn_and_the_next_gets_it_when_it_is_given_back(place: Path
     second.give()  # nothing is left to give
 
 
-def line_is_free(place: Path) -> bool:
-    fcntl = turns_module.fcntl
-    descriptor = os.open(f"{place}-turn", os.O_RDWR)
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
-    except BlockingIOError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
+def drawn(place: Path) -> int:
+    """Return how many tickets were drawn."""
+    return int.from_bytes(Path(f"{place}-turn").read_bytes(), "little")
 
 
 def test_who_gives_the_turn_back_does_not_get_it_before_those_that_wait(place: Path) -> None:
     first, second = turns_at(place), turns_at(place)
     assert first.take(soon())
-    assert line_is_free(place)
     has, leave = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -92,7 +82,7 @@ def test_who_gives_the_turn_back_does_not_get_it_before_those_that_wait(place: P
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while line_is_free(place):
+    while drawn(place) < 2:
         time.sleep(0.001)
     first.give()
     assert not first.take(soon(0)), "it was faster than the one that had to wake up"
@@ -102,7 +92,34 @@ def test_who_gives_the_turn_back_does_not_get_it_before_those_that_wait(place: P
     assert first.take(soon())
 
 
-def test_where_only_the_turn_can_be_had_all_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_again_at_once_comes_after_all_that_wait(place: Path) -> None:
+    clients = [turns_at(place) for _ in range(4)]
+    order: list[int] = []
+    assert clients[0].take(soon())
+
+    def client(which: int) -> None:
+        assert clients[which].take(soon())
+        order.append(which)
+        clients[which].give()
+
+    for _ in range(10):
+        before, threads = drawn(place), []
+        for which in (1, 2, 3):
+            threads.append(threading.Thread(target=client, args=(which,)))
+            threads[-1].start()
+            while drawn(place) < before + which:
+                time.sleep(0.001)
+        clients[0].give()
+        assert clients[0].take(soon())
+        order.append(0)
+        for thread in threads:
+            thread.join(10)
+    assert order == [1, 2, 3, 0] * 10
+
+
+def test_where_there_are_no_locks_of_parts_of_a_file_all_get_the_turn(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(turns_module.fcntl, "F_OFD_SETLK")
     all_turns = [turns_at(place) for _ in range(3)]
     inside: list[int] = []

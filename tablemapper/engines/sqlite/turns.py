@@ -1,10 +1,10 @@
 """Whose turn it is to write, among the processes that share a file.
 
 SQLite's own lock is taken by whoever happens to ask when it is free: of processes that write without a pause, one gets
-thousands of transactions and another none for seconds. So whoever is about to write takes locks of a file beside the
-store first, whose waiters the operating system wakes in the order in which they came. There are two of them, the line
-and the turn: who is first in line holds the line until it has the turn. Without it, who gives the turn back and asks
-again at once would be faster than who has to wake up.
+thousands of transactions and another none for seconds. So whoever is about to write draws a ticket first, from a counter
+in a file beside the store. Each ticket is a byte of that file, which its owner keeps locked until it has written; whoever
+has the next one waits for that lock. So the turn goes through the tickets, and who asks again at once is last, however
+much faster it is than the one that has to wake up.
 
 This gives order, and nothing else. SQLite's lock still decides who may write, a process that dies gives back what it
 held, and where there are no such locks (a file system without, Windows) things are as they were.
@@ -26,6 +26,11 @@ __all__ = ["SUFFIX", "Turns"]
 
 SUFFIX = "-turn"
 
+_COUNTER = 0  # the byte that is locked by who draws
+_FIRST = 1  # the byte of the ticket 0
+_MOST = 1 << 62
+_FLOCK = "hhqqi"
+
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
@@ -33,36 +38,55 @@ def _nothing() -> None:
     pass
 
 
-class _Locks:
-    """The two locks of one descriptor, each a call that no interrupt can come into.
+class _Tickets:
+    """The tickets at one descriptor.
 
-    They are locks of an open file, not of a process, so that two stores of one process wait for each other too, and
-    closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is the turn only.
+    Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too, and
+    closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is no order.
 
     Attributes:
-        take_both: raises BlockingIOError if either is taken.
-        await_line, await_turn: wait as long as it takes.
-        leave_line: give back the line.
-        give: give back both; without effect if there is nothing to give.
+        give: give back all that is locked; without effect if that is nothing. A call that no interrupt can come into.
     """
 
     def __init__(self, descriptor: int) -> None:
-        def lock(command: int, kind: int, start: int, length: int) -> Callable[[], object]:
-            return partial(fcntl.fcntl, descriptor, command, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
-
-        self.take_both: Callable[[], object]
-        self.await_line: Callable[[], object] = _nothing
-        self.leave_line: Callable[[], object] = _nothing
-        if hasattr(fcntl, "F_OFD_SETLK"):
-            self.take_both = lock(fcntl.F_OFD_SETLK, fcntl.F_WRLCK, 0, 2)
-            self.await_line = lock(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, 0, 1)
-            self.await_turn = lock(fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, 1, 1)
-            self.leave_line = lock(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 1)
-            self.give = lock(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, 2)
+        self._descriptor = descriptor
+        self._ordered = hasattr(fcntl, "F_OFD_SETLK")
+        self.give: Callable[[], object]
+        if self._ordered:
+            everything = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+            self.give = partial(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, everything)
         else:
-            self.take_both = partial(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.await_turn = partial(fcntl.flock, descriptor, fcntl.LOCK_EX)
             self.give = partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
+
+    def draw(self, *, wait: bool) -> int:
+        """Take the next ticket, and return the one before it, which is to be awaited.
+
+        Raises:
+            BlockingIOError: another draws one just now, and ``wait`` is false.
+        """
+        if not self._ordered:
+            return 0
+        self._lock(_COUNTER, wait=wait)
+        before = int.from_bytes(os.pread(self._descriptor, 8, 0), "little") % _MOST
+        self._lock(_FIRST + before + 1, wait=wait)
+        os.pwrite(self._descriptor, (before + 1).to_bytes(8, "little"), 0)
+        self._lock(_COUNTER, kind=fcntl.F_UNLCK)
+        return before
+
+    def follow(self, before: int, *, wait: bool) -> None:
+        """Take the turn after the owner of a ticket.
+
+        Raises:
+            BlockingIOError: it has not given it back, and ``wait`` is false.
+        """
+        if self._ordered:
+            self._lock(_FIRST + before, wait=wait)
+        else:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _lock(self, byte: int, *, wait: bool = False, kind: int | None = None) -> None:
+        lock = struct.pack(_FLOCK, fcntl.F_WRLCK if kind is None else kind, os.SEEK_SET, byte, 1, 0)
+        fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
 
 
 class Turns:
@@ -86,56 +110,57 @@ class Turns:
         self._monotonic = monotonic
         self._new_lock = new_lock
         self._file = -1
+        self._tickets: _Tickets | None = None
         self._place: _Place | None = None
-        self._take_both: Callable[[], object] = self._begin if path is not None and fcntl is not None else _nothing
-        self._leave_line: Callable[[], object] = _nothing
 
     def take(self, until: float) -> bool:
         """Wait for the turn, until a moment of the clock; tell whether it came. For one thread at a time."""
-        if self._place is None:
-            try:
-                self._take_both()
-                self._leave_line()
-                return True
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._close()  # and do without from now on
-                return True
-        return self._wait(until)
+        if self._path is None or fcntl is None:
+            return True
+        try:
+            tickets = self._tickets or self._begin(self._path)
+            self.give = tickets.give
+            place = self._place  # there is one already if this process gave up waiting before
+            if place is None or place.ended:
+                place = self._place = self._ask(tickets)
+        except OSError:
+            self._close()
+            self._path = None  # from now on it is done without
+            return True
+        if place is not None and not place.wait(max(until - self._monotonic(), 0.0)):
+            self.give = _nothing  # the ticket is kept
+            return False
+        self._place = None
+        return True
 
-    def _wait(self, until: float) -> bool:
-        place = self._place  # there is one already if this process gave up waiting before
-        if place is not None and place.ended:
-            self._place = None
-            return self.take(until)
-        if place is None:
-            place = self._place = _Place(self._file, self._locks, self._new_lock)
-        came = place.wait(max(until - self._monotonic(), 0.0))
-        if came:
-            self._place = None
-        return came
+    def _ask(self, tickets: _Tickets) -> _Place | None:
+        """Take the turn, or a place among those that wait for it."""
+        before = None
+        try:
+            before = tickets.draw(wait=False)
+            tickets.follow(before, wait=False)
+        except BlockingIOError:
+            return _Place(self._file, tickets, before, self._new_lock)
+        return None
 
-    def _begin(self) -> None:
-        """Open the file of the locks, and take them."""
-        assert self._path is not None
+    def _begin(self, path: str) -> _Tickets:
+        """Open the file of the tickets."""
         while True:
-            mode = os.stat(self._path).st_mode & 0o666
+            mode = os.stat(path).st_mode & 0o666
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = os.open(self._path + SUFFIX, flags, mode)
+            self._file = os.open(path + SUFFIX, flags, mode)
             if os.fstat(self._file).st_nlink:
                 break
             os.close(self._file)  # who closed the store last removed it just now
-        self._locks = locks = _Locks(self._file)
-        self.give, self._take_both, self._leave_line = locks.give, locks.take_both, locks.leave_line
-        locks.take_both()
+        self._tickets = _Tickets(self._file)
+        return self._tickets
 
     def close(self) -> None:
         """Forget the turns; the last to do so removes the file."""
-        if self._file < 0 or self._path is None:
+        if self._tickets is None or self._path is None:
             return
         with suppress(OSError):
-            self._take_both()
+            self._tickets.follow(self._tickets.draw(wait=False), wait=False)
             if not os.path.exists(self._path + "-shm"):  # nobody else has the store open
                 os.unlink(self._path + SUFFIX)
         self._close()
@@ -143,7 +168,8 @@ class Turns:
     def _close(self) -> None:
         descriptor, self._file = self._file, -1
         place, self._place = self._place, None
-        self.give = self._take_both = self._leave_line = _nothing
+        self.give = _nothing
+        self._tickets = None
         if descriptor >= 0 and (place is None or not place.leave_open()):
             with suppress(OSError):
                 os.close(descriptor)
@@ -159,11 +185,17 @@ class _Place:
 
     A thread stands in it, since no lock of files knows a timeout; it ends with the turn. If nobody wants the turn any
     more when it comes, the thread gives it back.
+
+    Args:
+        before: the ticket before the own one; None if there is none yet.
     """
 
-    def __init__(self, descriptor: int, locks: _Locks, new_lock: Callable[[], threading.Lock]) -> None:
+    def __init__(
+        self, descriptor: int, tickets: _Tickets, before: int | None, new_lock: Callable[[], threading.Lock]
+    ) -> None:
         self.ended = False
-        self._locks = locks
+        self._tickets = tickets
+        self._before = before
         self._descriptor = descriptor
         self._wanted = True
         self._closes = False
@@ -174,14 +206,13 @@ class _Place:
 
     def _stand(self) -> None:
         with suppress(OSError):
-            self._locks.await_line()
-            self._locks.await_turn()
-            self._locks.leave_line()
+            before = self._tickets.draw(wait=True) if self._before is None else self._before
+            self._tickets.follow(before, wait=True)
         with self._deciding:
             self.ended = True
             with suppress(OSError):
                 if not self._wanted:
-                    self._locks.give()
+                    self._tickets.give()
                 if self._closes:
                     os.close(self._descriptor)
             self._came.release()
