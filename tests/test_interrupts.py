@@ -112,8 +112,16 @@ class Pairs:
             tx.delete(first)
             tx.delete(second)
 
+    def get_and_rewrite(self) -> None:
+        with self.store.transaction() as tx:
+            for number in (2, 3):
+                twin = tx.get(Twin.key(self.group, number))
+                if twin is not None:
+                    twin.text += "z"
+                    tx.replace(twin)
+
     def ways(self) -> list[Callable[[], None]]:
-        return [self.transaction, self.insert_many, self.read_and_rewrite, self.swap]
+        return [self.transaction, self.insert_many, self.read_and_rewrite, self.get_and_rewrite, self.swap]
 
 
 pytestmark = pytest.mark.filterwarnings(
@@ -121,7 +129,9 @@ pytestmark = pytest.mark.filterwarnings(
 )  # Python swallows what comes within a finaliser
 
 
-@pytest.mark.parametrize("way", range(4), ids=["transaction", "insert_many", "read_and_rewrite", "swap"])
+@pytest.mark.parametrize(
+    "way", range(5), ids=["transaction", "insert_many", "read_and_rewrite", "get_and_rewrite", "swap"]
+)
 def test_an_interrupt_at_each_place_of_a_write_leaves_it_whole_or_undone(store: tm.Store, way: int) -> None:
     pairs = Pairs(store, "a")
     pairs.transaction()

@@ -611,6 +611,55 @@ def test_two_processes_never_give_out_the_same_time(path: Path, file: File) -> N
 # Reading
 
 
+SEEK = "SELECT v FROM t WHERE k = ?"
+
+
+def test_a_thread_that_is_alone_seeks_with_the_connection_that_writes(file: File) -> None:
+    file.write(insert("x"))
+    assert file.seek(SEEK, (1,)) == ("x",)
+    assert file.seek(SEEK, (2,)) is None
+    assert len(file._known) == 1
+
+
+def test_once_there_are_several_threads_a_seek_waits_for_no_writer(file: File) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def write(w: Writer) -> None:
+        insert("x")(w)
+        inside.set()
+        leave.wait(10)
+
+    thread = threading.Thread(target=file.write, args=(write,))
+    thread.start()
+    assert inside.wait(10)
+    assert file.seek(SEEK, (1,)) is None
+    leave.set()
+    thread.join()
+    assert file.seek(SEEK, (1,)) == ("x",)
+    assert len(file._known) == 2
+    assert not file._is_alone()
+
+
+def test_a_seek_within_a_write_or_after_one_that_was_left_open_sees_what_was_committed(file: File) -> None:
+    def write(w: Writer) -> object:
+        insert("x")(w)
+        return file.seek(SEEK, (1,))
+
+    assert file.write(write) is None
+    connection = file._connection
+    assert connection is not None
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM t")
+    assert file.seek(SEEK, (1,)) == ("x",)
+
+
+def test_a_wrong_seek_spoils_nothing(file: File) -> None:
+    with pytest.raises(StoreError, match="no such table"):
+        file.seek("SELECT v FROM missing")
+    file.write(insert("x"))
+    assert file.seek(SEEK, (1,)) == ("x",)
+
+
 def test_a_stream_reads_one_state_in_chunks_and_gives_its_reader_back(file: File) -> None:
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
     chunks = []

@@ -115,6 +115,12 @@ class Line:
             self._wait(write, lead)
         return write.outcome()
 
+    def wake_next(self) -> None:
+        """Let who waits longest try; for whoever held the lock."""
+        if self._waiting:
+            with suppress(IndexError):  # a leader takes, an interrupt removes
+                self._waiting[0].wake()
+
     def _try(self, write: Write[Any], lead: Callable[[Write[Any]], object]) -> bool:
         """Have a write done by this thread if nobody writes; tell whether it is done."""
         if self.lock.locked():
@@ -125,7 +131,7 @@ class Line:
                 self._lead(write, lead)
                 shared = self._shared
         finally:
-            self._wake_first()
+            self.wake_next()
         if shared:
             # A leader need not be woken, and would have its next write in before those it wrote with are back: two
             # threads of eight had most of the commits.
@@ -161,18 +167,13 @@ class Line:
         except ValueError:
             while not write.done and self.lock.locked():
                 ready.acquire(timeout=_PATIENCE)
-        self._wake_first()
+        self.wake_next()
 
     def _take(self, write: Write[Any]) -> None:
         try:
             self._waiting.remove(write)
         except ValueError:
             raise interrupted() from None
-
-    def _wake_first(self) -> None:
-        if self._waiting:
-            with suppress(IndexError):  # a leader takes, an interrupt removes
-                self._waiting[0].wake()
 
     # For the leader
 

@@ -92,7 +92,7 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        return self._gets[model].row(self.file.get, (partition, row))
+        return self._gets[model].row(self.file.seek, (partition, row))
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""

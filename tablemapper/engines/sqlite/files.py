@@ -81,6 +81,7 @@ class File:
         self.share = share
         self._new_line = partial(Line, lock, share, sleep)
         self._ended = ""
+        self._only: int | None = None  # the thread that uses the file; 0 if there were several
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
         self._readers = pool = Readers(
@@ -228,6 +229,27 @@ class File:
         self.give(reader)
         return row
 
+    def seek(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
+        """Return the row that one statement finds by its whole key, or None.
+
+        As long as one thread alone uses the file, the connection that writes is asked: a write empties the caches of all
+        others, so only there are the pages at hand that were read or written last.
+        """
+        line = self._writes.line
+        if not self._is_alone() or line.lock.locked():
+            return self.get(sql, args)
+        try:
+            with line.lock:
+                connection = self._writes.connection
+                if connection is not None and not connection.in_transaction:
+                    row: Row | None = connection.execute(sql, args).fetchone()
+                    return row
+        except Exception as error:
+            raise translated(error, self.path) from error
+        finally:
+            line.wake_next()
+        return self.get(sql, args)
+
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""
         stream = Stream(self, sql, args, chunk)
@@ -239,6 +261,14 @@ class File:
         snapshot = Snapshot(self)
         self._held.add(snapshot)
         return snapshot
+
+    def _is_alone(self) -> bool:
+        """Tell whether no other thread than this one has written or sought anything so far."""
+        me = threading.get_ident()
+        if me == self._only:
+            return True
+        self._only = me if self._only is None else 0
+        return self._only == me
 
     def check_open(self) -> None:
         """Raise :class:`StoreClosed` if the file is closed, or the parent's."""
@@ -268,6 +298,7 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
+        self._is_alone()
         value: T = self._writes.run(apply, generation, alone=alone)
         if self.monotonic() >= self._look_at:
             self._expire()
@@ -311,8 +342,7 @@ class File:
 
     def vacuum(self) -> None:
         """Rewrite the file without its gaps. Nobody else can write meanwhile."""
-        self._writes.check_outside()
-        with self._writes.line.lock:
+        with self._writes.kept_out():
             connection = self._writes.connection or self._writes.reconnect()
             try:
                 self._writes.take_turn(self.monotonic() + self._place.timeout)
@@ -332,8 +362,7 @@ class File:
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
-        self._writes.check_outside()
-        with self._writes.line.lock:
+        with self._writes.kept_out():
             connection = self._writes.connection or self._writes.reconnect()
             try:
                 log, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -371,8 +400,7 @@ class File:
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
-        self._writes.check_outside()
-        with self._writes.line.lock:
+        with self._writes.kept_out():
             if self._ended:
                 return
             connection, self._writes.connection = self._writes.connection, None

@@ -29,6 +29,8 @@ class MemoryFile(File):
         row: Row | None = self._alone(lambda connection: connection.execute(sql, args).fetchone())
         return row
 
+    seek = get
+
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         rows = self.read(sql, args)
         return iter([rows[at : at + chunk] for at in range(0, len(rows), chunk)])

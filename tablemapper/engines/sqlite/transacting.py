@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import apsw
@@ -79,6 +80,16 @@ class Transactions:
                 f'"{self._path}": other processes wrote for longer than the timeout of {self._place.timeout:g} s; '
                 "nothing was written: retry, or raise timeout="
             )
+
+    @contextmanager
+    def kept_out(self) -> Iterator[None]:
+        """Have the connection for something else than writes, which wait meanwhile."""
+        self.check_outside()
+        try:
+            with self.line.lock:
+                yield
+        finally:
+            self.line.wake_next()
 
     def check_outside(self) -> None:
         """Refuse what would wait for a write that this thread is in."""
