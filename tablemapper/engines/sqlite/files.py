@@ -35,6 +35,9 @@ __all__ = ["File", "Writer"]
 
 T = TypeVar("T")
 
+_all: Callable[[apsw.Cursor], list[Row]] = apsw.Cursor.fetchall
+_first: Callable[[apsw.Cursor], Row | None] = apsw.Cursor.fetchone
+
 _SHARE = 64  # writes that share a commit
 
 _files: weakref.WeakSet[File] = weakref.WeakSet()
@@ -205,29 +208,15 @@ class File:
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of one statement."""
-        try:
-            reader = self._idle.pop()
-        except IndexError:
-            reader = self.take()
-        try:
-            rows: list[Row] = reader.execute(sql, args).fetchall()
-        except Exception as error:
-            raise self._read_failed(reader, error) from error
-        self.give(reader)
-        return rows
+        return self._read(_all, sql, args)
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
         """Return the first row of one statement, or None."""
-        try:
-            reader = self._idle.pop()
-        except IndexError:
-            reader = self.take()
-        try:
-            row: Row | None = reader.execute(sql, args).fetchone()
-        except Exception as error:
-            raise self._read_failed(reader, error) from error
-        self.give(reader)
-        return row
+        return self._read(_first, sql, args)
+
+    def read_few(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
+        """Return all rows of one statement that reads few, as it says itself; see `seek`."""
+        return self._read_here(_all, sql, args)
 
     def seek(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
         """Return the row that one statement finds by its whole key, or None.
@@ -235,20 +224,36 @@ class File:
         As long as one thread alone uses the file, the connection that writes is asked: a write empties the caches of all
         others, so only there are the pages at hand that were read or written last.
         """
+        return self._read_here(_first, sql, args)
+
+    def _read(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
+        try:
+            reader = self._idle.pop()
+        except IndexError:
+            reader = self.take()
+        try:
+            found = fetch(reader.execute(sql, args))
+        except Exception as error:
+            self.drop(reader)
+            self.check_open()
+            raise translated(error, self.path) from error
+        self.give(reader)
+        return found
+
+    def _read_here(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
         line = self._writes.line
         if not self._is_alone() or line.lock.locked():
-            return self.get(sql, args)
+            return self._read(fetch, sql, args)
         try:
             with line.lock:
                 connection = self._writes.connection
                 if connection is not None and not connection.in_transaction:
-                    row: Row | None = connection.execute(sql, args).fetchone()
-                    return row
+                    return fetch(connection.execute(sql, args))
         except Exception as error:
             raise translated(error, self.path) from error
         finally:
             line.wake_next()
-        return self.get(sql, args)
+        return self._read(fetch, sql, args)
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""
@@ -274,11 +279,6 @@ class File:
         """Raise :class:`StoreClosed` if the file is closed, or the parent's."""
         if self._ended:
             raise StoreClosed(f'"{self.path}" {self._ended}')
-
-    def _read_failed(self, reader: apsw.Connection, error: Exception) -> BaseException:
-        self.drop(reader)
-        self.check_open()
-        return translated(error, self.path)
 
     # Writing
 

@@ -29,7 +29,7 @@ class MemoryFile(File):
         row: Row | None = self._alone(lambda connection: connection.execute(sql, args).fetchone())
         return row
 
-    seek = get
+    read_few, seek = read, get
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         rows = self.read(sql, args)

@@ -88,7 +88,8 @@ class Selecting:
         statements = list(select.statements(search, made, after, most, lean=True))
         if len(statements) != 1:
             return None
-        rows = self._file.read(*statements[0])
+        # (What is filtered may read more than it finds.)
+        rows = (self._file.read if search.plan.filter else self._file.read_few)(*statements[0])
         return None if len(rows) > _CHUNK or _moved_aside(rows) else rows
 
     def find(self, search: Search, made: Layout) -> Row | None:
