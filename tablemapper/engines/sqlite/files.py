@@ -248,7 +248,8 @@ class File:
             with line.lock:
                 connection = self._writes.connection
                 if connection is not None and not connection.in_transaction:
-                    return fetch(connection.execute(sql, args))
+                    found = fetch(connection.execute(sql, args))  # (an interrupt before ``return`` would keep the lock)
+                    return found
         except Exception as error:
             raise translated(error, self.path) from error
         finally:
