@@ -248,8 +248,8 @@ class File:
             with line.lock:
                 connection = self._writes.connection
                 if connection is not None and not connection.in_transaction:
-                    found = fetch(connection.execute(sql, args))  # (an interrupt before ``return`` would keep the lock)
-                    return found
+                    found = fetch(connection.execute(sql, args))
+                    return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
         except Exception as error:
             raise translated(error, self.path) from error
         finally:
