@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from .conditions import AnyPredicate
+from .expressions import Order
 from .planner import Plan
 from .predicates import dump, filled
 from .ranges import KeyRange
 
-__all__ = ["Explanation", "MixedExplanation", "predicate_text"]
+__all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]
 
 MOST_COUNTED = 10_000
 _SHOWN = 5
@@ -151,6 +152,11 @@ class MixedExplanation:
 
 def _bound(lo: str, hi: str | None, *, point: bool) -> Any:
     return lo if point else [lo, hi]
+
+
+def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
+    """Return an order as text, step by step."""
+    return tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in steps)
 
 
 def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
 from .declaration import declaration
-from .errors import EntityNotFound, InvalidQuery
-from .explanation import MixedExplanation, predicate_text
+from .errors import InvalidQuery
+from .explanation import MixedExplanation, order_text, predicate_text
 from .expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, Order, Predicate, StartsWith
 from .model import Model, Row
 from .pages import Page, Seal, read_page, said
@@ -24,6 +24,7 @@ from .prepared import Asked, Plans, Position, Prepared
 from .projection import Layout
 from .query import Query, Rows
 from .ranges import Search
+from .results import Found, check_condition
 
 __all__ = ["MixedQuery", "mixed"]
 
@@ -68,7 +69,7 @@ class _Read:
         return (*row[:steps], *row[width - 2 : width])
 
 
-class _Found(Generic[T]):
+class _Mixed(Found[T]):
     """What a query over several classes finds."""
 
     __slots__ = ("_parts", "_plans", "_where")
@@ -78,13 +79,14 @@ class _Found(Generic[T]):
         self._parts = parts
         self._where = where
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
-
     @property
     def _asked(self) -> Asked:
         """What is asked of every class alike: the limit, the order, the budget."""
         return self._parts[0].query._asked
+
+    @property
+    def _limit(self) -> int | None:
+        return self._asked.limit
 
     def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
         parts = tuple([attrs.evolve(part, query=change(part.query)) for part in self._parts])
@@ -93,7 +95,6 @@ class _Found(Generic[T]):
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
-        """Stop after so many results."""
         return self._each(lambda query: query.limit(count))
 
     def allow_scan(self) -> Self:
@@ -124,21 +125,6 @@ class _Found(Generic[T]):
         """Return the first result, or None."""
         return None if self._asked.limit == 0 else next(iter(self.limit(1)), None)
 
-    def one(self) -> T:
-        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
-        found = self.one_or_none()
-        if found is None:
-            raise EntityNotFound(f"{self!r}: there is no such entity", entity=self._names())
-        return found
-
-    def one_or_none(self) -> T | None:
-        """Return the only result, or None; raise InvalidQuery if there are several."""
-        limit = self._asked.limit
-        found = list(self.limit(2 if limit is None else min(2, limit)))
-        if len(found) > 1:
-            raise InvalidQuery(f"{self!r}: there are several such entities; add conditions, or use first()")
-        return found[0] if found else None
-
     def exists(self) -> bool:
         """Tell whether there is a result."""
         if self._asked.limit == 0:
@@ -167,31 +153,22 @@ class _Found(Generic[T]):
         return total if self._asked.limit is None else min(total, self._asked.limit)
 
     def page(self, size: int, /, token: str | None = None) -> Page[T]:
-        """Return some results, and the token of the page after them; it holds for this query only."""
         form = [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
         seal = Seal(self._plans, form, repr(self))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
-    def pages(self, size: int, /) -> Iterator[Page[T]]:
-        """Yield page after page; each reads the state that the store has then."""
-        page = self.page(size)
-        yield page
-        while page.token is not None:
-            page = self.page(size, page.token)
-            yield page
-
     def explain(self) -> MixedExplanation:
         """Tell how each class is read."""
-        order = tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in self._asked.order)
         return MixedExplanation(
-            order or (f"key{' descending' if self._asked.backwards else ''}",),
+            order_text(self._asked.order) or (f"key{' descending' if self._asked.backwards else ''}",),
             {part.model.name: part.query.explain() for part in self._parts if part.refuted is None},
             {part.model.name: part.refuted for part in self._parts if part.refuted is not None},
         )
 
     def __repr__(self) -> str:
-        return f"<MixedQuery {', '.join([self._names(), *(predicate_text(p, ()) for p in conjuncts(self._where))])}>"
+        return f"<MixedQuery {', '.join([self._names, *(predicate_text(p, ()) for p in conjuncts(self._where))])}>"
 
+    @property
     def _names(self) -> str:
         return " | ".join(part.model.name for part in self._parts)
 
@@ -247,7 +224,7 @@ class _Found(Generic[T]):
         yield from metered(read_ahead)  # (who loops over a store in memory may write)
 
 
-class MixedQuery(_Found[A | B | C | D | E], Generic[A, B, C, D, E]):
+class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
     """The entities of several classes of one table that satisfy conditions, each of its own class, in row order.
 
     Lazy, typed, and changed by no call. A query over fewer than five classes repeats the last one as its parameter.
@@ -264,10 +241,7 @@ class MixedQuery(_Found[A | B | C | D | E], Generic[A, B, C, D, E]):
         given: tuple[Predicate[Any], ...] = predicates
         models = [part.model for part in self._parts]
         for predicate in given:
-            if not _is_predicate(predicate):
-                raise InvalidQuery(
-                    f"where: a condition is needed, as in {models[0].name}.field == value, not {predicate!r}"
-                )
+            check_condition(predicate, models[0].name)
             for attr in attributes(predicate):
                 _known(attr, models)
         parts = tuple([_narrowed(part, given) for part in self._parts])
@@ -382,10 +356,6 @@ def _own_step(step: Any, model: Model) -> Any:
 def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
     if not any(issubclass(model.cls, attr.owner) for model in models):
         raise InvalidQuery(f"{attr!r} is not a field of {' or '.join(model.name for model in models)}")
-
-
-def _is_predicate(value: object) -> bool:
-    return isinstance(value, Predicate)
 
 
 # ---------------------------------------------------------------------------------------------- order

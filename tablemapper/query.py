@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 import attrs
 
@@ -16,8 +16,8 @@ from .aggregates import Slot
 from .answers import declared, served, unfit
 from .budget import Budget
 from .entity import Entity
-from .errors import EntityNotFound, InvalidEntity, InvalidQuery, did_you_mean
-from .explanation import MOST_COUNTED, Explanation, predicate_text
+from .errors import InvalidEntity, InvalidQuery, did_you_mean
+from .explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from .expressions import Assignment, Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
@@ -27,6 +27,7 @@ from .prepared import Asked, Plans, Position, Prepared, Rewriter
 from .progress import ProgressOption
 from .projection import Layout
 from .ranges import Search
+from .results import Found, check_condition
 from .totals import COUNT, Measured, States, summed_up
 
 __all__ = ["Query", "Results", "Rows"]
@@ -44,7 +45,7 @@ G = TypeVar("G")
 _scans = logging.getLogger("tablemapper.query")
 
 
-class Results(Generic[T_co]):
+class Results(Found[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ("_asked", "_plans", "_wanted")
@@ -57,13 +58,17 @@ class Results(Generic[T_co]):
     def _with(self, asked: Asked) -> Self:
         return type(self)(self._plans, asked, self._wanted)
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
+    @property
+    def _names(self) -> str:
+        return self._asked.model.name
+
+    @property
+    def _limit(self) -> int | None:
+        return self._asked.limit
 
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
-        """Stop after so many results."""
         counted("limit", count, least=0)
         return self._with(attrs.evolve(self._asked, limit=count))
 
@@ -127,23 +132,6 @@ class Results(Generic[T_co]):
                 return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
 
-    def one(self) -> T_co:
-        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
-        found = self.one_or_none()
-        if found is None:
-            raise EntityNotFound(f"{self!r}: there is no such entity", entity=self._asked.model.name)
-        return found
-
-    def one_or_none(self) -> T_co | None:
-        """Return the only result, or None; raise InvalidQuery if there are several."""
-        if (only := self._only()) is not None:
-            return only[0] if only else None
-        limit = self._asked.limit
-        found = list(self.limit(2 if limit is None else min(2, limit)))
-        if len(found) > 1:
-            raise InvalidQuery(f"{self!r}: there are several such entities; add conditions, or use first()")
-        return found[0] if found else None
-
     def exists(self) -> bool:
         """Tell whether there is a result."""
         return Rows[Any](self._plans, self._asked, ()).first() is not None
@@ -159,21 +147,8 @@ class Results(Generic[T_co]):
         return sum(1 for _ in lean)
 
     def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
-        """Return some results, and the token of the page after them.
-
-        A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
-        keeps its sort key comes exactly once, whatever is written between the pages.
-        """
         seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
-
-    def pages(self, size: int, /) -> Iterator[Page[T_co]]:
-        """Yield page after page; each reads the state that the store has then."""
-        page = self.page(size)
-        yield page
-        while page.token is not None:
-            page = self.page(size, page.token)
-            yield page
 
     def explain(self) -> Explanation:
         """Tell how the query is answered."""
@@ -187,7 +162,7 @@ class Results(Generic[T_co]):
             found.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
-            tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in plan.sort)
+            order_text(plan.sort)
             or (("key",) if plan.by_key else ()),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
@@ -258,10 +233,7 @@ class Query(Results[E]):
         for predicate in predicates:
             if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
                 continue  # (what follows says the same, but takes longer)
-            if not _is_predicate(predicate):
-                raise InvalidQuery(
-                    f"where: a condition is needed, as in {model.name}.field == value, not {predicate!r}"
-                )
+            check_condition(predicate, model.name)
             for attr in attributes(predicate):
                 _own(attr, model)
         return self._with(self._asked.narrowed(predicates))
@@ -449,10 +421,6 @@ def _step(value: object, model: Model) -> Order[Any]:
     if isinstance(value, Attr):
         return Order(value, descending=False)
     raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {value!r}")
-
-
-def _is_predicate(value: object) -> bool:
-    return isinstance(value, Predicate)
 
 
 def _seconds(verb: str, given: object) -> None:

@@ -20,7 +20,7 @@ LEVELS = [
     ["model", "changes", "evolution", "assignments"],
     [
         "check", "budget", "conditions", "advice", "planner", "ranges", "projection", "prepared", "pages",
-        "totals", "answers", "groups", "explanation", "query", "mixed", "engine",
+        "totals", "answers", "groups", "explanation", "results", "query", "mixed", "engine",
     ],
     [
         "engines", "engines.sqlite.faults", "engines.sqlite.calls", "engines.sqlite.timestamps", "engines.sqlite.writing",

@@ -62,11 +62,11 @@ class Selecting:
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, all of one state of the file, those after one position."""
         select = self.select(search.plan)
-        lean = within is None and spending is None and select.can_be_lean(made)
-        if lean and select.lean:
-            if (rows := self._few(select, search, made, after, limit)) is not None:
-                return iter([rows] if rows else [])
-            select.lean = False
+        alone = within is None and spending is None
+        if alone and select.few:
+            if (few := self._few(select, search, made, after, limit)) is not None:
+                return iter([few] if few else [])
+            select.few = False
         statements = list(select.statements(search, made, after, limit, spending))
         if len(statements) != 1:
             return self._several(select, statements, made, within)
@@ -74,23 +74,33 @@ class Selecting:
         if within is not None:
             return within.stream(sql, args)
         stream = self._file.stream(sql, args)
-        if not lean:
+        if not alone:
             return stream
         rows = next(stream, [])
-        select.lean = len(rows) < _CHUNK and not _moved_aside(rows)
+        select.few = len(rows) < _CHUNK
+        select.lean = select.can_be_lean(made) and not _moved_aside(rows)
         return chain([rows] if rows else [], stream)
 
     def _few(
         self, select: Select, search: Search, made: Layout, after: Position | None, limit: int | None
     ) -> list[Row] | None:
-        """Return all rows, if they are few and nothing of them is moved aside."""
+        """Return all rows, if they are few."""
+        can_be_lean = select.can_be_lean(made)
+        lean = can_be_lean and select.lean
         most = _CHUNK + 1 if limit is None else min(limit, _CHUNK + 1)
-        statements = list(select.statements(search, made, after, most, lean=True))
+        statements = list(select.statements(search, made, after, most, lean=lean))
         if len(statements) != 1:
             return None
-        # (What is filtered may read more than it finds.)
-        rows = (self._file.read if search.plan.filter else self._file.read_few)(*statements[0])
-        return None if len(rows) > _CHUNK or _moved_aside(rows) else rows
+        # (What is filtered or sorted may read more than it finds.)
+        read = self._file.read if search.plan.filter or search.plan.sorted else self._file.read_few
+        rows = read(*statements[0])
+        if len(rows) > _CHUNK:
+            return None
+        if can_be_lean:
+            select.lean = not _moved_aside(rows)
+            if lean and not select.lean:
+                return self._few(select, search, made, after, limit)
+        return rows
 
     def find(self, search: Search, made: Layout) -> Row | None:
         """Return the first row."""
@@ -197,6 +207,8 @@ class Select:
         self.residual = tuple(p for p, made in lowering if made is None or not made.exact)
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
+        self.few = False
+        """Whether to try to read all rows at once: the last run found few."""
         self.lean = False
         """Whether to try without what is moved aside: the last run would have been the same, and SQLite has half as
         much to prepare."""
