@@ -13,12 +13,12 @@ from typing import Any
 import attrs
 
 from .aggregates import AggregateModel, Slot, State
-from .conditions import AnyPredicate
+from .conditions import AnyPredicate, present
 from .errors import InvalidModel, ScanRefused
-from .expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, Predicate, StartsWith
+from .expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, StartsWith
 from .keytext import key_text
 from .model import Model
-from .predicates import attributes, conjuncts, cut, dump
+from .predicates import attributes, conjuncts, cut, forms
 from .prepared import Asked, Plans, Prepared, Reader
 from .ranges import Search
 from .totals import COUNT, Measured, States, wanted_slot
@@ -67,8 +67,8 @@ class Answer:
         budget = self.fit.asked.budget
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
         chunks = reader.rows(self.search, made, spending=spending)
-        if spending is not None and not self.prepared.plan.sorted:
-            chunks = ([row] for row in spending.counted(chain.from_iterable(chunks)))
+        if spending is not None:
+            chunks = ([row] for row in self.prepared.counted(chain.from_iterable(chunks), spending))
         for rows in chunks:
             for *group, blob in self.prepared.items(rows, self.search, made):
                 state = self.fit.held.state(aggregate.unpack(blob))
@@ -144,17 +144,17 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
     if strange := [attr.label for attr in groups if attr.source not in own]:
         return f"it is not grouped by {', '.join(strange)}"
     parts = list(conjuncts(asked.where))
-    present = {attr.source[:2] for part in parts for attr in _present(part)}
+    valued = {attr.source[:2] for part in parts for attr in present(part)}
     for attr in aggregate.groups.values():
-        if _optional(attr, asked.model) and attr.source[:2] not in present:
+        if _optional(attr, asked.model) and attr.source[:2] not in valued:
             return f"entities without {attr.label} are in none of its groups"
-    forms = [dump(part) for part in parts]
+    said = forms(*parts)
     reasons: list[str] = []
     for held in _held(aggregate, wanted, asked.model):
-        if not all(form in forms for form in held.said):
+        if not all(form in said for form in held.said):
             reasons.append("it is of some entities only, and the query does not ask for just those")
             continue
-        rest = [part for part, form in zip(parts, forms, strict=True) if form not in held.said]
+        rest = [part for part, form in zip(parts, said, strict=True) if form not in held.said]
         where = [one for part in rest if (one := _translated(part, own)) is not None]
         if len(where) == len(rest):
             made = attrs.evolve(asked, model=target, where=tuple(where), order=())
@@ -167,7 +167,7 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
 
 def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
     """Return the values that may be what is wanted."""
-    every = _forms(aggregate.where)
+    every = forms(aggregate.where)
     found = [Held(every, lambda state: [state[0], None])] if wanted.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
         if attrs.evolve(slot, where=None).identity != wanted.identity:
@@ -175,7 +175,7 @@ def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
         if slot.where is None:
             found.append(Held(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
-            found.append(Held(every + _forms(slot.where), _OF_SOME[slot.kind](at)))
+            found.append(Held(every + forms(slot.where), _OF_SOME[slot.kind](at)))
     return found
 
 
@@ -188,19 +188,6 @@ _OF_SOME: dict[str, Callable[[int], Callable[[State], State]]] = {
 
 def _optional(attr: Attr[Any, Any], model: Model) -> bool:
     return model.declaration.field(attr.name).optional or bool(attr.path)
-
-
-def _forms(where: Predicate[Any] | None) -> list[Any]:
-    return [] if where is None else [dump(part) for part in conjuncts([where])]
-
-
-def _present(predicate: AnyPredicate) -> Iterator[Attr[Any, Any]]:
-    """Yield attributes that have a value wherever the predicate holds."""
-    match predicate:
-        case Compare() | In() | StartsWith() | Contains():
-            yield from attributes(predicate)
-        case Not(part=IsNull(attr=attr)):
-            yield attr
 
 
 def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyPredicate | None:

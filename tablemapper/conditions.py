@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 
 from .expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
-from .predicates import conjuncts
+from .predicates import attributes, conjuncts
 
-__all__ = ["Conditions", "alternatives", "conditions", "field_name", "normal"]
+__all__ = ["Conditions", "alternatives", "conditions", "field_name", "normal", "present"]
 
 MAX_ALTERNATIVES = 64
 
@@ -116,17 +116,25 @@ def conditions(where: Iterable[AnyPredicate]) -> Conditions:
     """Sort predicates, all of which hold, by the field that they speak of."""
     made = Conditions()
     for predicate in where:
+        made.present.update(field_name(attr) or attr.name for attr in present(predicate))
         match predicate:
-            case Compare(attr=attr, value=Attr() as other):
-                made.present.update({attr.name, other.name})
+            case Compare(value=Attr()):
+                pass
             case Compare() | In() | StartsWith() | Contains():
                 name = field_name(predicate.attr)
-                made.present.add(predicate.attr.name if name is None else name)
                 if name is not None and _sorted_in(made, predicate, name):
                     made.said_by[predicate] = name
-            case Not(part=IsNull(attr=attr)) if (name := field_name(attr)) is not None:
-                made.present.add(name)
     return made
+
+
+def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
+    """Return the attributes that have a value wherever a predicate holds."""
+    match predicate:
+        case Compare() | In() | StartsWith() | Contains():
+            return tuple(attributes(predicate))
+        case Not(part=IsNull(attr=attr)):
+            return (attr,)
+    return ()
 
 
 def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:

@@ -28,6 +28,7 @@ from .keyforms import check_key
 from .keys import Template
 from .limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size, fixed_size
 from .overlap import disjoint
+from .predicates import forms
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
 
@@ -87,9 +88,9 @@ class Model:
         }
 
     @cached_property
-    def partial_indexes(self) -> tuple[IndexModel, ...]:
-        """The indexes that hold some entities only."""
-        return tuple(index for index in self.indexes if index.where is not None)
+    def partial_indexes(self) -> tuple[tuple[str, list[Any]], ...]:
+        """The indexes that hold some entities only, by name, each with the forms of its conditions."""
+        return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
 
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""

@@ -68,6 +68,11 @@ def attributes(predicate: Predicate[Any]) -> Iterator[Attr[Any, Any]]:
             raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
 
 
+def forms(*predicates: Predicate[Any] | None) -> list[Any]:
+    """Return what predicates that all hold ask for, taken apart, in forms that are equal where what they ask is."""
+    return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
+
+
 def dump(predicate: Predicate[Any]) -> Any:
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms."""
     match predicate:

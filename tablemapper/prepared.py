@@ -20,7 +20,7 @@ from .expressions import Attr, Order, Predicate
 from .indexes import IndexRange
 from .model import Model, Row, Schema
 from .planner import Access, Plan, Question, plan
-from .predicates import attributes, conjuncts, dump, parametrised
+from .predicates import attributes, conjuncts, forms, parametrised
 from .progress import ProgressOption
 from .projection import ENTITIES, Layout, chosen, filtered, layout, tuples
 from .ranges import Search, TooManyRanges, search
@@ -203,6 +203,10 @@ class Prepared:
             rows = [row[width:] for row in rows]
         return self._make(rows, found.values)
 
+    def counted(self, rows: Iterator[Row], spending: Spending | None) -> Iterator[Row]:
+        """Return rows, each of which is counted before it is given out; what is sorted was counted before the first."""
+        return rows if spending is None or self.plan.sorted else spending.counted(rows)
+
     def position(self, row: Row, made: Layout) -> Position:
         """Return where a row stands."""
         return row[: self.width] if made.places else row[:2]
@@ -253,7 +257,18 @@ class Plans:
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        prepared, values = self.prepared(asked, wanted, state=state)
+        return self.bound(*self.prepared(asked, wanted, state=state), asked, wanted, state=state)
+
+    def bound(
+        self,
+        prepared: Prepared,
+        values: Sequence[Any],
+        asked: Asked,
+        wanted: tuple[Attr[Any, Any], ...] | None,
+        *,
+        state: bool = False,
+    ) -> tuple[Prepared, Search]:
+        """Return a prepared plan with its values, or another one if these have too many ranges for it."""
         try:
             return prepared, prepared.search(values)
         except TooManyRanges:
@@ -325,11 +340,9 @@ def _implied(asked: Asked) -> tuple[tuple[str, frozenset[int]], ...]:
     partial = asked.model.partial_indexes
     if not partial:
         return ()
-    forms = [dump(predicate) for predicate in conjuncts(asked.where)]
-    found = []
-    for index in partial:
-        if index.where is not None:
-            wanted = [dump(part) for part in conjuncts([index.where])]
-            if all(form in forms for form in wanted):
-                found.append((index.name, frozenset(at for at, form in enumerate(forms) if form in wanted)))
-    return tuple(found)
+    said = forms(*asked.where)
+    return tuple(
+        (name, frozenset(at for at, form in enumerate(said) if form in wanted))
+        for name, wanted in partial
+        if all(form in said for form in wanted)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -97,37 +97,34 @@ class Results(Found[T_co]):
         limit = self._asked.limit
         if limit == 0:
             return iter(())
-        if (only := self._only()) is not None:
-            return iter(only)
-        prepared, found = self._find()
+        prepared, values = self._plans.prepared(self._asked, self._wanted)
+        if prepared.key is not None and self._asked.budget is None:
+            return iter(self._only(prepared.key, values))
+        prepared, found = self._bound(prepared, values)
         if self._asked.budget is not None:
-            items: Iterator[T_co] = self._spending(prepared, found)
+            metered = self._metered(prepared, found, prepared.layout, None)
+            items: Iterator[T_co] = chain.from_iterable(
+                prepared.items((row,), found, prepared.layout) for row in metered
+            )
         else:
             rows = self._plans.reader.rows(found, prepared.layout, limit=limit if prepared.whole else None)
             items = chain.from_iterable(map(partial(prepared.items, found=found, made=prepared.layout), rows))
         return items if limit is None else islice(items, limit)
 
-    def _spending(self, prepared: Prepared, found: Search, after: Position | None = None) -> Iterator[Any]:
-        for row in self._metered(prepared, found, prepared.layout, after):
-            yield from prepared.items((row,), found, prepared.layout)
-
     def _metered(self, prepared: Prepared, found: Search, made: Layout, after: Position | None) -> Iterator[Any]:
         assert self._asked.budget is not None
         spending = self._asked.budget.start(repr(self))
         chunks = self._plans.reader.rows(found, made, after=after, spending=spending)
-        rows = chain.from_iterable(chunks)
-        # (Rows that are sorted were counted before the first one came.)
-        return rows if prepared.plan.sorted else spending.counted(rows)
+        return prepared.counted(chain.from_iterable(chunks), spending)
 
     def first(self) -> T_co | None:
         """Return the first result, or None."""
         if self._asked.limit == 0:
             return None
-        if (only := self._only()) is not None:
-            return only[0] if only else None
         if self._asked.budget is None:
-            prepared, found = self._find()
-            if prepared.whole:
+            prepared, values = self._plans.prepared(self._asked, self._wanted)
+            if prepared.whole and prepared.key is None:
+                prepared, found = self._bound(prepared, values)
                 row = self._plans.reader.find(found, prepared.layout)
                 return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
@@ -162,8 +159,7 @@ class Results(Found[T_co]):
             found.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
-            order_text(plan.sort)
-            or (("key",) if plan.by_key else ()),
+            order_text(plan.sort) or (("key",) if plan.by_key else ()),
             reader.between_bounds(found, MOST_COUNTED),
             tuple(reader.explain(found, prepared.layout)),
             dict(served(self._plans, self._asked)),
@@ -179,23 +175,21 @@ class Results(Found[T_co]):
 
     # ------------------------------------------------------------------------------------------ how
 
-    def _only(self) -> list[T_co] | None:
-        """Return what is found if the key says that it can be one entity only, else None."""
-        asked = self._asked
-        if self._wanted is not None or asked.budget is not None or asked.limit == 0:
-            return None
-        prepared, values = self._plans.prepared(asked, None)
-        if prepared.key is None:
-            return None
+    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, str]], values: Sequence[Any]) -> list[Any]:
+        """Return what is found where the values make the key of the only entity that there can be."""
+        model = self._asked.model
         try:
-            key = prepared.key(values)
+            key = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        row = self._plans.reader.get(asked.model, *key)
-        return [] if row is None else [asked.model.build_one(row)]
+        row = self._plans.reader.get(model, *key)
+        return [] if row is None else [model.build_one(row)]
 
     def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
-        found = self._plans.find(self._asked, self._wanted)
+        return self._bound(*self._plans.prepared(self._asked, self._wanted), warn=warn)
+
+    def _bound(self, prepared: Prepared, values: Sequence[Any], *, warn: bool = True) -> tuple[Prepared, Search]:
+        found = self._plans.bound(prepared, values, self._asked, self._wanted)
         if warn and found[0].plan.scan:
             _scans.warning("%r reads the whole table %s", self, self._asked.model.table)
         return found

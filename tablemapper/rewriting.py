@@ -206,12 +206,12 @@ class _Run:
         made = prepared.layout
         most = batch if prepared.whole else batch * _EXAMINED
         chunks = self._engine.rows(found, made, after=after, limit=most, spending=spending)
-        rows: Iterator[Row] = islice(chain.from_iterable(chunks), most)
+        rows = prepared.counted(islice(chain.from_iterable(chunks), most), spending)
         entities: list[Any] = []
         read = 0
         # (One by one if they are counted: not one more than is needed may be.)
         step = 256 if spending is None else 1
-        for some in _lists(rows if spending is None else spending.counted(rows), step):
+        for some in _lists(rows, step):
             read += len(some)
             after = some[-1][:2]
             entities += prepared.items(some, found, made)
@@ -240,9 +240,7 @@ class _Run:
         limit, spending = self._asked.limit, self._spending
         prepared, found = plans.find(self._asked, ())
         chunks = self._engine.rows(found, prepared.placed, limit=limit if prepared.whole else None, spending=spending)
-        rows: Iterator[Row] = chain.from_iterable(chunks)
-        if spending is not None and not prepared.plan.sorted:  # (rows that are sorted are counted before they come)
-            rows = spending.counted(rows)
+        rows = prepared.counted(chain.from_iterable(chunks), spending)
         if not prepared.whole:
             rows = (row for row in rows if prepared.items((row,), found, prepared.placed))
         end = prepared.width

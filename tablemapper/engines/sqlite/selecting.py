@@ -129,7 +129,7 @@ class Selecting:
                 chunks = iter(list(chunks))
             yield from chunks
         elif select.plan.merged:
-            streams = [_flat(within.stream(sql, args)) for sql, args in statements]
+            streams = [chain.from_iterable(within.stream(sql, args)) for sql, args in statements]
             merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
             yield from _chunks(merged)
         else:
@@ -494,11 +494,6 @@ def _moved_aside(rows: list[Row]) -> bool:
         if row[-1] is not None:
             return True
     return False
-
-
-def _flat(chunks: Iterator[list[Row]]) -> Iterator[Row]:
-    for chunk in chunks:
-        yield from chunk
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
