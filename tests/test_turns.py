@@ -276,7 +276,8 @@ def test_another_process_that_writes_for_too_long_is_one_clear_error(path: Path)
             one.join(10)
         assert time.monotonic() - started < 0.9, "each waited for the timeouts of all before it"
         assert [type(error) for error in outcomes] == [StoreLocked] * 6
-        assert "for longer than the timeout of 0.2 s; nothing was written: retry, or raise timeout=" in str(outcomes[0])
+        assert "held its lock for longer than the timeout; nothing was written: retry, or raise" in str(outcomes[0])
+        assert "for longer than the timeout of 0.2 s; nothing was written: retry, or raise timeout=" in str(outcomes[-1])
         leave.set()
         thread.join()
         file.write(insert(2))
@@ -293,6 +294,22 @@ def client_process(path: str, which: int, gate: Any, at: Any, results: Any) -> N
             file.write(insert(which))
             n += 1
     results.put(n)
+
+
+def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
+    with File.open(path) as file:
+        file.write(create_table)
+        for _ in range(5):
+            file.write(insert(1))
+        assert drawn(path) == 1
+        with File.open(path) as other:
+            other.write(insert(2))
+            file.write(insert(1))
+            other.write(insert(2))
+            assert drawn(path) == 3
+            file.write(insert(1))
+            other.write(insert(2))
+            assert drawn(path) == 5
 
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:

@@ -65,14 +65,14 @@ class Timestamps:
         self._seen = _UNKNOWN  # the data version after our last commit
         self._wrote = False
         self.generation = 0
-        self.others_wrote = False  # since our last commit, or it is not known
+        self.others_wrote = False  # another object that is still open did, since our last commit
 
     def begin(self, connection: apsw.Connection) -> int:
         """Return the timestamp of the transaction that was just begun on ``connection``."""
         seen = self._seen
         self._seen = _UNKNOWN  # a transaction that fails leaves nothing to trust
-        self.others_wrote = connection.data_version() != seen
-        if self.others_wrote:
+        self.others_wrote = False
+        if connection.data_version() != seen:
             self._reload(connection)
         self._wrote = False
         return self.next(connection)
@@ -130,6 +130,7 @@ class Timestamps:
             )
         self.generation = generation
         if owner != self._owner:
+            self.others_wrote = owner != 0
             self._alone = 0
             self._last = max(self._last, until)
         self._until = until

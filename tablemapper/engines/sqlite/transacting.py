@@ -23,6 +23,7 @@ __all__ = ["Transactions"]
 T = TypeVar("T")
 
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
+_EVER = float("inf")
 _COMPANY = 1.0  # seconds after the last write of another process in which turns are taken
 
 
@@ -49,7 +50,7 @@ class Transactions:
         self.connection: apsw.Connection | None = None
         self.line = line
         self.turns = turns
-        self._in_company_until = float("inf")  # by the clock of ``Write.until``
+        self._in_company_until = _EVER  # by the clock of ``Write.until``
         self._path = place.path
         self._place = place
         self._timestamps = timestamps
@@ -137,6 +138,8 @@ class Transactions:
                     if timestamps.others_wrote:
                         # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company.
                         self._in_company_until = first.until + _COMPANY
+                    elif self._in_company_until == _EVER:
+                        self._in_company_until = first.until
                     self._apply(first, timestamp)
                     if joined:
                         self._gather(connection, others)
@@ -150,6 +153,8 @@ class Transactions:
             if applied:
                 self._settle(error, [first, *others])
             else:
+                if isinstance(error, apsw.BusyError):
+                    self._in_company_until = first.until + _COMPANY
                 self.undo(connection)
                 ours = self._outward(raised or error)
                 raise ours from ours.__cause__
