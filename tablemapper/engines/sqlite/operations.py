@@ -437,9 +437,9 @@ def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, gro
             row = (*key, written, *row[3:])
         puts.append((*row, *tail, packed))
     if puts:
-        writer.executemany(statements.put, puts)
+        _write(writer, statements.put, puts)
     if gone:
-        writer.executemany(statements.delete, gone)
+        _write(writer, statements.delete, gone)
 
 
 def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:

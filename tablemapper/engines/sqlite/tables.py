@@ -247,7 +247,7 @@ class Statements:
         listed = "" if whole else f"({','.join(map(short, written))})"
         places = ",".join([*["?"] * width, *(value for _, value in extra)])
         self.insert = f"INSERT INTO {hot}{listed} VALUES({places})"
-        self.put = f"REPLACE INTO {hot}{listed} VALUES({places})"
+        self.put = _upsert(self.insert, columns[2:])
         assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(columns[2:], 3))
         place = "WHERE PartitionKey=?1 AND RowKey=?2"
         condition = f"{place} AND Timestamp=?"
@@ -337,6 +337,12 @@ def _stamp(
     return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
+def _upsert(insert: str, columns: Iterable[str]) -> str:
+    """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""
+    assigned = ",".join(f"{short(column)}=excluded.{short(column)}" for column in columns)
+    return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
+
+
 class IndexTable:
     """The table of one index, and its statements; its rows are those of `tablemapper.changes`."""
 
@@ -359,7 +365,7 @@ class IndexTable:
         hot, places = short(index.table), ",".join(["?"] * len(columns))
         self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
         self.insert = f"INSERT INTO {hot} VALUES({places})"
-        self.put = f"REPLACE INTO {hot} VALUES({places})"
+        self.put = _upsert(self.insert, columns[len(key) :])
         self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
