@@ -22,7 +22,7 @@ __all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout", "tuples"]
 Values = Sequence[Any]
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Layout:
     """What a row holds that an engine returns: maybe its place on the path first, then an entity or some properties."""
 
