@@ -262,5 +262,8 @@ class ByHand:
     def everything(self) -> Iterable[Any]:
         return map(Order, self.db.execute(SELECT_OVER, (-1.0,)))
 
+    def checkpoint(self) -> None:
+        self.db.wal_checkpoint()
+
     def close(self) -> None:
         self.db.close()

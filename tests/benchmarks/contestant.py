@@ -66,6 +66,9 @@ class Contestant(Protocol):
     def everything(self) -> Iterable[Any]:
         """Return every order, by customer and time; not timed."""
 
+    def checkpoint(self) -> None:
+        """Copy what is in the write-ahead log into the file."""
+
     def close(self) -> None: ...
 
 

@@ -96,5 +96,8 @@ class Ours:
     def everything(self) -> Iterable[Any]:
         return self.store.query(Order).allow_scan()
 
+    def checkpoint(self) -> None:
+        self.store._engine.file.checkpoint()  # type: ignore[attr-defined]
+
     def close(self) -> None:
         self.store.close()

@@ -149,5 +149,8 @@ class Peewee:
     def everything(self) -> Iterable[Any]:
         return Order.select().order_by(*KEY).iterator()
 
+    def checkpoint(self) -> None:
+        self.database.execute_sql("PRAGMA wal_checkpoint").fetchall()
+
     def close(self) -> None:
         self.database.close()

@@ -79,6 +79,9 @@ class Ours:
     def everything(self) -> Iterable[Any]:
         return self.store.query(self.entity).allow_scan()
 
+    def checkpoint(self) -> None:
+        self.store._engine.file.checkpoint()  # type: ignore[attr-defined]
+
     def close(self) -> None:
         self.store.close()
 
@@ -130,6 +133,9 @@ class Rowid:
 
     def everything(self) -> Iterable[Any]:
         return (self.build(*row) for row in self.db.execute(self.all))
+
+    def checkpoint(self) -> None:
+        self.db.wal_checkpoint()
 
     def close(self) -> None:
         self.db.close()

@@ -183,6 +183,9 @@ class SqlAlchemy:
         query = select(Order).order_by(*KEY).execution_options(yield_per=1_000)
         return self.reading.scalars(query)
 
+    def checkpoint(self) -> None:
+        self.reading.connection().exec_driver_sql("PRAGMA wal_checkpoint")
+
     def close(self) -> None:
         self.reading.close()
         self.reading.get_bind().dispose()
