@@ -102,7 +102,7 @@ class Pairs:
         found = list(self.store.query(Twin).where(Twin.group == self.group).limit(2))
         with self.store.transaction() as tx:
             for twin in found:
-                twin.text += "y"
+                twin.text = twin.text[-20:] + "y"
                 tx.replace(twin)
 
     def swap(self) -> None:
@@ -117,7 +117,7 @@ class Pairs:
             for number in (2, 3):
                 twin = tx.get(Twin.key(self.group, number))
                 if twin is not None:
-                    twin.text += "z"
+                    twin.text = twin.text[-20:] + "z"
                     tx.replace(twin)
 
     def ways(self) -> list[Callable[[], None]]:
@@ -173,8 +173,8 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
         for way in ways:
             way()
         totals = [places(way) for way in ways]
-        hits = 0
-        for _ in range(10_000 if full_size else 150):
+        hits, rounds = 0, 10_000 if full_size else 1_000
+        for _ in range(rounds):
             which = draw.randrange(len(ways))
             hits += strike(draw.randint(1, totals[which]), ways[which])
             assert not failures
@@ -185,7 +185,7 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
             thread.join(10)
     assert not any(thread.is_alive() for thread in threads), "one waits for ever"
     assert not failures
-    assert hits > 50
+    assert hits > rounds // 3
     check_clean(store)
     for which in range(3):
         assert store[Twins.key(f"other-{which}")].count == 2 * written[which]
