@@ -123,6 +123,16 @@ def test_a_sort_reads_what_it_sorts(parcels: tm.Query[Parcel], counting: Touched
     assert counting(lambda: list(heaviest)) == {ENTITIES: 100}
 
 
+def test_a_budget_counts_each_row_once_sorted_or_not_whether_it_matches_or_not(parcels: tm.Query[Parcel]) -> None:
+    shelf = parcels.where(Parcel.depot == "x", Parcel.shelf == "g")
+    for query in (shelf, shelf.order_by(Parcel.weight), shelf.where(Parcel.note == "no such note")):
+        found = list(query)
+        assert list(query.budget(examined=100)) == found
+        assert query.budget(examined=100).page(1_000).items == found
+        with pytest.raises(tm.QueryStopped, match=r"examined=99"):
+            list(query.budget(examined=99))
+
+
 # ---------------------------------------------------------------------------------------------- the first ones
 
 
