@@ -123,10 +123,11 @@ class Results(Found[T_co]):
             return None
         if self._asked.budget is None:
             prepared, values = self._plans.prepared(self._asked, self._wanted)
-            if prepared.whole and prepared.key is None:
+            if prepared.key is None:
                 prepared, found = self._bound(prepared, values)
-                row = self._plans.reader.find(found, prepared.layout)
-                return None if row is None else prepared.items((row,), found, prepared.layout)[0]
+                if prepared.whole:
+                    row = self._plans.reader.find(found, prepared.layout)
+                    return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
 
     def exists(self) -> bool:

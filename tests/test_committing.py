@@ -128,8 +128,7 @@ def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
 
 
 def test_writes_that_came_during_a_checkpoint_go_on_at_once(file: File, group: Group) -> None:
-    with file._writes.kept_out():
-        waiting = group.follow(insert(1))
+    waiting = file._writes.outside(lambda: group.follow(insert(1)))
     started = time.monotonic()
     assert waiting.result(10) == 1
     assert time.monotonic() - started < 0.5 * committing._PATIENCE

@@ -564,3 +564,25 @@ def test_explain_is_text_and_json(filled: tm.Store) -> None:
     explained = filled.query(Unit).where(Unit.city == "x").order_by(Unit.building.desc()).explain()
     assert str(explained).startswith("reads Unit.key, backwards")
     assert explained.to_json()["path"] == "Unit.key"
+
+
+class Sale(tm.Entity, table="Sales"):
+    at: tm.Field[datetime]
+    price: tm.Field[Decimal]
+    number: tm.Field[int]
+
+    key = tm.Key[datetime, Decimal, int](partition="{at:%Y-%m-%d}", row=("{price}", "{number}"))
+
+
+@pytest.mark.parametrize("days", [10, 3_000])
+def test_the_first_of_more_days_than_are_read_one_by_one_satisfies_all(days: int) -> None:
+    """Many of them are planned again, and then prices are looked at row by row."""
+    start = datetime(2024, 1, 1, tzinfo=UTC)
+    with tm.open(":memory:", models=[Sale]) as store:
+        query = store.query(Sale).where(Sale.at >= start, Sale.at < start + timedelta(days=days), Sale.price >= Decimal(5))
+        store.insert(Sale(start, Decimal("4.99999999999999999999999"), 1))
+        assert query.allow_scan().first() is None
+        assert not query.allow_scan().exists()
+        store.insert(Sale(start + timedelta(days=1), Decimal("5"), 2))
+        assert query.allow_scan().one().number == 2
+        assert query.allow_scan().first() == query.allow_scan().one()

@@ -653,6 +653,48 @@ def test_a_seek_within_a_write_or_after_one_that_was_left_open_sees_what_was_com
     assert file.seek(SEEK, (1,)) == ("x",)
 
 
+def test_what_an_interrupt_runs_within_a_seek_may_write_and_close(file: File) -> None:
+    """A handler of a signal, or a finaliser."""
+    file.write(insert("x"))
+
+    def meanwhile(work: Callable[[], object]) -> Callable[[apsw.Cursor], Any]:
+        def fetch(cursor: apsw.Cursor) -> Any:
+            work()
+            return cursor.fetchone()
+
+        return fetch
+
+    def fails(w: Writer) -> None:
+        insert("no")(w)
+        raise RuntimeError("undone")
+
+    def write_and_fail() -> None:
+        with pytest.raises(RuntimeError):
+            file.write(fails)
+
+    assert file._read_here(meanwhile(lambda: file.write(insert("y"))), SEEK, (1,)) == ("x",)
+    assert file._read_here(meanwhile(lambda: file.seek(SEEK, (2,))), SEEK, (2,)) == ("y",)
+    assert file._read_here(meanwhile(write_and_fail), SEEK, (2,)) == ("y",)
+    assert file.read("SELECT v FROM t") == [("x",), ("y",)]
+    with pytest.raises(StoreClosed):
+        file._read_here(meanwhile(file.close), SEEK, (2,))
+
+
+def test_a_seek_that_fails_on_one_connection_is_tried_on_another_and_the_first_is_given_up(file: File) -> None:
+    file.write(insert("x"))
+    writer = file._connection
+
+    def fetch(cursor: apsw.Cursor) -> Any:
+        if cursor.connection is writer:
+            raise apsw.CorruptError("a page of its cache")
+        return cursor.fetchone()
+
+    assert file._read_here(fetch, SEEK, (1,)) == ("x",)
+    assert file._connection is None
+    file.write(insert("y"))
+    assert file.seek(SEEK, (2,)) == ("y",)
+
+
 def test_a_wrong_seek_spoils_nothing(file: File) -> None:
     with pytest.raises(StoreError, match="no such table"):
         file.seek("SELECT v FROM missing")

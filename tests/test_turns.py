@@ -298,12 +298,12 @@ def client_process(path: str, which: int, gate: Any, at: Any, results: Any) -> N
 
 
 def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
-    with File.open(path) as file:
+    with File.open(path, monotonic=lambda: 0.0) as file:  # however long each takes
         file.write(create_table)
         for _ in range(5):
             file.write(insert(1))
         assert drawn(path) == 1
-        with File.open(path) as other:
+        with File.open(path, monotonic=lambda: 0.0) as other:
             other.write(insert(2))
             file.write(insert(1))
             other.write(insert(2))
@@ -311,6 +311,27 @@ def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
             file.write(insert(1))
             other.write(insert(2))
             assert drawn(path) == 5
+
+
+def test_who_writes_for_long_takes_turns_even_alone(path: Path) -> None:
+    """Others would seldom find SQLite's lock free between its transactions."""
+    now = 0.0
+    with File.open(path, monotonic=lambda: now) as file:
+        file.write(create_table)
+        file.write(insert(1))
+        assert drawn(path) == 1
+
+        def slow(w: Writer) -> None:
+            nonlocal now
+            insert(1)(w)
+            now += 0.05
+
+        file.write(slow)
+        file.write(insert(1))
+        assert drawn(path) == 2
+        now += 2
+        file.write(insert(1))
+        assert drawn(path) == 2
 
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:

@@ -84,7 +84,9 @@ class File:
         self.share = share
         self._new_line = partial(Line, lock, share, sleep)
         self._ended = ""
-        self._only: int | None = None  # the thread that uses the file; 0 if there were several
+        self._only = threading.get_ident()  # the thread that uses the file; 0 if there were several
+        self._reading = 0  # the thread that reads by the connection that writes
+        self._sleep = sleep
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
         self._readers = pool = Readers(
@@ -241,19 +243,18 @@ class File:
         return found
 
     def _read_here(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
-        line = self._writes.line
-        if not self._is_alone() or line.lock.locked():
+        # No lock is taken: what an interrupt runs in between, a signal's handler or a finaliser, may write, too.
+        if self._reading or self._writes.line.lock.locked():
             return self._read(fetch, sql, args)
+        connection = self._writes.connection
         try:
-            with line.lock:
-                connection = self._writes.connection
-                if connection is not None and not connection.in_transaction:
-                    found = fetch(connection.execute(sql, args))
-                    return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
-        except Exception as error:
-            raise translated(error, self.path) from error
+            self._reading = threading.get_ident()
+            if connection is not None and self._is_alone() and not connection.in_transaction:
+                return fetch(connection.execute(sql, args))
+        except Exception:
+            self._writes.give_up(connection)  # a page that was read damaged would stay in its cache
         finally:
-            line.wake_next()
+            self._reading = 0
         return self._read(fetch, sql, args)
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
@@ -269,12 +270,14 @@ class File:
         return snapshot
 
     def _is_alone(self) -> bool:
-        """Tell whether no other thread than this one has written or sought anything so far."""
+        """Tell whether no other thread has used the file so far than this one, which opened it."""
         me = threading.get_ident()
         if me == self._only:
             return True
-        self._only = me if self._only is None else 0
-        return self._only == me
+        self._only = 0
+        while self._reading not in (0, me):  # once: who was alone until now is to be done first
+            self._sleep(0.0001)
+        return False
 
     def check_open(self) -> None:
         """Raise :class:`StoreClosed` if the file is closed, or the parent's."""
@@ -343,33 +346,42 @@ class File:
 
     def vacuum(self) -> None:
         """Rewrite the file without its gaps. Nobody else can write meanwhile."""
-        with self._writes.kept_out():
-            connection = self._writes.connection or self._writes.reconnect()
+        self._outside(self._vacuum)
+
+    def _vacuum(self) -> None:
+        connection = self._writes.connection or self._writes.reconnect()
+        try:
+            self._writes.take_turn(self.monotonic() + self._place.timeout)
+            self._writes.undo(connection)
+            connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the copy that it writes
             try:
-                self._writes.take_turn(self.monotonic() + self._place.timeout)
-                self._writes.undo(connection)
-                connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the copy that it writes
-                try:
-                    connection.execute("VACUUM")
-                finally:
-                    connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-                self._timestamps.forget()
-                if not self._place.in_memory:
-                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except Exception as error:
-                raise translated(error, self.path) from error
+                connection.execute("VACUUM")
             finally:
-                self._writes.turns.give()
+                connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+            self._timestamps.forget()
+            if not self._place.in_memory:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except Exception as error:
+            raise translated(error, self.path) from error
+        finally:
+            self._writes.turns.give()
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
-        with self._writes.kept_out():
-            connection = self._writes.connection or self._writes.reconnect()
-            try:
-                log, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except Exception as error:
-                raise translated(error, self.path) from error
-            return log == done
+        return self._outside(self._checkpoint)
+
+    def _checkpoint(self) -> bool:
+        connection = self._writes.connection or self._writes.reconnect()
+        try:
+            log, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except Exception as error:
+            raise translated(error, self.path) from error
+        return log == done
+
+    def _outside(self, use: Callable[[], T]) -> T:
+        """Use the connection that writes for something else, while nobody writes."""
+        self._is_alone()
+        return self._writes.outside(use)
 
     def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], object] | None = None) -> None:
         """Copy one state of the file to a new file while it is in use.
@@ -401,22 +413,24 @@ class File:
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
-        with self._writes.kept_out():
-            if self._ended:
-                return
-            connection, self._writes.connection = self._writes.connection, None
-            if connection is not None:
-                with suppress(Exception):  # else the allowance stays in the file, and the next timestamp is after it
-                    self._writes.undo(connection)
-                    self._timestamps.hand_back(connection)
-            self._ended = "was closed; open it again"
-            self._readers.close()
-            for known in _members(self._known):
-                if known is not connection:
-                    quiet_close(known)
-            if connection is not None:
-                quiet_close(connection)  # last, since a reader could not take the log back into the file
-            self._writes.turns.close()
+        self._outside(self._close)
+
+    def _close(self) -> None:
+        if self._ended:
+            return
+        connection, self._writes.connection = self._writes.connection, None
+        if connection is not None:
+            with suppress(Exception):  # else the allowance stays in the file, and the next timestamp is after it
+                self._writes.undo(connection)
+                self._timestamps.hand_back(connection)
+        self._ended = "was closed; open it again"
+        self._readers.close()
+        for known in _members(self._known):
+            if known is not connection:
+                quiet_close(known)
+        if connection is not None:
+            quiet_close(connection)  # last, since a reader could not take the log back into the file
+        self._writes.turns.close()
 
     def __enter__(self) -> Self:
         return self
@@ -434,6 +448,7 @@ class File:
         self._writes.connection = None
         self._writes.turns.forked()
         self._writes.line = self._new_line()
+        self._reading = 0
 
 
 def _members(weak: weakref.WeakSet[T]) -> list[T]:

@@ -97,8 +97,8 @@ class Selecting:
         if len(rows) > _CHUNK:
             return None
         if can_be_lean:
-            select.lean = not _moved_aside(rows)
-            if lean and not select.lean:
+            select.lean = whole = not _moved_aside(rows)
+            if lean and not whole:
                 return self._few(select, search, made, after, limit)
         return rows
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -25,6 +24,7 @@ T = TypeVar("T")
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
 _EVER = float("inf")
 _COMPANY = 1.0  # seconds after the last write of another process in which turns are taken
+_LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
 
 
 class Transactions:
@@ -82,15 +82,24 @@ class Transactions:
                 "nothing was written: retry, or raise timeout="
             )
 
-    @contextmanager
-    def kept_out(self) -> Iterator[None]:
-        """Have the connection for something else than writes, which wait meanwhile."""
+    def outside(self, use: Callable[[], T]) -> T:
+        """Call a function while nobody writes, and return what it returns."""
         self.check_outside()
         try:
             with self.line.lock:
-                yield
+                found = use()
+                return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
         finally:
             self.line.wake_next()
+
+    def give_up(self, failed: apsw.Connection | None) -> None:
+        """Close the connection, if it is still this one."""
+
+        def close() -> None:
+            if self.connection is failed:
+                self.disconnect()
+
+        self.outside(close)
 
     def check_outside(self) -> None:
         """Refuse what would wait for a write that this thread is in."""
@@ -135,11 +144,7 @@ class Transactions:
             with connection:
                 try:
                     timestamp = timestamps.begin(connection)
-                    if timestamps.others_wrote:
-                        # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company.
-                        self._in_company_until = first.until + _COMPANY
-                    elif self._in_company_until == _EVER:
-                        self._in_company_until = first.until
+                    company = timestamps.others_wrote
                     self._apply(first, timestamp)
                     if joined:
                         self._gather(connection, others)
@@ -149,12 +154,19 @@ class Transactions:
                     raised = error
                     raise
             timestamps.committed(connection)
+            # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
+            # find that lock free between long transactions: they can afford to take turns.
+            now, began = self._monotonic(), first.until - self._place.timeout
+            if company or now - began > _LONG:
+                self._in_company_until = now + self._place.timeout + _COMPANY
+            elif self._in_company_until == _EVER:
+                self._in_company_until = first.until
         except Exception as error:
             if applied:
                 self._settle(error, [first, *others])
             else:
-                if isinstance(error, apsw.BusyError):
-                    self._in_company_until = first.until + _COMPANY
+                if isinstance(error, apsw.BusyError | StoreLocked):
+                    self._in_company_until = self._monotonic() + self._place.timeout + _COMPANY
                 self.undo(connection)
                 ours = self._outward(raised or error)
                 raise ours from ours.__cause__

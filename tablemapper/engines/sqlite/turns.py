@@ -120,18 +120,20 @@ class Turns:
         try:
             tickets = self._tickets or self._begin(self._path)
             self.give = tickets.give
-            place = self._place  # there is one already if this process gave up waiting before
-            if place is None or place.ended:
-                place = self._place = self._ask(tickets)
-        except OSError:
+            while True:
+                place = self._place  # there is one already if this process gave up waiting before
+                if place is None or place.ended:
+                    place = self._place = self._ask(tickets)
+                if place is None or place.wait(max(until - self._monotonic(), 0.0)):
+                    self._place = None
+                    return True
+                if not place.ended:
+                    self.give = _nothing  # the ticket is kept
+                    return False
+        except (OSError, RuntimeError):  # there are no such locks here, or no thread can be started
             self._close()
             self._path = None  # from now on it is done without
             return True
-        if place is not None and not place.wait(max(until - self._monotonic(), 0.0)):
-            self.give = _nothing  # the ticket is kept
-            return False
-        self._place = None
-        return True
 
     def _ask(self, tickets: _Tickets) -> _Place | None:
         """Take the turn, or a place among those that wait for it."""
@@ -197,7 +199,7 @@ class _Place:
         self._tickets = tickets
         self._before = before
         self._descriptor = descriptor
-        self._wanted = True
+        self._wanted = False
         self._closes = False
         self._deciding = new_lock()
         self._came = new_lock()
@@ -218,17 +220,17 @@ class _Place:
             self._came.release()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the turn, and tell whether it came; the place is kept if it did not."""
-        with self._deciding:
-            self._wanted = True
+        """Wait for the turn, and tell whether it came; the place is kept if it did not, unless it ended before."""
         came = False
         try:
-            came = self._came.acquire(timeout=seconds)
+            with self._deciding:
+                self._wanted = not self.ended
+            came = self._wanted and self._came.acquire(timeout=seconds)
         finally:
             if not came:
                 with self._deciding:
+                    came = self._wanted and self.ended
                     self._wanted = False
-                    came = self.ended
         return came
 
     def leave_open(self) -> bool:
