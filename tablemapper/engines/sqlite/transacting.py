@@ -144,7 +144,6 @@ class Transactions:
             with connection:
                 try:
                     timestamp = timestamps.begin(connection)
-                    company = timestamps.others_wrote
                     self._apply(first, timestamp)
                     if joined:
                         self._gather(connection, others)
@@ -157,7 +156,7 @@ class Transactions:
             # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
             # find that lock free between long transactions: they can afford to take turns.
             now, began = self._monotonic(), first.until - self._place.timeout
-            if company or now - began > _LONG:
+            if timestamps.others_wrote or now - began > _LONG:
                 self._in_company_until = now + self._place.timeout + _COMPANY
             elif self._in_company_until == _EVER:
                 self._in_company_until = first.until
