@@ -50,6 +50,7 @@ class Transactions:
         self.connection: apsw.Connection | None = None
         self.line = line
         self.turns = turns
+        self._was_long = False  # the last transaction
         self._in_company_until = _EVER  # by the clock of ``Write.until``
         self._path = place.path
         self._place = place
@@ -135,7 +136,7 @@ class Transactions:
         timestamps = self._timestamps
         applied = False
         raised: BaseException | None = None
-        in_company = first.until < self._in_company_until
+        in_company = self._was_long or first.until < self._in_company_until
         try:
             if in_company:
                 self.take_turn(first.until)
@@ -155,9 +156,10 @@ class Transactions:
             timestamps.committed(connection)
             # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
             # find that lock free between long transactions: they can afford to take turns.
-            now, began = self._monotonic(), first.until - self._place.timeout
-            if timestamps.others_wrote or now - began > _LONG:
-                self._in_company_until = now + self._place.timeout + _COMPANY
+            until = self._monotonic() + self._place.timeout
+            self._was_long = until - first.until > _LONG
+            if timestamps.others_wrote:
+                self._in_company_until = until + _COMPANY
             elif self._in_company_until == _EVER:
                 self._in_company_until = first.until
         except Exception as error:
