@@ -579,7 +579,9 @@ def test_the_first_of_more_days_than_are_read_one_by_one_satisfies_all(days: int
     """Many of them are planned again, and then prices are looked at row by row."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     with tm.open(":memory:", models=[Sale]) as store:
-        query = store.query(Sale).where(Sale.at >= start, Sale.at < start + timedelta(days=days), Sale.price >= Decimal(5))
+        query = store.query(Sale).where(
+            Sale.at >= start, Sale.at < start + timedelta(days=days), Sale.price >= Decimal(5)
+        )
         store.insert(Sale(start, Decimal("4.99999999999999999999999"), 1))
         assert query.allow_scan().first() is None
         assert not query.allow_scan().exists()
