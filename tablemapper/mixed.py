@@ -18,7 +18,7 @@ from .errors import InvalidQuery
 from .explanation import MixedExplanation, order_text, predicate_text
 from .expressions import And, Attr, Compare, Contains, In, IsNull, Not, Or, Order, Predicate, StartsWith
 from .model import Model, Row
-from .pages import Page, Seal, read_page, said
+from .pages import said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared
 from .projection import Layout
@@ -72,21 +72,13 @@ class _Read:
 class _Mixed(Found[T]):
     """What a query over several classes finds."""
 
-    __slots__ = ("_parts", "_plans", "_where")
+    __slots__ = ("_asked", "_parts", "_plans", "_where")
 
     def __init__(self, plans: Plans, parts: tuple[_Part, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
         self._plans = plans
+        self._asked = parts[0].query._asked
         self._parts = parts
         self._where = where
-
-    @property
-    def _asked(self) -> Asked:
-        """What is asked of every class alike: the limit, the order, the budget."""
-        return self._parts[0].query._asked
-
-    @property
-    def _limit(self) -> int | None:
-        return self._asked.limit
 
     def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
         parts = tuple([attrs.evolve(part, query=change(part.query)) for part in self._parts])
@@ -95,6 +87,7 @@ class _Mixed(Found[T]):
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
+        """Stop after so many results."""
         return self._each(lambda query: query.limit(count))
 
     def allow_scan(self) -> Self:
@@ -113,8 +106,7 @@ class _Mixed(Found[T]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def __iter__(self) -> Iterator[T]:
-        limit = self._asked.limit
+    def _taken(self, limit: int | None) -> Iterator[T]:
         if limit == 0:
             return iter(())
         runs = self._runs(self._reads(), None, limit)
@@ -123,7 +115,7 @@ class _Mixed(Found[T]):
 
     def first(self) -> T | None:
         """Return the first result, or None."""
-        return None if self._asked.limit == 0 else next(iter(self.limit(1)), None)
+        return next(self._some(1), None)
 
     def exists(self) -> bool:
         """Tell whether there is a result."""
@@ -152,11 +144,6 @@ class _Mixed(Found[T]):
                 total += count
         return total if self._asked.limit is None else min(total, self._asked.limit)
 
-    def page(self, size: int, /, token: str | None = None) -> Page[T]:
-        form = [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
-        seal = Seal(self._plans, form, repr(self))
-        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
-
     def explain(self) -> MixedExplanation:
         """Tell how each class is read."""
         return MixedExplanation(
@@ -183,6 +170,9 @@ class _Mixed(Found[T]):
         asked = [attrs.evolve(p.query._asked, order=(), mixed=False) for p in self._parts if p.refuted is None]
         found = [Rows[Any](self._plans, one, ())._find() for one in asked]
         return [_Read(prepared, search, prepared.layout) for prepared, search in found]
+
+    def _form(self) -> Any:
+        return [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
         for read, rows in self._runs(self._reads(), after, limit):

@@ -21,7 +21,7 @@ from .explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from .expressions import Assignment, Attr, Compare, Expr, Order, Predicate
 from .groups import Groups
 from .model import Model
-from .pages import Page, Seal, counted, read_page, said
+from .pages import counted, said
 from .predicates import attributes, conjuncts
 from .prepared import Asked, Plans, Position, Prepared, Rewriter
 from .progress import ProgressOption
@@ -62,13 +62,10 @@ class Results(Found[T_co]):
     def _names(self) -> str:
         return self._asked.model.name
 
-    @property
-    def _limit(self) -> int | None:
-        return self._asked.limit
-
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
+        """Stop after so many results."""
         counted("limit", count, least=0)
         return self._with(attrs.evolve(self._asked, limit=count))
 
@@ -93,14 +90,15 @@ class Results(Found[T_co]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def __iter__(self) -> Iterator[T_co]:
-        limit = self._asked.limit
+    def _taken(self, limit: int | None) -> Iterator[T_co]:
         if limit == 0:
             return iter(())
         prepared, values = self._plans.prepared(self._asked, self._wanted)
         if prepared.key is not None and self._asked.budget is None:
             return iter(self._only(prepared.key, values))
-        prepared, found = self._bound(prepared, values)
+        return self._read(*self._bound(prepared, values), limit)
+
+    def _read(self, prepared: Prepared, found: Search, limit: int | None) -> Iterator[T_co]:
         if self._asked.budget is not None:
             metered = self._metered(prepared, found, prepared.layout, None)
             items: Iterator[T_co] = chain.from_iterable(
@@ -123,11 +121,13 @@ class Results(Found[T_co]):
             return None
         if self._asked.budget is None:
             prepared, values = self._plans.prepared(self._asked, self._wanted)
-            if prepared.key is None:
-                prepared, found = self._bound(prepared, values)
-                if prepared.whole:
-                    row = self._plans.reader.find(found, prepared.layout)
-                    return None if row is None else prepared.items((row,), found, prepared.layout)[0]
+            if prepared.key is not None:
+                return next(iter(self._only(prepared.key, values)), None)
+            prepared, found = self._bound(prepared, values)
+            if not prepared.whole:
+                return next(self._read(prepared, found, None), None)
+            row = self._plans.reader.find(found, prepared.layout)
+            return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
 
     def exists(self) -> bool:
@@ -138,15 +138,12 @@ class Results(Found[T_co]):
         """Return the number of results."""
         lean = Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ())
         limit = self._asked.limit
-        if self._asked.budget is None:
-            _, found = lean._find()
-            if (count := self._plans.reader.count(found)) is not None:
-                return count if limit is None else min(count, limit)
-        return sum(1 for _ in lean)
-
-    def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
-        seal = Seal(self._plans, said(self._plans, self._asked, self._wanted), repr(self))
-        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
+        if self._asked.budget is not None:
+            return sum(1 for _ in lean)
+        prepared, found = lean._find()
+        if (count := self._plans.reader.count(found)) is not None:
+            return count if limit is None else min(count, limit)
+        return sum(1 for _ in lean._read(prepared, found, limit))
 
     def explain(self) -> Explanation:
         """Tell how the query is answered."""
@@ -195,8 +192,10 @@ class Results(Found[T_co]):
             _scans.warning("%r reads the whole table %s", self, self._asked.model.table)
         return found
 
+    def _form(self) -> Any:
+        return said(self._plans, self._asked, self._wanted)
+
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        """Yield results with their positions."""
         prepared, found = self._find()
         if self._asked.budget is not None:
             made = prepared.placed
