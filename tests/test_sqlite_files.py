@@ -614,7 +614,7 @@ def test_two_processes_never_give_out_the_same_time(path: Path, file: File) -> N
 SEEK = "SELECT v FROM t WHERE k = ?"
 
 
-def test_a_thread_that_is_alone_seeks_with_the_connection_that_writes(file: File) -> None:
+def test_a_thread_that_arrive_seeks_with_the_connection_that_writes(file: File) -> None:
     file.write(insert("x"))
     assert file.seek(SEEK, (1,)) == ("x",)
     assert file.seek(SEEK, (2,)) is None
@@ -637,7 +637,7 @@ def test_once_there_are_several_threads_a_seek_waits_for_no_writer(file: File) -
     thread.join()
     assert file.seek(SEEK, (1,)) == ("x",)
     assert len(file._known) == 2
-    assert not file._is_alone()
+    assert not file._arrive()
 
 
 def test_a_seek_within_a_write_or_after_one_that_was_left_open_sees_what_was_committed(file: File) -> None:

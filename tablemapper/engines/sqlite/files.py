@@ -249,7 +249,7 @@ class File:
         connection = self._writes.connection
         try:
             self._reading = threading.get_ident()
-            if connection is not None and self._is_alone() and not connection.in_transaction:
+            if connection is not None and self._arrive() and not connection.in_transaction:
                 return fetch(connection.execute(sql, args))
         except Exception:
             self._writes.give_up(connection)  # a page that was read damaged would stay in its cache
@@ -269,8 +269,8 @@ class File:
         self._held.add(snapshot)
         return snapshot
 
-    def _is_alone(self) -> bool:
-        """Tell whether no other thread has used the file so far than this one, which opened it."""
+    def _arrive(self) -> bool:
+        """Note that this thread uses the file; tell whether no other has so far, and it is the one that opened it."""
         me = threading.get_ident()
         if me == self._only:
             return True
@@ -302,7 +302,7 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        self._is_alone()
+        self._arrive()
         value: T = self._writes.run(apply, generation, alone=alone)
         if self.monotonic() >= self._look_at:
             self._expire()
@@ -351,7 +351,7 @@ class File:
     def _vacuum(self) -> None:
         connection = self._writes.connection or self._writes.reconnect()
         try:
-            self._writes.take_turn(self.monotonic() + self._place.timeout)
+            self._writes.take_turn(self._writes.deadline())
             self._writes.undo(connection)
             connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the copy that it writes
             try:
@@ -380,7 +380,7 @@ class File:
 
     def _outside(self, use: Callable[[], T]) -> T:
         """Use the connection that writes for something else, while nobody writes."""
-        self._is_alone()
+        self._arrive()
         return self._writes.outside(use)
 
     def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], object] | None = None) -> None:

@@ -64,7 +64,7 @@ class Transactions:
         if self.line.owner == threading.get_ident():
             self.check_outside()
         line = self.line
-        write = Write(apply, generation, until=self._monotonic() + self._place.timeout, alone=alone)
+        write = Write(apply, generation, until=self.deadline(), alone=alone)
         if line.share > 1:
             return line.run(write, self._lead)
         with line.lock:
@@ -74,6 +74,10 @@ class Transactions:
             finally:
                 line.owner = 0
         return write.outcome()
+
+    def deadline(self) -> float:
+        """Return until when a write that begins now waits for other processes."""
+        return self._monotonic() + self._place.timeout
 
     def take_turn(self, until: float) -> None:
         """Wait until it is this process that may write; ``self.turns.give()`` ends that, whatever happens."""
@@ -156,7 +160,7 @@ class Transactions:
             timestamps.committed(connection)
             # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
             # find that lock free between long transactions: they can afford to take turns.
-            until = self._monotonic() + self._place.timeout
+            until = self.deadline()
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
                 self._in_company_until = until + _COMPANY
@@ -167,7 +171,7 @@ class Transactions:
                 self._settle(error, [first, *others])
             else:
                 if isinstance(error, apsw.BusyError | StoreLocked):
-                    self._in_company_until = self._monotonic() + self._place.timeout + _COMPANY
+                    self._in_company_until = self.deadline() + _COMPANY
                 self.undo(connection)
                 ours = self._outward(raised or error)
                 raise ours from ours.__cause__
