@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 
-from .aggregates import Aggregate
-from .aio import AsyncStore, AsyncTransaction, open_async
-from .aioquery import AsyncMixedQuery, AsyncQuery, AsyncRows
-from .check import Problem, Report
-from .entity import Entity, Info, Record, info
+from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
+from .aio.store import AsyncStore, AsyncTransaction, open_async
+from .entities.aggregates import Aggregate
+from .entities.entity import Entity, Info, Record, info
+from .entities.fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .entities.index import Index, IndexRange, Key, KeyOf
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -38,18 +39,17 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
-from .explanation import Explanation, MixedExplanation
-from .expressions import Assignment, Attr, Expr, Order, Predicate
-from .fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
-from .groups import Groups
-from .indexes import Index, IndexRange, Key, KeyOf
-from .mixed import MixedQuery
-from .pages import Page
+from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
-from .query import Query, Rows
-from .store import Store, Transaction, Unknown
-from .store import open_store as open
-from .values import Extra, GeoPoint, Int32, converter
+from .query.groups import Groups
+from .query.mixed import MixedQuery
+from .query.pages import Page
+from .query.query import Query, Rows
+from .schema.check import Problem, Report
+from .store.store import Store, Transaction, Unknown
+from .store.store import open_store as open
+from .values.nested import Extra, GeoPoint, Int32, converter
 
 __all__ = [
     "Aggregate",

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.model import compile_schema
+from tablemapper.schema.model import compile_schema
 
 from .sqlite_vfs import Fault
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.model import compile_schema
+from tablemapper.schema.model import compile_schema
 
 
 class Reading(tm.Entity, table="Readings"):

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import pytest
 
 import tablemapper as tm
-from tablemapper import aio
-from tablemapper.aio import AsyncStore
+from tablemapper.aio import store as aio
+from tablemapper.aio.query import AsyncGroups, AsyncMixedQuery
+from tablemapper.aio.store import AsyncStore
+from tablemapper.aio.workers import Workers
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.errors import (
     EntityExists,
@@ -28,12 +30,11 @@ from tablemapper.errors import (
     StoreError,
     StoreLocked,
 )
-from tablemapper.groups import Groups
-from tablemapper.mixed import MixedQuery
-from tablemapper.model import compile_schema
-from tablemapper.query import Query, Rows
-from tablemapper.store import Store, Transaction
-from tablemapper.workers import Workers
+from tablemapper.query.groups import Groups
+from tablemapper.query.mixed import MixedQuery
+from tablemapper.query.query import Query, Rows
+from tablemapper.schema.model import compile_schema
+from tablemapper.store.store import Store, Transaction
 
 from .sqlite_vfs import Slow
 from .test_interrupts import Twin, Twins, check_clean, file_of
@@ -70,8 +71,8 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
         (Transaction, aio.AsyncTransaction),
         (Query, tm.AsyncQuery),
         (Rows, tm.AsyncRows),
-        (MixedQuery, __import__("tablemapper.aioquery").aioquery.AsyncMixedQuery),
-        (Groups, __import__("tablemapper.aioquery").aioquery.AsyncGroups),
+        (MixedQuery, AsyncMixedQuery),
+        (Groups, AsyncGroups),
     ]
     for sync, other in pairs:
         for name, method in inspect.getmembers(sync, inspect.isfunction):

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper import assignments as module
-from tablemapper.assignments import assignments
-from tablemapper.model import compile_schema
+from tablemapper.schema import assignments as module
+from tablemapper.schema.assignments import assignments
+from tablemapper.schema.model import compile_schema
 
 
 @attrs.define

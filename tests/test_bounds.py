@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablemapper.bounds import Bound, reach
-from tablemapper.keys import Template, compile_template
+from tablemapper.keys.template import Template, compile_template
+from tablemapper.planning.bounds import Bound, reach
 
 from .test_keys import DESCENDING, ORDERED, TEXTS, UTC_TIMES, VALUES, many, named, tuple_template, tuples
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper import bulk
-from tablemapper.engines.sqlite import operations, staging
-from tablemapper.model import compile_schema
+from tablemapper.engines.sqlite import load as staging
+from tablemapper.engines.sqlite import writes as operations
+from tablemapper.schema.model import compile_schema
+from tablemapper.store import windows as bulk
 
 
 class Part(tm.Entity, table="Parts"):

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import committing, readers
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.files import File, Writer
+from tablemapper.engines.sqlite.file import group_commit as committing
+from tablemapper.engines.sqlite.file import reader_pool as readers
+from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
-from tablemapper.model import compile_schema
+from tablemapper.schema.model import compile_schema
 
 from .sqlite_vfs import Fault, Slow
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.declaration import declaration
-from tablemapper.model import compile_schema
+from tablemapper.entities.declaration import declaration
+from tablemapper.schema.model import compile_schema
 
 
 class Customer(tm.Entity, table="Customers"):

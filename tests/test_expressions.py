@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.codegen import Names, compile_functions
-from tablemapper.predicates import attributes, conjuncts, dump, matcher, python_source
+from tablemapper.expressions.predicates import attributes, conjuncts, dump, matcher, python_source
 
 
 class Color(Enum):

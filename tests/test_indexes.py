@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.declaration import declaration
-from tablemapper.model import Schema, compile_schema
+from tablemapper.entities.declaration import declaration
+from tablemapper.schema.model import Schema, compile_schema
 
 
 @attrs.frozen

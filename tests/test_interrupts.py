@@ -15,8 +15,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.files import File
-from tablemapper.model import compile_schema
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.schema.model import compile_schema
 
 from . import sqlite_vfs  # noqa: F401  registers the file layers
 from .interrupts import places, strike

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tablemapper import keytext
 from tablemapper.codegen import Names, compile_functions
 from tablemapper.errors import InvalidEntity, InvalidModel
-from tablemapper.keyforms import NotAKey, check_key
-from tablemapper.keys import Template, compile_template
-from tablemapper.keytext import key_text
-from tablemapper.overlap import disjoint
+from tablemapper.keys import codec as keytext
+from tablemapper.keys.codec import key_text
+from tablemapper.keys.forms import NotAKey, check_key
+from tablemapper.keys.overlap import disjoint
+from tablemapper.keys.template import Template, compile_template
 
 EXAMPLES = int(os.environ.get("KEY_EXAMPLES", "4000"))
 many = settings(

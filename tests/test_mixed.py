@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.entity import key_of
-from tablemapper.explanation import predicate_text
-from tablemapper.mixed import mixed
-from tablemapper.planner import candidates
-from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
+from tablemapper.entities.entity import key_of
+from tablemapper.planning.explanation import predicate_text
+from tablemapper.planning.planner import candidates
+from tablemapper.query.mixed import mixed
+from tablemapper.query.prepared import Asked, Plans, Prepared, Reader, question
 
 
 class Placed(tm.Entity):

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.files import File
-from tablemapper.engines.sqlite.reading import Snapshot
-from tablemapper.expressions import Attr
-from tablemapper.planner import candidates
-from tablemapper.prepared import Asked, Plans, Prepared, Reader, question
-from tablemapper.query import Query
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.snapshots import Snapshot
+from tablemapper.expressions.tree import Attr
+from tablemapper.planning.planner import candidates
+from tablemapper.query.prepared import Asked, Plans, Prepared, Reader, question
+from tablemapper.query.query import Query
 
 
 class Unit(tm.Entity, table="Units"):

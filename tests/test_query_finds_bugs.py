@@ -11,13 +11,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper import keyforms, keytext, planner, ranges
-from tablemapper.bounds import Bound, Reach
-from tablemapper.engines.sqlite import lowering, selecting
-from tablemapper.expressions import Compare
-from tablemapper.keys import Slot
-from tablemapper.planner import Path
-from tablemapper.prepared import Prepared
+from tablemapper.engines.sqlite import filters as lowering
+from tablemapper.engines.sqlite import reads as selecting
+from tablemapper.expressions.tree import Compare
+from tablemapper.keys import codec as keytext
+from tablemapper.keys import forms as keyforms
+from tablemapper.keys.template import Slot
+from tablemapper.planning import planner, ranges
+from tablemapper.planning.bounds import Bound, Reach
+from tablemapper.planning.planner import Path
+from tablemapper.query.prepared import Prepared
 
 from . import test_query
 from .test_query import Unit

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import selecting
+from tablemapper.engines.sqlite import reads as selecting
 
 from .touched import Touched, touching
 

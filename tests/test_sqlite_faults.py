@@ -17,9 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
-from tablemapper.engines.sqlite import timestamps as timestamps_module
-from tablemapper.engines.sqlite import transacting as transacting_module
-from tablemapper.engines.sqlite.files import File, Writer
+from tablemapper.engines.sqlite.file import timestamps as timestamps_module
+from tablemapper.engines.sqlite.file import transactions as transacting_module
+from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
 from .sqlite_vfs import Fault

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tablemapper.engines.sqlite import connections
-from tablemapper.engines.sqlite.files import File, Writer
+from tablemapper.engines.sqlite.file import connections
+from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import (
     CorruptStore,
     InvalidEntity,

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tablemapper import aggregates, changes
-from tablemapper.engines.sqlite import operations, timestamps
-from tablemapper.verbs import Verbs
+from tablemapper.engines.sqlite import writes as operations
+from tablemapper.engines.sqlite.file import timestamps
+from tablemapper.entities import aggregates
+from tablemapper.schema import maintenance as changes
+from tablemapper.store.operations import Verbs
 
 from .machine import Machine
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper import bulk
+from tablemapper.store import windows as bulk
 
 
 class Item(tm.Entity, table="Items"):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablemapper.sums import DECIMAL, FLOAT, INT, SUMS, TIMEDELTA, State, Sum
+from tablemapper.schema.sums import DECIMAL, FLOAT, INT, SUMS, TIMEDELTA, State, Sum
 
 FLOATS = st.one_of(
     st.floats(allow_nan=False),

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.answers import declared
-from tablemapper.totals import COUNT, wanted_slot
+from tablemapper.query.from_aggregates import declared
+from tablemapper.query.totals import COUNT, wanted_slot
 
 
 class Reading(tm.Entity, table="Readings"):

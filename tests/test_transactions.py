@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.store import Transaction
+from tablemapper.store.store import Transaction
 
 
 class Order(tm.Entity, table="Orders"):

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite import turns as turns_module
-from tablemapper.engines.sqlite.files import File, Writer
-from tablemapper.engines.sqlite.turns import Turns
+from tablemapper.engines.sqlite.file import ticket_lock as turns_module
+from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.ticket_lock import Turns
 from tablemapper.errors import StoreClosed, StoreLocked
 
 from . import sqlite_vfs  # noqa: F401  registers the file layers
@@ -164,7 +164,7 @@ def test_who_gave_up_keeps_its_place_for_the_next_time(place: Path) -> None:
 def test_a_process_that_is_killed_gives_its_turn_back(place: Path) -> None:
     program = (
         "import sys, threading, time\n"
-        "from tablemapper.engines.sqlite.turns import Turns\n"
+        "from tablemapper.engines.sqlite.file.ticket_lock import Turns\n"
         "turns = Turns(sys.argv[1], monotonic=time.monotonic, new_lock=threading.Lock)\n"
         "assert turns.take(time.monotonic() + 5)\n"
         "print('mine', flush=True)\n"

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names
-from tablemapper.expressions import Attr, OperandType
-from tablemapper.predicates import matcher
-from tablemapper.values import Extra, Fault, GeoPoint, Int32, Int32Value, ValueType, converter, value_type
+from tablemapper.expressions.predicates import matcher
+from tablemapper.expressions.tree import Attr, OperandType
+from tablemapper.values.nested import Extra, Fault, GeoPoint, Int32, Int32Value, ValueType, converter, value_type
 
 
 class Color(Enum):
@@ -235,7 +235,7 @@ def test_nested_values_can_not_be_keys_and_an_enum_is_its_own_key_kind() -> None
 
 
 def test_importing_the_types_does_not_import_cattrs() -> None:
-    code = "import sys, tablemapper.values as v; v.value_type(list[str]); sys.exit('cattrs' in sys.modules)"
+    code = "import sys, tablemapper.values.nested as v; v.value_type(list[str]); sys.exit('cattrs' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

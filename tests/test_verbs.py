@@ -432,7 +432,7 @@ def test_the_greatest_is_found_again_when_it_leaves(store: tm.Store) -> None:
 
 
 def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.bulk._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
     store.insert(book("25"))
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many(book(str(n)) for n in range(100))
@@ -442,7 +442,7 @@ def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store
 
 
 def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.bulk._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
 
     def source() -> Iterator[Product]:
         yield from (book(str(n)) for n in range(15))
@@ -571,8 +571,8 @@ def test_a_backup_is_a_store(store: tm.Store, tmp_path: Path) -> None:
 
 def test_the_etag_never_goes_back_when_the_clock_does(tmp_path: Path) -> None:
     from tablemapper.engines.sqlite.engine import SqliteEngine
-    from tablemapper.model import compile_schema
-    from tablemapper.store import Store
+    from tablemapper.schema.model import compile_schema
+    from tablemapper.store.store import Store
 
     seen = []
     for now in (5_000_000, 1_000_000, 10):

@@ -8,7 +8,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.tables import EntityTable, Statements
-from tablemapper.model import compile_schema
+from tablemapper.schema.model import compile_schema
 
 
 class Film(tm.Entity, table="Films"):

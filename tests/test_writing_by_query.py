@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper import rewriting
-from tablemapper.engine import Engine
+from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.model import compile_schema
-from tablemapper.prepared import Asked, Plans
-from tablemapper.query import Query
-from tablemapper.rewriting import Rewriting
+from tablemapper.query import writing as rewriting
+from tablemapper.query.prepared import Asked, Plans
+from tablemapper.query.query import Query
+from tablemapper.query.writing import Rewriting
+from tablemapper.schema.model import compile_schema
 
 from .sqlite_vfs import Fault
 from .test_query import FEW, LEAVES, ORDERS, UNITS, Forced, Test, Unit, combined
@@ -697,7 +697,7 @@ def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(tmp_path: Pat
 
 
 def test_an_engine_keeps_notes_only_as_they_were_expected(store: tm.Store) -> None:
-    from tablemapper.engine import Note, NoteChanged
+    from tablemapper.engines.protocol import Note, NoteChanged
 
     engine: Engine = store._engine
     engine.apply([], notes=[Note("a", None, "1"), Note("b", None, "2")])

@@ -22,9 +22,9 @@ import apsw
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.model import compile_schema
+from tablemapper.schema.model import compile_schema
 
-from ..sqlite_vfs import Slow
+from ...sqlite_vfs import Slow
 
 
 class Event(tm.Entity, table="Events"):

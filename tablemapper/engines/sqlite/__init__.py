@@ -1,3 +1,14 @@
-"""Entities in one SQLite file."""
+"""Entities in one SQLite file.
 
-from . import memory as memory  # File.open knows ":memory:" from here
+- `file`: that file; it knows no entities.
+- `tables`: tables, columns and statements.
+- `writes`: operations on entities and on what is maintained from them.
+- `load`: many entities, sorted outside of the tables.
+- `catalogue`: the schema that the file keeps.
+- `check`: everything that is maintained, recomputed and compared.
+- `filters`: predicates as SQL.
+- `reads`: plans as SELECTs.
+- `engine`: all of it, as one object.
+"""
+
+from .file import memory  # noqa: F401 (File.open knows ":memory:" from here)

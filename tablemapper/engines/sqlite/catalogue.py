@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...changes import ChangeSet, Maintenance
-from ...engine import Note, NoteChanged
 from ...errors import CorruptStore, SchemaMismatch
-from ...evolution import Evolution, evolve
-from ...model import Model, Row, Schema
 from ...progress import Report as Meter
-from .files import Writer
-from .operations import Lowered, write_changes
+from ...schema.evolution import Evolution, evolve
+from ...schema.maintenance import ChangeSet, Maintenance
+from ...schema.model import Model, Row, Schema
+from ..protocol import Note, NoteChanged
+from .file.file import Writer
+from .file.timestamps import STATE
 from .tables import EntityTable, IndexTable, quoted, values_ddl
-from .timestamps import STATE
+from .writes import Lowered, write_changes
 
 __all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
 

@@ -6,19 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from ...check import Report
-from ...engine import Batch, Note, Operation
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
-from ...model import Model, Row, Schema
 from ...progress import ProgressOption, report
 from ...progress import Report as Meter
+from ...schema.check import Report
+from ...schema.model import Model, Row, Schema
+from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
-from .files import File, Writer
-from .operations import Get, Lowered, Vanished, apply, insert, missing, stale
-from .scrub import scrub
-from .selecting import Selecting
-from .staging import Stage
+from .check import scrub
+from .file.file import File, Writer
+from .load import Stage
+from .reads import Selecting
 from .tables import Statements, quoted
+from .writes import Get, Lowered, Vanished, apply, insert, missing, stale
 
 __all__ = ["SqliteEngine"]
 

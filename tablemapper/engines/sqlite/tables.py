@@ -16,11 +16,11 @@ from typing import Any
 import apsw
 import attrs
 
-from ...changes import index_columns
 from ...codegen import compile_functions
-from ...declaration import IndexModel
-from ...fields import FieldModel
-from ...model import Model, Row
+from ...entities.declaration import IndexModel
+from ...entities.fields import FieldModel
+from ...schema.maintenance import index_columns
+from ...schema.model import Model, Row
 
 __all__ = [
     "Column",

@@ -1,0 +1,6 @@
+"""The same verbs for asyncio.
+
+- `workers`: threads that run blocking calls.
+- `query`: queries that are awaited.
+- `store`: the store whose verbs are awaited.
+"""

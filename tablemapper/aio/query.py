@@ -1,0 +1,274 @@
+"""Queries for asyncio: those of `tablemapper.query`, built the same way, awaited where they read."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Generic, Self, TypeVar, overload
+
+from ..entities.entity import Entity
+from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from ..planning.explanation import Explanation
+from ..progress import ProgressOption
+from ..query.groups import Groups
+from ..query.pages import Page
+from ..query.query import Query, Results, Rows
+from .workers import Loop, Stop, Workers
+
+__all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
+
+E = TypeVar("E")
+M = TypeVar("M", bound=Entity)
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+F = TypeVar("F")
+G = TypeVar("G")
+
+
+class AsyncResults(Generic[T]):
+    """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
+
+    def __init__(self, workers: Workers, results: Results[T]) -> None:
+        self._workers = workers
+        self._results = results
+        self._run = workers.run
+
+    def _with(self, results: Any) -> Self:
+        return type(self)(self._workers, results)
+
+    def limit(self, count: int, /) -> Self:
+        """Stop after so many results."""
+        return self._with(self._results.limit(count))
+
+    def allow_scan(self) -> Self:
+        """Allow to read the whole table where no key or index bounds the query."""
+        return self._with(self._results.allow_scan())
+
+    def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
+        """Limit what one run of the query may use; as `Query.budget`."""
+        return self._with(self._results.budget(timeout=timeout, examined=examined))
+
+    def __aiter__(self) -> Loop[T]:
+        return Loop(self._workers, partial(iter, self._results))
+
+    async def list(self) -> builtins.list[T]:
+        """Return all results."""
+        return await self._run(lambda: [*self._results])
+
+    async def first(self) -> T | None:
+        """Return the first result, or None."""
+        return await self._run(self._results.first)
+
+    async def one(self) -> T:
+        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
+        return await self._run(self._results.one)
+
+    async def one_or_none(self) -> T | None:
+        """Return the only result, or None; raise InvalidQuery if there are several."""
+        return await self._run(self._results.one_or_none)
+
+    async def exists(self) -> bool:
+        """Tell whether there is a result."""
+        return await self._run(self._results.exists)
+
+    async def count(self) -> int:
+        """Return the number of results."""
+        return await self._run(self._results.count)
+
+    async def page(self, size: int, /, token: str | None = None) -> Page[T]:
+        """Return some results, and the token of the page after them; as `Query.page`."""
+        return await self._run(self._results.page, size, token)
+
+    async def pages(self, size: int, /) -> AsyncIterator[Page[T]]:
+        """Yield page after page; each reads the state that the store has then."""
+        page = await self.page(size)
+        yield page
+        while page.token is not None:
+            page = await self.page(size, page.token)
+            yield page
+
+    async def explain(self) -> Explanation:
+        """Tell how the query is answered."""
+        return await self._run(self._results.explain)
+
+    def __repr__(self) -> str:
+        return f"<async {self._results!r}>"
+
+
+class AsyncQuery(AsyncResults[E]):
+    """A `Query` whose results are awaited: ``async for product in store.query(Product).where(…)``."""
+
+    _results: Query[E]
+
+    def where(self, *predicates: Predicate[E]) -> Self:
+        """Keep what satisfies every predicate; as `Query.where`."""
+        return self._with(self._results.where(*predicates))
+
+    def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
+        """Order by fields, the first one first; as `Query.order_by`."""
+        return self._with(self._results.order_by(*steps))
+
+    @overload
+    def update(
+        self: AsyncQuery[M],
+        change: Callable[[M], M | None],
+        /,
+        *,
+        progress: ProgressOption = False,
+        resume: str | None = None,
+    ) -> Coroutine[Any, Any, int]: ...
+    @overload
+    def update(
+        self: AsyncQuery[M],
+        /,
+        *assignments: Assignment[M],
+        progress: ProgressOption = False,
+        resume: str | None = None,
+        **values: Any,
+    ) -> Coroutine[Any, Any, int]: ...
+    def update(self, /, *given: Any, progress: ProgressOption = False, resume: str | None = None, **values: Any) -> Any:
+        """Change what is found, and return the number of entities that were written; as `Query.update`.
+
+        A call that is cancelled leaves whole batches written.
+        """
+        query: Any = self._results
+        return self._stoppable(
+            lambda progress: query.update(*given, progress=progress, resume=resume, **values), progress
+        )
+
+    async def delete(self: AsyncQuery[M], *, progress: ProgressOption = False, resume: str | None = None) -> int:
+        """Delete what is found, and return the number of entities; as `Query.delete`."""
+        query: Any = self._results
+        return await self._stoppable(lambda progress: query.delete(progress=progress, resume=resume), progress)
+
+    async def _stoppable(self, call: Callable[[ProgressOption], int], progress: ProgressOption) -> int:
+        stop = Stop()
+        return await self._workers.run_until(stop, partial(call, stop.progress(progress)))
+
+    @overload
+    def select(self, a: Expr[A], /) -> AsyncRows[tuple[A]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], /) -> AsyncRows[tuple[A, B]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> AsyncRows[tuple[A, B, C]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> AsyncRows[tuple[A, B, C, D]]: ...
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], /
+    ) -> AsyncRows[tuple[A, B, C, D, F]]: ...
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
+    ) -> AsyncRows[tuple[A, B, C, D, F, G]]: ...
+    def select(self, *fields: Any) -> Any:
+        """Return tuples of fields instead of entities; as `Query.select`."""
+        rows: Rows[Any] = self._results.select(*fields)
+        return AsyncRows(self._workers, rows)
+
+    # ------------------------------------------------------------------------------------------ totals
+
+    async def sum(self, field: Expr[A | None], /) -> A | None:
+        """Add up a field, exactly; as `Query.sum`."""
+        return await self._run(self._results.sum, field)
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> Coroutine[Any, Any, Decimal | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, timedelta | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, float | None]: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values; as `Query.avg`."""
+        return self._run(lambda: self._results.avg(field))
+
+    async def min(self, field: Expr[A | None], /) -> A | None:
+        """Find the least value of a field; as `Query.min`."""
+        return await self._run(self._results.min, field)
+
+    async def max(self, field: Expr[A | None], /) -> A | None:
+        """Find the greatest value of a field; as `Query.max`."""
+        return await self._run(self._results.max, field)
+
+    @overload
+    def group_by(self, a: Expr[A], /) -> AsyncGroups[A]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], /) -> AsyncGroups[tuple[A, B]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> AsyncGroups[tuple[A, B, C]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> AsyncGroups[tuple[A, B, C, D]]: ...
+    def group_by(self, *fields: Any) -> Any:
+        """Return the groups of fields, for ``await ….count()``, ``….sum(field)`` … of each; as `Query.group_by`."""
+        groups: Groups[Any] = self._results.group_by(*fields)
+        return AsyncGroups(self._workers, groups)
+
+
+class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
+    """A `MixedQuery` whose results are awaited: the entities of several classes of one table, in row order."""
+
+    _results: Any
+
+    def where(self, *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F]) -> Self:
+        """Keep what satisfies every predicate; as `MixedQuery.where`."""
+        return self._with(self._results.where(*predicates))
+
+    def order_by(
+        self,
+        *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[F, Any]
+        | Order[A] | Order[B] | Order[C] | Order[D] | Order[F],
+    ) -> Self:  # fmt: skip
+        """Sort by fields that every class has; as `MixedQuery.order_by`."""
+        return self._with(self._results.order_by(*steps))
+
+    def backwards(self) -> Self:
+        """Return the entities in the opposite order of their rows; as `MixedQuery.backwards`."""
+        return self._with(self._results.backwards())
+
+    async def explain(self) -> Any:
+        """Tell how the query is answered, class by class; as `MixedQuery.explain`."""
+        return await self._run(self._results.explain)
+
+
+class AsyncRows(AsyncResults[T]):
+    """Tuples of fields of what a query finds."""
+
+
+class AsyncGroups(Generic[G]):
+    """The groups of what a query finds; as `Groups`, each method awaited."""
+
+    def __init__(self, workers: Workers, groups: Groups[G]) -> None:
+        self._groups = groups
+        self._run = workers.run
+
+    async def count(self) -> dict[G, int]:
+        """Count the entities of each group."""
+        return await self._run(self._groups.count)
+
+    async def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Add up a field in each group, exactly; None where no entity has a value."""
+        return await self._run(self._groups.sum, field)
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> Coroutine[Any, Any, dict[G, Decimal | None]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, dict[G, timedelta | None]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, dict[G, float | None]]: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values, in each group."""
+        return self._run(lambda: self._groups.avg(field))
+
+    async def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the least value of a field in each group."""
+        return await self._run(self._groups.min, field)
+
+    async def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the greatest value of a field in each group."""
+        return await self._run(self._groups.max, field)

@@ -1,0 +1,334 @@
+"""The same verbs for asyncio: `tablemapper.open_async`.
+
+Each call is that of a `Store`, made in a thread (`tablemapper.workers`), so that the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, Self, TypeVar, cast, overload
+
+from ..engines.protocol import Operation
+from ..entities.entity import Entity, Record
+from ..entities.index import IndexRange, KeyOf
+from ..expressions.tree import Assignment, Predicate
+from ..progress import ProgressOption, report
+from ..schema.check import Report
+from ..store.operations import not_found
+from ..store.store import Buffer, Store, Unknown, open_store
+from .query import AsyncMixedQuery, AsyncQuery, AsyncResults
+from .workers import Loop, Stop, Workers
+
+__all__ = ["AsyncStore", "AsyncTransaction", "Opening", "open_async"]
+
+M = TypeVar("M", bound=Entity)
+R = TypeVar("R", bound=Record)
+R2 = TypeVar("R2", bound=Record)
+R3 = TypeVar("R3", bound=Record)
+R4 = TypeVar("R4", bound=Record)
+R5 = TypeVar("R5", bound=Record)
+T = TypeVar("T")
+
+_WINDOW = 20_000  # entities of an asynchronous stream that are collected before a thread writes them
+_LOOPS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
+
+
+def open_async(
+    path: str | os.PathLike[str],
+    *,
+    models: Sequence[type[Record]],
+    durability: Literal["full", "relaxed"] = "full",
+    limits: Literal["azure"] | None = None,
+    timeout: float = 5.0,
+    progress: ProgressOption = False,
+    threads: int = 32,
+) -> Opening:
+    """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
+
+    Args:
+        path, models, durability, limits, timeout, progress: as for `tablemapper.open`; what is called to show progress
+            is called in another thread.
+        threads: the most calls that run at a time; further ones wait for their turn.
+    """
+    if threads < 1:
+        raise ValueError(f"threads={threads!r}: expected 1 or more")
+    start = partial(
+        open_store, path, models=models, durability=durability, limits=limits, timeout=timeout, progress=progress
+    )
+    return Opening(start, threads=threads, timeout=timeout)
+
+
+class Opening:
+    """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
+
+    def __init__(self, start: Callable[[], Store], *, threads: int, timeout: float) -> None:
+        self._start = start
+        self._threads = threads
+        self._timeout = timeout
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncStore:
+        workers = Workers(threads=self._threads, loops=_LOOPS, timeout=self._timeout)
+        opened: list[Store] = []
+        try:
+            await workers.run(lambda: opened.append(self._start()))
+        except BaseException:
+            for store in opened:  # it was cancelled too late
+                store.close()
+            workers.close()
+            raise
+        return AsyncStore(opened[0], workers)
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+class AsyncStore:
+    """A `Store` whose verbs are awaited. For the tasks of one event loop; made by `open_async`.
+
+    A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
+    """
+
+    def __init__(self, store: Store, workers: Workers) -> None:
+        self._store = store
+        self._workers = workers
+        self._run = workers.run
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncStore {self._store!r}>"
+
+    async def close(self) -> None:
+        """Close the files. Safe to call twice."""
+        await self._run(self._store.close)
+        self._workers.close()
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    async def get(self, key: KeyOf[R], /) -> R | None:
+        """Return the entity with this key, or None."""
+        return await self._run(self._store.get, key)
+
+    def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
+        """Return the entity with this key, or raise EntityNotFound: ``await store[Product.key(…)]``."""
+        return self._run(self._store.__getitem__, key)
+
+    async def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
+        """Return the entities with these keys, None where there is none, all of one state of the store."""
+        return await self._run(self._store.get_many, keys)
+
+    async def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity has this key."""
+        return await self._run(self._store.exists, key)
+
+    @overload
+    def query(self, what: type[R], /) -> AsyncQuery[R]: ...
+    @overload
+    def query(self, what: IndexRange[R], /) -> AsyncQuery[R]: ...
+    @overload
+    def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2, R2, R2]: ...
+    @overload
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> AsyncMixedQuery[R, R2, R3, R3, R3]: ...
+    @overload
+    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> AsyncMixedQuery[R, R2, R3, R4, R4]: ...
+    @overload
+    def query(
+        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
+    ) -> AsyncMixedQuery[R, R2, R3, R4, R5]: ...
+    def query(self, what: Any, /, *others: Any) -> Any:
+        """Return a query to be awaited or looped over; as `Store.query`."""
+        query: Any = self._store.query(what, *others)
+        return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
+
+    def partition(self, *where: Predicate[Any]) -> Loop[Record | Unknown]:
+        """Return every entity of one partition, of every type, in row order, for ``async for``."""
+        return Loop(self._workers, partial(self._store.partition, *where))
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    async def insert(self, entity: Entity, /) -> None:
+        """Store a new entity; as `Store.insert`."""
+        await self._run(self._store.insert, entity)
+
+    async def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
+        """Store an entity over what is there; as `Store.replace`."""
+        await self._run(self._store.replace, entity, if_match=if_match)
+
+    async def merge(
+        self, key: KeyOf[M], /, *assignments: Assignment[M], if_match: str | None = None, **values: Any
+    ) -> None:
+        """Change some fields of an entity; as `Store.merge`."""
+        await self._run(self._store.merge, key, *assignments, if_match=if_match, **values)
+
+    async def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
+        """Insert an entity, or replace or merge into what is there; as `Store.upsert`."""
+        await self._run(self._store.upsert, entity, merge=merge)
+
+    async def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
+        """Delete an entity; as `Store.delete`."""
+        await self._run(self._store.delete, target, if_match=if_match)
+
+    async def update(self, key: KeyOf[M], change: Callable[[M], M | None], /) -> M:
+        """Read an entity, change it, replace it; as `Store.update`. ``change`` is called in another thread."""
+        return await self._run(self._store.update, key, change)
+
+    async def move(self, entity: M, new_key: KeyOf[M], /) -> None:
+        """Give an entity another key, atomically; as `Store.move`."""
+        await self._run(self._store.move, entity, new_key)
+
+    def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
+        """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
+        store = self._store
+        return AsyncTransaction(
+            store._engine,
+            store._special,
+            store._maintained_limit,
+            across=across_partitions,
+            here=self._workers.current_task,
+            run=self._run,
+        )
+
+    async def insert_many(
+        self,
+        entities: Iterable[Entity] | AsyncIterable[Entity],
+        /,
+        *,
+        atomic: bool = False,
+        progress: ProgressOption = False,
+    ) -> int:
+        """Insert a stream of entities in bounded memory; as `Store.insert_many`.
+
+        A synchronous iterable is iterated in another thread. A call that is cancelled leaves whole windows written;
+        with ``atomic=True``, which takes a synchronous iterable or a query, all or nothing.
+        """
+        if isinstance(entities, AsyncResults):
+            entities = cast(Iterable[Entity], entities._results)
+        if not isinstance(entities, AsyncIterable):
+            stop = Stop()
+            insert = partial(self._store.insert_many, atomic=atomic, progress=stop.progress(progress))
+            return await self._workers.run_until(stop, partial(insert, stop.items(entities)))
+        if atomic:
+            raise TypeError(
+                "insert_many: atomic=True takes an iterable or a query, not an asynchronous iterable; collect it first, "
+                "or write it in windows"
+            )
+        return await self._stream("insert", entities, progress)
+
+    async def upsert_many(
+        self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
+    ) -> int:
+        """Insert or replace a stream of entities, as `insert_many` does; of equal keys the last one wins."""
+        return await self._stream("upsert", entities, progress)
+
+    async def delete_many(
+        self,
+        targets: Iterable[Entity | KeyOf[Any]] | AsyncIterable[Entity | KeyOf[Any]],
+        /,
+        *,
+        progress: ProgressOption = False,
+    ) -> int:
+        """Delete a stream of entities or keys, or what a query finds, as `insert_many` inserts; return the number."""
+        return await self._stream("delete", targets, progress)
+
+    async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
+        store, stop = self._store, Stop()
+
+        def operations(some: Iterable[Any]) -> Iterable[Operation]:
+            if verb == "insert":
+                return map(store._inserting, some)
+            if verb == "upsert":
+                return (store._upserting(entity, merge=False) for entity in some)
+            return (store._deleting(target, None) for target in some)
+
+        def write(some: Iterable[Any], progress: ProgressOption, written: int = 0) -> int:
+            return store._stream(verb, iter(operations(stop.items(some))), progress, written=written)
+
+        if isinstance(items, AsyncResults):  # it is read where it is written
+            items = items._results
+        if not isinstance(items, AsyncIterable):
+            return await self._workers.run_until(stop, partial(write, items, stop.progress(progress)))
+        written = 0
+        with report(progress, f"{verb}_many") as meter:
+            async for window in _windows(items):
+                done = await self._workers.run_until(stop, partial(write, window, False, written))
+                meter.advance(done - written)
+                written = done
+        return written
+
+    # ------------------------------------------------------------------------------------------ care
+
+    async def check(self, *, progress: ProgressOption = False) -> Report:
+        """Recompute every index row and every aggregate from the entities, and report what differs."""
+        stop = Stop()
+        return await self._workers.run_until(stop, partial(self._store.check, progress=stop.progress(progress)))
+
+    async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
+        """Write a copy of the store as it is now to a new file, while it is in use."""
+        stop = Stop()
+        await self._workers.run_until(stop, partial(self._store.backup, path, progress=stop.progress(progress)))
+
+
+class AsyncTransaction(Buffer):
+    """Buffered operations, sent together at the end of the ``async with`` block; for one task.
+
+    The verbs that write only take note, so there is nothing to await; what reads is awaited.
+    """
+
+    def __init__(self, *arguments: Any, run: Callable[..., Coroutine[Any, Any, Any]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._run = run
+
+    async def __aenter__(self) -> Self:
+        self._begin()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        operations = self._take()
+        if kind is None and operations:
+            await self._run(self._send, operations)
+
+    async def get(self, key: KeyOf[R], /) -> R | None:
+        """Return an entity as it will be after the operations so far, or None."""
+        self._owned()
+        found: R | None = await self._run(self._get, key)
+        return found
+
+    async def _found(self, key: KeyOf[R]) -> R:
+        found = await self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
+        """Return an entity as it will be after the operations so far, or raise EntityNotFound; to be awaited."""
+        return self._found(key)
+
+    async def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity will have this key after the operations so far."""
+        return await self.get(key) is not None
+
+
+async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    window: list[T] = []
+    async for item in items:
+        window.append(item)
+        if len(window) >= _WINDOW:
+            yield window
+            window = []
+    if window:
+        yield window

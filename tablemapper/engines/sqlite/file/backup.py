@@ -1,0 +1,98 @@
+"""A copy of a store that is whole, or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+
+import apsw
+
+from ....errors import CorruptStore, StoreError
+from .connections import quiet_close
+from .driver_errors import translated
+
+__all__ = ["copy_store"]
+
+_PAGES = 1_000
+
+
+def copy_store(
+    source: Callable[[Callable[[apsw.Connection], None]], None],
+    name: str,
+    target: str,
+    progress: Callable[[int, int], object] | None,
+) -> None:
+    """Write a copy beside the target, check it, and only then give it its name.
+
+    Args:
+        source: calls what it is given with a connection that holds one state.
+        name: the store that is copied, for messages.
+        target: an absolute path where nothing is.
+        progress: called with (pages done, pages in all).
+    """
+    if target == ":memory:":
+        raise StoreError('a backup needs a file; ":memory:" is none')
+    for beside in ("", "-wal", "-shm", "-journal"):
+        if os.path.lexists(target + beside):
+            raise StoreError(
+                f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path'
+            )
+    part = f"{target}.{secrets.token_hex(4)}.part"
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            _copy(source, part, progress)
+            _sync(part)
+            _name(part, target)
+        finally:
+            for beside in ("", "-wal", "-shm", "-journal"):
+                if os.path.lexists(part + beside):
+                    os.unlink(part + beside)
+        _sync(os.path.dirname(target))
+    except FileExistsError:
+        raise StoreError(f'"{target}" is there already; a backup never overwrites: choose another path') from None
+    except (apsw.Error, OSError) as error:
+        raise translated(error, target if isinstance(error, OSError) else name) from error
+
+
+def _copy(
+    source: Callable[[Callable[[apsw.Connection], None]], None],
+    part: str,
+    progress: Callable[[int, int], object] | None,
+) -> None:
+    copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+
+        def run(reader: apsw.Connection) -> None:
+            with copy.backup("main", reader, "main") as backup:
+                while not backup.done:
+                    backup.step(_PAGES)
+                    if progress is not None:
+                        progress(backup.page_count - backup.remaining, backup.page_count)
+
+        source(run)
+        found = copy.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            raise CorruptStore(
+                f"the copy is damaged ({found and found[0]}), so the store may be: see what integrity() says"
+            )
+    finally:
+        quiet_close(copy)
+
+
+def _name(part: str, target: str) -> None:
+    try:
+        os.link(part, target)  # unlike a rename it refuses a file that appeared meanwhile
+    except FileExistsError:
+        raise
+    except OSError:
+        os.rename(part, target)  # a file system without links
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,328 @@
+"""How a file becomes connections: recognised before it is touched, hardened before it is used."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+import apsw
+import attrs
+
+from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
+from .functions import install
+from .timestamps import CREATE_STATE, INSERT_STATE, STATE
+
+__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "Durability", "Place", "clean_path", "patience"]
+
+MEMORY = ":memory:"
+APPLICATION_ID = 0x746D6170  # "tmap"
+FORMAT_VERSION = 1
+Durability = Literal["full", "relaxed"]
+
+_MAGIC = b"SQLite format 3\x00"
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_WAL_IS_SOUND = (
+    3_051_003  # before it, a writer and a checkpoint could corrupt the file: sqlite.org/wal.html#walresetbug
+)
+_WAL_PAGES = 4_000
+_WAL_BYTES = 64 << 20
+_WRITER_CACHE = 32 << 10  # KiB
+_READER_CACHE = 8 << 10
+_STATEMENTS = 400
+
+_CONFIG: tuple[tuple[int, int], ...] = (
+    (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+    (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+    (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
+    (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
+    (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
+    (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
+    (apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0),
+)
+_LIMITS: tuple[tuple[int, int], ...] = (
+    (apsw.SQLITE_LIMIT_ATTACHED, 0),
+    (apsw.SQLITE_LIMIT_LENGTH, 8 << 20),
+    (apsw.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
+    (apsw.SQLITE_LIMIT_EXPR_DEPTH, 1_000),
+    (apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50_000),
+    (apsw.SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+    (apsw.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+
+# An empty file is created and looked at under this lock: closing a descriptor that SQLite does not know of would drop
+# the locks that the process holds on the same file.
+_creating = threading.Lock()
+
+
+def clean_path(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of the file; its directory may be reached through links, it may not be one itself."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise StoreError(f"a store needs its path as text, got {type(text).__name__}; decode it with os.fsdecode()")
+    if text == MEMORY:
+        return text
+    if not text:
+        raise StoreError(f'"" is no path of a store; name a file, or "{MEMORY}" for a store that is never saved')
+    if "\x00" in text:
+        raise StoreError(f"{text!r} is no path of a store: it holds U+0000; name a file without it")
+    directory, name = os.path.split(os.path.abspath(text))
+    return os.path.join(os.path.realpath(directory), name)
+
+
+def patience(
+    timeout: float,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    random: Callable[[], float] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[int], bool]:
+    """Return a busy handler that waits at most ``timeout`` seconds, with jitter.
+
+    SQLite's own backs off up to 100 ms, so that under contention whoever waited longest waits longer still.
+    """
+    draw = random or secrets.SystemRandom().random
+    deadline = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal deadline
+        now = monotonic()
+        if calls == 0:
+            deadline = now + timeout
+        if now >= deadline:
+            return False
+        sleep(0.0001 + 0.0009 * draw())
+        return True
+
+    return wait
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where a store is and how its connections are to be: opens them."""
+
+    path: str
+    vfs: str | None
+    durability: Durability
+    page_size: int
+    application_id: int
+    format_version: int
+    timeout: float
+    waiting: Callable[[float], Callable[[int], bool]]
+
+    @property
+    def in_memory(self) -> bool:
+        return self.path == MEMORY
+
+    # Recognising
+
+    def prepare(self, *, create: bool) -> None:
+        """Create the file if it is not there; refuse it, untouched, if it is anything but empty or one of ours."""
+        if sqlite_version() < _WAL_IS_SOUND:
+            raise StoreError(
+                f"SQLite {apsw.sqlite_lib_version()} can corrupt a file in WAL mode; 3.51.3 or later is needed: "
+                "pip install --upgrade apsw"
+            )
+        if self.in_memory:
+            return
+        with _creating:
+            try:
+                mode = os.lstat(self.path).st_mode
+            except FileNotFoundError:
+                if not create:
+                    raise StoreError(f'"{self.path}" does not exist; pass create=True to make a new store') from None
+                self._create()
+                return
+            except NotADirectoryError:
+                raise StoreError(
+                    f'"{self.path}": what should be its directory is a file; choose another path'
+                ) from None
+        if stat.S_ISLNK(mode):
+            raise StoreError(
+                f'"{self.path}" is a symbolic link, which a store does not follow; name the file that it leads to'
+            )
+        if stat.S_ISDIR(mode):
+            raise StoreError(f'"{self.path}" is a directory; name a file in it')
+        if not stat.S_ISREG(mode):
+            raise NotAStore(f'"{self.path}" is no regular file; choose another path')
+        self._recognise(create=create)
+
+    def _create(self) -> None:
+        try:
+            descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except FileExistsError:
+            return  # another process was faster
+        except FileNotFoundError:
+            raise StoreError(f'"{self.path}": its directory does not exist; create that first') from None
+        os.close(descriptor)
+
+    def _recognise(self, *, create: bool) -> None:
+        # Through SQLite's own file layer, which knows what other connections of this process have locked.
+        file = apsw.VFSFile(self.vfs or "", self.path, [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0])
+        try:
+            size = file.xFileSize()
+            header = file.xRead(min(size, 100), 0) if size else b""
+        finally:
+            file.xClose()
+        if not size or (header[:16] != _MAGIC and self._half_created()):
+            if not create:
+                raise NotAStore(f'"{self.path}" is empty; pass create=True to make a new store of it')
+            return
+        if header[:16] != _MAGIC or len(header) < 100:
+            raise NotAStore(
+                f'"{self.path}" is not a tablemapper store, nor any SQLite database; it was left as it is: '
+                "choose another path"
+            )
+        self.check_format(int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big"))
+
+    def _half_created(self) -> bool:
+        # The power failed while an empty file was made a store: SQLite takes it back to empty by itself.
+        try:
+            with open(self.path + "-journal", "rb") as journal:
+                header = journal.read(20)
+        except OSError:
+            return False
+        return header[:8] == _JOURNAL_MAGIC and len(header) == 20 and header[16:20] == bytes(4)
+
+    def check_format(self, application_id: int, version: int) -> None:
+        if application_id != self.application_id:
+            raise NotAStore(
+                f'"{self.path}" is an SQLite database, but not a tablemapper store (application id '
+                f"{application_id:#010x}, expected {self.application_id:#010x}); it was left as it is: "
+                "choose another path"
+            )
+        if version > self.format_version:
+            raise NotAStore(
+                f'"{self.path}" was written by a newer tablemapper (format {version}, this one reads '
+                f"{self.format_version}); it was left as it is: upgrade tablemapper"
+            )
+        if version != self.format_version:
+            raise CorruptStore(
+                f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup'
+            )
+
+    # Connecting
+
+    def writer(self, *, create: bool = False) -> apsw.Connection:
+        """Open the connection that writes."""
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.in_memory else 0)
+        connection = self._connect(flags)
+        try:
+            if connection.readonly("main"):
+                raise StoreReadOnly(
+                    f'"{self.path}" can not be written; check the permissions of the file and of its directory'
+                )
+            self._harden(connection, cache=_WRITER_CACHE)
+            if (create or self.in_memory) and not _value(connection, "SELECT count(*) FROM sqlite_schema"):
+                self._initialise(connection)
+            self.check_format(
+                _value(connection, "PRAGMA application_id") & 0xFFFFFFFF, _value(connection, "PRAGMA user_version")
+            )
+            self._check_state(connection)
+            if not self.in_memory:
+                self._use_wal(connection)
+            connection.execute(f"PRAGMA synchronous = {'FULL' if self.durability == 'full' else 'NORMAL'}")
+            connection.wal_autocheckpoint(_WAL_PAGES)
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}").fetchall()
+            connection.transaction_mode = "IMMEDIATE"
+        except BaseException:
+            quiet_close(connection)
+            raise
+        return connection
+
+    def reader(self) -> apsw.Connection:
+        """Open a connection that can only read."""
+        connection = self._connect(apsw.SQLITE_OPEN_READONLY)
+        try:
+            self._harden(connection, cache=_READER_CACHE)
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA temp_store = FILE")  # what is sorted may be larger than memory
+        except BaseException:
+            quiet_close(connection)
+            raise
+        return connection
+
+    def _connect(self, flags: int) -> apsw.Connection:
+        connection = apsw.Connection(
+            self.path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=self.vfs, statementcachesize=_STATEMENTS
+        )
+        connection.set_busy_handler(self.waiting(self.timeout))
+        install(connection)
+        return connection
+
+    def _harden(self, connection: apsw.Connection, *, cache: int) -> None:
+        for setting, value in _CONFIG:
+            connection.config(setting, value)
+        for limit, value in _LIMITS:
+            connection.limit(limit, value)
+        # One call each: apsw stops after the first statement of a call that returns a row.
+        connection.execute("PRAGMA cell_size_check = 1")
+        connection.execute("PRAGMA mmap_size = 0").fetchall()
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA cache_size = -{cache}")
+
+    def _initialise(self, connection: apsw.Connection) -> None:
+        # In a rollback journal, so that the header of the file itself, which is all that is looked at before it is
+        # opened, says what the file is as soon as it says anything.
+        connection.execute(f"PRAGMA page_size = {self.page_size}")
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("BEGIN EXCLUSIVE")
+        try:
+            if not _value(connection, "SELECT count(*) FROM sqlite_schema"):
+                connection.execute(f"PRAGMA application_id = {self.application_id}")
+                connection.execute(f"PRAGMA user_version = {self.format_version}")
+                connection.execute(CREATE_STATE)
+                connection.execute(INSERT_STATE, (secrets.token_hex(16),))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _check_state(self, connection: apsw.Connection) -> None:
+        row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (STATE,)).fetchone()
+        if row is None or row[0] != CREATE_STATE:
+            raise CorruptStore(
+                f'"{self.path}": its table {STATE} is missing or is not what it should be; restore a backup'
+            )
+
+    def _use_wal(self, connection: apsw.Connection) -> None:
+        wait, calls = self.waiting(self.timeout), 0
+        while True:
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except apsw.BusyError:
+                # Another process that opens the same new file; SQLite does not wait for this one by itself.
+                if not wait(calls):
+                    raise StoreLocked(
+                        f'"{self.path}": another process held it for longer than the timeout while it was opened'
+                    ) from None
+                calls += 1
+                continue
+            if mode != ("wal",):
+                raise StoreError(
+                    f'"{self.path}": its file system can not share memory, which a store needs; put it on a local disk'
+                )
+            return
+
+
+def sqlite_version() -> int:
+    """Return the version of the SQLite that apsw runs, as 3054001."""
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
+    return major * 1_000_000 + minor * 1_000 + patch
+
+
+def quiet_close(connection: apsw.Connection) -> None:
+    """Close a connection of which nothing is expected any more."""
+    with suppress(Exception):
+        connection.close(True)
+
+
+def _value(connection: apsw.Connection, sql: str) -> Any:
+    row = connection.execute(sql).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,130 @@
+"""What SQLite, apsw and the operating system raise, in the words of this library.
+
+apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
+``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that what works pays nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import apsw
+
+from ....errors import (
+    CorruptStore,
+    EntityTooLarge,
+    InvalidEntity,
+    NotAStore,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    TableMapperError,
+)
+
+__all__ = ["DRIVER_ERRORS", "translated"]
+
+#: What the driver raises by itself, and what therefore never means a mistake in the code that called us.
+DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
+
+_DAMAGED = "it is damaged; check() lists what is wrong, and a backup is the safe way back"
+
+_SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError], str], ...] = (
+    (
+        (apsw.BusyError, apsw.LockedError, apsw.ProtocolError),
+        StoreLocked,
+        "another connection held its lock for longer than the timeout; nothing was written: retry, or raise timeout=",
+    ),
+    (
+        (apsw.ReadOnlyError,),
+        StoreReadOnly,
+        "it can not be written; check the permissions of the file and of its directory",
+    ),
+    (
+        (apsw.FullError,),
+        StoreFull,
+        "there is no space left; nothing was written, reads go on: free some space and write again",
+    ),
+    ((apsw.CorruptError, apsw.NotADBError, apsw.FormatError), CorruptStore, _DAMAGED),
+    (
+        (apsw.CantOpenError,),
+        StoreError,
+        "it, or a file beside it (-wal, -shm), can not be opened; check its directory and the limit of open files",
+    ),
+    (
+        (apsw.PermissionsError, apsw.AuthError),
+        StoreReadOnly,
+        "permission was refused; check the permissions of the file and of its directory",
+    ),
+    ((apsw.ConnectionClosedError, apsw.CursorClosedError), StoreClosed, "it was closed in the meantime; open it again"),
+    ((apsw.TooBigError,), EntityTooLarge, "a value or a row is larger than SQLite was told to take"),
+    (
+        (apsw.NoMemError, MemoryError),
+        StoreError,
+        "there was not enough memory; nothing was written: try a smaller piece",
+    ),
+    (
+        (apsw.IOError,),
+        StoreError,
+        "the operating system could not read or write it; nothing was written: check the disk, then try again",
+    ),
+    ((apsw.InterruptError, apsw.AbortError), StoreError, "the statement was interrupted; nothing was written"),
+    (
+        (apsw.ThreadingViolationError,),
+        StoreError,
+        "a reader was used by two threads at once; give each thread its own query or snapshot",
+    ),
+)
+
+_ERRNO: dict[int, type[Exception]] = {
+    errno.ENOSPC: apsw.FullError,
+    errno.EDQUOT: apsw.FullError,
+    errno.EROFS: apsw.ReadOnlyError,
+    errno.EACCES: apsw.PermissionsError,
+    errno.EPERM: apsw.PermissionsError,
+}
+
+
+def translated(error: BaseException, path: str, *, opening: bool = False) -> BaseException:
+    """Return the error of ours that says what ``error`` means for the store at ``path``.
+
+    What is no fault of the store is returned as it is.
+
+    Raise what is returned ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
+
+    Args:
+        error: what was raised.
+        path: the file, for the message.
+        opening: the file is not known to be a store yet, so one that is no database is :class:`NotAStore`.
+    """
+    if isinstance(error, TableMapperError):
+        return error
+    if isinstance(error, UnicodeDecodeError):
+        return CorruptStore(f'"{path}": a text in it is not UTF-8: {_DAMAGED}')
+    if isinstance(error, (UnicodeEncodeError, OverflowError)):
+        return InvalidEntity(
+            f'"{path}"',
+            [f"a value can not be stored: {error}; expected text without lone surrogates, and integers of 64 bits"],
+        )
+    kind: type[BaseException] = type(error)
+    if isinstance(error, OSError):
+        kind = _ERRNO.get(error.errno or 0, apsw.IOError)
+    elif isinstance(error, apsw.NotADBError) and opening:
+        return NotAStore(f'"{path}" is not a tablemapper store ({error}); it was left as it is: choose another path')
+    for kinds, ours, says in _SAYS:
+        if issubclass(kind, kinds):
+            return ours(f'"{path}": {says} ({_words(error)})')
+    if isinstance(error, apsw.Error):
+        return StoreError(
+            f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback'
+        )
+    return error
+
+
+def _words(error: BaseException) -> str:
+    extended = getattr(error, "extendedresult", 0)
+    name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(extended)
+    text = f"{type(error).__name__}: {error}"
+    return f"{text}, {name}" if isinstance(name, str) else text

@@ -1,0 +1,190 @@
+"""The connections of a file that read: few are kept, not many more are open at once, and who finds none waits.
+
+A thread that holds a reader, because it loops over a query, never waits for another one: it would wait for itself. So
+nested loops may open more than that.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Protocol
+
+import apsw
+
+from ....errors import StoreLocked
+from .connections import Place, quiet_close
+from .driver_errors import translated
+
+__all__ = ["Readers"]
+
+_PATIENCE = 1.0  # seconds after which who waits no longer relies on being woken
+
+
+class _Holder(Protocol):
+    @property
+    def holder(self) -> int: ...
+
+
+class _Waiter:
+    """A thread that waits, and what it was given."""
+
+    __slots__ = ("reader", "woken")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.reader: apsw.Connection | None = None
+        self.woken = lock
+        lock.acquire()
+
+    def wake(self, reader: apsw.Connection | None = None) -> None:
+        if reader is not None:
+            self.reader = reader
+        with suppress(RuntimeError):
+            self.woken.release()
+
+
+class Readers:
+    """Lends connections that read.
+
+    Args:
+        place: opens them.
+        known: every connection of the file, the one that writes among them.
+        held: what may hold a reader of this pool.
+        keep: how many are kept while nobody uses them.
+        most: how many are open at once.
+        check_open: raises if the file is closed.
+        monotonic: the clock of the timeout, which is that of the place.
+        new_lock: makes locks.
+
+    Attributes:
+        idle: those that nobody uses; to be popped by who is in a hurry.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        known: weakref.WeakSet[apsw.Connection],
+        held: Callable[[], Iterable[_Holder]],
+        *,
+        keep: int,
+        most: int,
+        check_open: Callable[[], None],
+        monotonic: Callable[[], float],
+        new_lock: Callable[[], threading.Lock],
+    ) -> None:
+        self.idle: list[apsw.Connection] = []
+        self._place = place
+        self._known = known
+        self._held = held
+        self._keep = keep
+        self._most = most
+        self._check_open = check_open
+        self._monotonic = monotonic
+        self._new_lock = new_lock
+        self._opening = new_lock()
+        self._waiting: deque[_Waiter] = deque()
+
+    def take(self) -> apsw.Connection:
+        """Return a reader that nobody else uses.
+
+        Raises:
+            StoreLocked: all were in use for longer than the timeout.
+        """
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self._open() or self._wait()
+
+    def give(self, reader: apsw.Connection) -> None:
+        """Take back a reader that holds no state."""
+        if self._waiting:
+            with suppress(IndexError):
+                self._waiting.popleft().wake(reader)
+                return
+        if len(self.idle) < self._keep:
+            self.idle.append(reader)
+        else:
+            self.drop(reader)
+        if self._waiting:  # it came between the two looks
+            self._wake_first()
+
+    def drop(self, reader: apsw.Connection) -> None:
+        """Close a reader that is broken, or one too many."""
+        if reader in self._known:  # in a forked child none is: they are the parent's
+            quiet_close(reader)
+            self._known.discard(reader)
+        if self._waiting:
+            self._wake_first()
+
+    def close(self) -> None:
+        """Lend none any more."""
+        self._keep = 0
+        self.idle.clear()
+        for waiter in list(self._waiting):
+            waiter.wake()
+
+    def forked(self) -> None:
+        """Forget, in a child, the readers of the parent."""
+        self._known = weakref.WeakSet()
+        self._waiting.clear()
+        self.close()
+
+    def _open(self) -> apsw.Connection | None:
+        """Return a new reader, or None if so many are open that this thread has to wait."""
+        self._check_open()
+        with self._opening:
+            if len(self._known) > self._most and not self._holds():  # one of them writes
+                return None
+            try:
+                reader = self._place.reader()
+            except Exception as error:
+                raise translated(error, self._place.path) from error
+            self._known.add(reader)
+            return reader
+
+    def _holds(self) -> bool:
+        me = threading.get_ident()
+        return any(held.holder == me for held in self._held())
+
+    def _wait(self) -> apsw.Connection:
+        waiter = _Waiter(self._new_lock())
+        until = self._monotonic() + self._place.timeout
+        lent = None
+        try:
+            self._waiting.append(waiter)
+            while lent is None:
+                try:
+                    lent = self.idle.pop()
+                except IndexError:
+                    lent = self._open()
+                if lent is None:
+                    left = until - self._monotonic()
+                    if left <= 0:
+                        raise self._none_left()
+                    waiter.woken.acquire(timeout=min(left, _PATIENCE))
+                    lent, waiter.reader = waiter.reader, None
+            return lent
+        finally:
+            self._leave(waiter)
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Stand in line no more, and pass on what came too late."""
+        with suppress(ValueError):
+            self._waiting.remove(waiter)
+        if waiter.reader is not None:
+            self.give(waiter.reader)
+        elif self._waiting:
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        with suppress(IndexError):
+            self._waiting[0].wake()
+
+    def _none_left(self) -> StoreLocked:
+        return StoreLocked(
+            f'"{self._place.path}": all {self._most} connections that read were in use for longer than the timeout of '
+            f"{self._place.timeout:g} s; end loops over queries sooner, collect their rows first, or raise timeout="
+        )

@@ -1,0 +1,148 @@
+"""The timestamps of a file, strictly increasing, over processes, restarts and clocks that are set back.
+
+One row of the file says up to where timestamps have been given out, and to which store object. As long as nothing but
+that object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is
+within what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second
+while the object is the only writer, so that writers which take turns never push time further ahead than they used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from ....errors import CorruptStore
+
+__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "STATE", "Timestamps"]
+
+STATE = "tablemapper_state"
+CREATE_STATE = (
+    f"CREATE TABLE {STATE} (one INTEGER PRIMARY KEY, generation INTEGER NOT NULL, until INTEGER NOT NULL, "
+    "owner INTEGER NOT NULL, fences INTEGER NOT NULL, store TEXT NOT NULL) STRICT"
+)
+INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
+FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
+_READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
+_EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"
+_HAND_BACK = f"UPDATE {STATE} SET until = ?, owner = 0 WHERE one = 1 AND owner = ? AND until > ?"
+_BUMP = f"UPDATE {STATE} SET generation = generation + 1 WHERE one = 1"
+_PROOF = f"SELECT 1 FROM {STATE} WHERE until = ? AND owner = ?"
+
+_END_OF_TIME = 253_402_300_800_000_000  # year 10000 in µs: no datetime beyond
+_FIRST, _LONGEST = 1_000, 1_000_000  # µs
+_UNKNOWN = -1
+
+
+class Timestamps:
+    """Give each write transaction its timestamp, and the generation of the catalogue that it runs under.
+
+    Args:
+        clock: the time in µs since 1970.
+        owner: a random number other than 0 that no other store object has.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_clock",
+        "_last",
+        "_owner",
+        "_path",
+        "_seen",
+        "_until",
+        "_wrote",
+        "generation",
+        "others_wrote",
+    )
+
+    def __init__(self, clock: Callable[[], int], owner: int, path: str) -> None:
+        self._clock = clock
+        self._owner = owner
+        self._path = path
+        self._last = 0  # highest that was given out here, or that the file forbids
+        self._until = 0  # what the file allows us
+        self._alone = 0  # how often the allowance was extended since someone else wrote
+        self._seen = _UNKNOWN  # the data version after our last commit
+        self._wrote = False
+        self.generation = 0
+        self.others_wrote = False  # another object that is still open did, since our last commit
+
+    def begin(self, connection: apsw.Connection) -> int:
+        """Return the timestamp of the transaction that was just begun on ``connection``."""
+        seen = self._seen
+        self._seen = _UNKNOWN  # a transaction that fails leaves nothing to trust
+        self.others_wrote = False
+        if connection.data_version() != seen:
+            self._reload(connection)
+        self._wrote = False
+        return self.next(connection)
+
+    def next(self, connection: apsw.Connection) -> int:
+        """Return the timestamp of a further write in the transaction."""
+        now = self._clock()
+        timestamp = self._last + 1
+        if now > timestamp:
+            timestamp = now
+        self._last = timestamp
+        if timestamp > self._until:
+            self._extend(connection, timestamp, now)
+        return timestamp
+
+    def committed(self, connection: apsw.Connection) -> None:
+        """Note that the transaction is in the file, so that the next one need not look."""
+        self._seen = connection.data_version()
+
+    def forget(self) -> None:
+        """Read the row again in the next transaction."""
+        self._seen = _UNKNOWN
+
+    @property
+    def proof(self) -> tuple[str, tuple[int, int]] | None:
+        """A query that finds a row only if the last transaction was committed; None if it left the row as it was."""
+        return (_PROOF, (self._until, self._owner)) if self._wrote else None
+
+    def bump(self, connection: apsw.Connection) -> int:
+        """Say in the catalogue that the schema changed, within the transaction that changes it."""
+        connection.execute(_BUMP)
+        self.generation += 1
+        return self.generation
+
+    def hand_back(self, connection: apsw.Connection) -> None:
+        """Take back what the file allows and nobody used; a store that is closed leaves its file as if it had none."""
+        if self._until > self._last:
+            with connection:
+                connection.execute(_HAND_BACK, (self._last, self._owner, self._last))
+
+    def _reload(self, connection: apsw.Connection) -> None:
+        row = connection.execute(_READ).fetchone()
+        if row is None:
+            raise CorruptStore(f'"{self._path}": the row of {STATE} is missing; restore a backup')
+        generation, until, owner = row
+        if (
+            type(generation) is not int
+            or type(owner) is not int
+            or type(until) is not int
+            or not 0 <= until < _END_OF_TIME
+        ):
+            raise CorruptStore(
+                f'"{self._path}": {STATE} holds what was never written there (generation {generation!r}, '
+                f"until {until!r}, owner {owner!r}); restore a backup"
+            )
+        self.generation = generation
+        if owner != self._owner:
+            self.others_wrote = owner != 0
+            self._alone = 0
+            self._last = max(self._last, until)
+        self._until = until
+
+    def _extend(self, connection: apsw.Connection, timestamp: int, now: int) -> None:
+        reach = timestamp
+        if alone := self._alone:
+            # By the clock, or, while it is behind what was given out already, by as many as were used.
+            reach = max(
+                now + min(_FIRST << min(alone - 1, 10), _LONGEST), timestamp + min(1 << min(alone - 1, 10), _FIRST)
+            )
+        connection.execute(_EXTEND, (reach, self._owner))
+        self._until = reach
+        self._alone = alone + 1
+        self._wrote = True

@@ -1,0 +1,305 @@
+"""The transactions of a file: what is run on its one connection that writes, and what became of it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import apsw
+
+from ....errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreLocked
+from .connections import Place, quiet_close
+from .driver_errors import DRIVER_ERRORS, translated
+from .group_commit import Line, Write, interrupted
+from .ticket_lock import Turns
+from .timestamps import FENCE, Timestamps
+from .writer import Writer
+
+__all__ = ["Transactions"]
+
+T = TypeVar("T")
+
+_GATHER = 0.02  # seconds after which a transaction takes up no further writes
+_EVER = float("inf")
+_COMPANY = 1.0  # seconds after the last write of another process in which turns are taken
+_LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
+
+
+class Transactions:
+    """Runs writes, one transaction at a time, in which those that wait share.
+
+    Attributes:
+        connection: the one that writes; None after a disk error, until the next write.
+        line: who writes, and who waits; whoever uses the connection otherwise holds its lock.
+        turns: the order among processes.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        timestamps: Timestamps,
+        line: Line,
+        *,
+        known: weakref.WeakSet[apsw.Connection],
+        check_open: Callable[[], None],
+        monotonic: Callable[[], float],
+        turns: Turns,
+    ) -> None:
+        self.connection: apsw.Connection | None = None
+        self.line = line
+        self.turns = turns
+        self._was_long = False  # the last transaction
+        self._in_company_until = _EVER  # by the clock of ``Write.until``
+        self._path = place.path
+        self._place = place
+        self._timestamps = timestamps
+        self._known = known
+        self._check_open = check_open
+        self._monotonic = monotonic
+
+    def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
+        """Run a write, by this thread or by one that writes already."""
+        if self.line.owner == threading.get_ident():
+            self.check_outside()
+        line = self.line
+        write = Write(apply, generation, until=self.deadline(), alone=alone)
+        if line.share > 1:
+            return line.run(write, self._lead)
+        with line.lock:
+            line.owner = threading.get_ident()
+            try:
+                self._commit(write, [], joined=False)
+            finally:
+                line.owner = 0
+        return write.outcome()
+
+    def deadline(self) -> float:
+        """Return until when a write that begins now waits for other processes."""
+        return self._monotonic() + self._place.timeout
+
+    def take_turn(self, until: float) -> None:
+        """Wait until it is this process that may write; ``self.turns.give()`` ends that, whatever happens."""
+        if not self.turns.take(until):
+            raise StoreLocked(
+                f'"{self._path}": other processes wrote for longer than the timeout of {self._place.timeout:g} s; '
+                "nothing was written: retry, or raise timeout="
+            )
+
+    def outside(self, use: Callable[[], T]) -> T:
+        """Call a function while nobody writes, and return what it returns."""
+        self.check_outside()
+        try:
+            with self.line.lock:
+                found = use()
+                return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
+        finally:
+            self.line.wake_next()
+
+    def give_up(self, failed: apsw.Connection | None) -> None:
+        """Close the connection, if it is still this one."""
+
+        def close() -> None:
+            if self.connection is failed:
+                self.disconnect()
+
+        self.outside(close)
+
+    def check_outside(self) -> None:
+        """Refuse what would wait for a write that this thread is in."""
+        if self.line.owner == threading.get_ident() and self.line.lock.locked():
+            raise StoreError(
+                f'"{self._path}": a write within a write, or within a snapshot in memory; use the writer that was '
+                "passed in, or write afterwards"
+            )
+
+    def _lead(self, first: Write[Any]) -> None:
+        """Commit a write, and those that wait with it."""
+        others: list[Write[Any]] = []
+        try:
+            try:
+                self._commit(first, others, joined=self.line.may_join(first))
+            except Exception as error:
+                if not others or isinstance(error, OutcomeUnknown):
+                    raise
+                # One of them may be what the disk can not take, and no other is to suffer: each for itself then.
+                self.line.give_back(others)
+                others = []
+                self._commit(first, others, joined=False)
+        except BaseException as error:
+            for write in others:
+                write.error = type(error)(str(error)) if isinstance(error, OutcomeUnknown) else interrupted()
+            raise
+        finally:
+            self.line.finish(others)
+
+    def _commit(self, first: Write[Any], others: list[Write[Any]], *, joined: bool) -> None:
+        """Run a write in a transaction, add to ``others`` those that joined, and commit."""
+        connection = self.connection or self.reconnect()
+        timestamps = self._timestamps
+        applied = False
+        raised: BaseException | None = None
+        in_company = self._was_long or first.until < self._in_company_until
+        try:
+            if in_company:
+                self.take_turn(first.until)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
+            with connection:
+                try:
+                    timestamp = timestamps.begin(connection)
+                    self._apply(first, timestamp)
+                    if joined:
+                        self._gather(connection, others)
+                    applied = True
+                except BaseException as error:
+                    # (A disk error has ended the transaction, and apsw then raises that it can not roll back.)
+                    raised = error
+                    raise
+            timestamps.committed(connection)
+            # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
+            # find that lock free between long transactions: they can afford to take turns.
+            until = self.deadline()
+            self._was_long = until - first.until > _LONG
+            if timestamps.others_wrote:
+                self._in_company_until = until + _COMPANY
+            elif self._in_company_until == _EVER:
+                self._in_company_until = first.until
+        except Exception as error:
+            if applied:
+                self._settle(error, [first, *others])
+            else:
+                if isinstance(error, apsw.BusyError | StoreLocked):
+                    self._in_company_until = self.deadline() + _COMPANY
+                self.undo(connection)
+                ours = self._outward(raised or error)
+                raise ours from ours.__cause__
+        finally:
+            if in_company:
+                self.turns.give()
+
+    def _apply(self, write: Write[Any], timestamp: int) -> None:
+        writer = self._writer
+        writer.proof = None
+        writer.timestamp = timestamp
+        if write.generation is not None and write.generation != self._timestamps.generation:
+            raise SchemaMismatch(
+                f'"{self._path}": another process changed the schema (generation {self._timestamps.generation}, '
+                f"this one was opened with {write.generation}); nothing was written: open the store again"
+            )
+        write.result = write.apply(writer)
+        write.proof = writer.proof
+
+    def _gather(self, connection: apsw.Connection, others: list[Write[Any]]) -> None:
+        """Run the writes that wait, each in a savepoint of its own."""
+        line, timestamps = self.line, self._timestamps
+        until = self._monotonic() + _GATHER
+        while len(others) + 1 < line.share and (write := line.join()) is not None:
+            others.append(write)
+            generation = timestamps.generation
+            timestamp = timestamps.next(connection)  # before the savepoint: what the file allows is not to be undone
+            try:
+                with connection:
+                    self._apply(write, timestamp)
+            except BaseException as error:
+                if not connection.in_transaction:
+                    raise  # the disk failed, and that has undone all of them
+                timestamps.generation = generation
+                write.proof = None
+                write.error = self._outward(error)
+            if self._monotonic() >= until:
+                break
+
+    def _outward(self, error: BaseException) -> BaseException:
+        """Return what the caller is to see of an error in a write."""
+        if not isinstance(error, DRIVER_ERRORS):
+            return error
+        ours = translated(error, self._path)
+        ours.__cause__ = error
+        return ours
+
+    def _settle(self, error: Exception, writes: Sequence[Write[Any]]) -> None:
+        """Find out what became of a transaction whose COMMIT failed, and make that final.
+
+        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by
+        the next process that opens the file. So: look for the transaction through a new connection, then write
+        something, after which what the log held before is gone for good.
+        """
+        proof = self._timestamps.proof
+        found: bool | None = None
+        self.disconnect()
+        try:
+            connection = self.reconnect()
+            found = _found(connection, writes, proof)
+            with connection:
+                connection.execute(FENCE)
+            final = found is not None
+            if found:
+                # What failed to sync may count as clean by now: only a copy of it into the file itself can be trusted.
+                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                final = behind == done
+        except Exception:
+            self.disconnect()
+            # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
+            final = found is not None and isinstance(error, apsw.FullError)
+        if not final:
+            raise OutcomeUnknown(
+                f'"{self._path}": the disk failed while a transaction was committed, and it is not known whether it '
+                "was written; read what it wrote before you try again"
+            ) from error
+        if not found:
+            raise translated(error, self._path) from error
+
+    # The connection
+
+    def connect(self, *, create: bool = False) -> apsw.Connection:
+        """Open the connection that writes."""
+        connection = self._place.writer(create=create)
+        self._known.add(connection)
+        self._timestamps.forget()
+        self._writer = Writer(connection, self._timestamps)
+        self.connection = connection
+        return connection
+
+    def reconnect(self) -> apsw.Connection:
+        """Open the connection again after it was given up."""
+        self._check_open()
+        try:
+            return self.connect()
+        except Exception as error:
+            raise translated(error, self._path) from error
+
+    def disconnect(self) -> None:
+        """Give up the connection; in memory it is the store, and stays."""
+        self._timestamps.forget()
+        if self._place.in_memory:
+            return
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            quiet_close(connection)
+
+    def undo(self, connection: apsw.Connection) -> None:
+        """Leave no transaction open."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except Exception:
+            self.disconnect()
+
+
+def _found(connection: apsw.Connection, writes: Sequence[Write[Any]], proof: tuple[str, Any] | None) -> bool | None:
+    """Tell whether writes that shared a transaction are in the file, None if there is no telling.
+
+    What the last of them wrote, no other can have changed since; what an earlier one wrote, a later one may have.
+    """
+    last = True
+    for write in reversed(writes):
+        if write.proof is not None:
+            if connection.execute(*write.proof).fetchone() is not None:
+                return True
+            if last:
+                return False
+        if write.error is None:
+            last = False
+    return None if proof is None else connection.execute(*proof).fetchone() is not None

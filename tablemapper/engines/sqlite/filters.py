@@ -1,0 +1,177 @@
+"""Predicates as SQL: exactly what they say, or a superset that is checked again after reading."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+from ...expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+from ...keys.forms import successor
+from ...schema.model import Model
+
+__all__ = ["Column", "Condition", "cut_sql", "lower", "value_sql"]
+
+MAX_LIST = 1000  # values of an is_in that SQL gets
+_ABOVE_TEXT = b""  # a BLOB sorts above every text
+_BELOW_LOWER, _ABOVE_UPPER = 1 - 1e-14, 1 + 1e-14  # how far a Decimal, read as REAL, can be off, and more
+_TEXTS = frozenset({"str", "datetime", "date", "time", "UUID"})
+
+Column = Callable[[str], str | None]
+"""Gives the SQL of a field's stored property by the field's name; None if rows have no such column."""
+Argument = tuple[Parameter, Callable[[Any], Any]]
+
+
+@attrs.frozen(eq=False)
+class Condition:
+    """SQL, what makes its arguments of a query's values, and whether it says all that the predicate does."""
+
+    sql: str
+    arguments: tuple[Argument, ...] = ()
+    exact: bool = True
+
+    def values(self, values: Sequence[Any]) -> list[Any]:
+        """Return the arguments for a query."""
+        return [convert(values[number.number]) for number, convert in self.arguments]
+
+
+def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
+    """Return SQL for an attribute whose stored form compares as its values do; None if there is none."""
+    field = model.declaration.field(attr.name)
+    sql = column(attr.name)
+    if sql is None or (field.measure is not None and field.type.kind is int):  # (a sum beyond 64 bits is text)
+        return None
+    if attr.part:
+        return cut_sql(sql, "%Y-%m-%d" if attr.part == "date" else attr.part)
+    if attr.path:
+        if attr.type.name not in _TEXTS | {"bool", "int", "int32"}:
+            return None
+        path = field.type.json_path(attr.path)
+        return None if "'" in path else f"json_extract({sql}, '{path}')"
+    return sql if attr.type.kind is not object and attr.type.sql_ordered else None  # type: ignore[attr-defined]
+
+
+_PLACES = {"%Y": (1, 4), "%m": (6, 2), "%d": (9, 2), "%H": (12, 2), "%M": (15, 2), "%S": (18, 2), "%L": (21, 3), "%f": (21, 6)}  # fmt: skip
+
+
+def cut_sql(sql: str, format: str) -> str:
+    """Return SQL for a stored time cut down to a format; ISO text has everything at a fixed place."""
+    pieces: list[str] = []
+    literal = ""
+    at = 0
+    while at < len(format):
+        if (place := _PLACES.get(format[at : at + 2])) is not None:
+            pieces += [f"'{literal}'"] if literal else []
+            pieces.append(f"substr({sql}, {place[0]}, {place[1]})")
+            literal, at = "", at + 2
+        else:
+            literal, at = literal + format[at].replace("'", "''"), at + 1
+    pieces += [f"'{literal}'"] if literal else []
+    return " || ".join(pieces)
+
+
+def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition | None:
+    """Return a predicate as SQL that holds at least where the predicate does; None if there is no such SQL."""
+    match predicate:
+        case And(parts=parts):
+            lowered = [lower(part, model, column) for part in parts]
+            known = [part for part in lowered if part is not None]
+            joined = _joined(known, " AND ") if known else Condition("TRUE")
+            return joined if len(known) == len(parts) else attrs.evolve(joined, exact=False)
+        case Or(parts=parts):
+            lowered = [lower(part, model, column) for part in parts]
+            known = [part for part in lowered if part is not None]
+            if len(known) < len(parts):
+                return None
+            return _joined(known, " OR ") if known else Condition("FALSE")
+        case Not(part=part):
+            inner = lower(part, model, column)
+            if inner is None or not inner.exact:
+                return None  # (what is outside of a superset is too little)
+            return Condition(f"({inner.sql}) IS NOT TRUE", inner.arguments)
+        case IsNull(attr=attr):
+            sql = column(attr.name) if not attr.path else value_sql(attr, model, column)
+            return None if sql is None else Condition(f"({sql}) IS NULL")
+        case Contains(attr=attr):
+            return _contains(predicate, attr, column)
+        case Compare(attr=attr, op=op, value=Attr() as other):
+            left, right = value_sql(attr, model, column), value_sql(other, model, column)
+            return None if left is None or right is None else Condition(f"({left}) {_OPS[op]} ({right})")
+        case Compare(attr=attr, op=op, value=value):
+            if attr.type.name == "Decimal" and not attr.path:
+                return _decimal(attr.name, op, value, column)
+            sql = value_sql(attr, model, column)
+            return None if sql is None else Condition(f"({sql}) {_OPS[op]} ?", ((value, attr.type.store),))
+        case In(attr=attr, values=values):
+            sql = value_sql(attr, model, column)
+            if sql is None or len(values) > MAX_LIST:
+                return None
+            places = ", ".join("?" * len(values))
+            return Condition(f"({sql}) IN ({places})", tuple((value, attr.type.store) for value in values))
+        case StartsWith(attr=attr, text=text):
+            sql = value_sql(attr, model, column)
+            return None if sql is None else Condition(f"({sql}) >= ? AND ({sql}) < ?", ((text, str), (text, _after)))
+    return None
+
+
+_OPS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def _after(prefix: str) -> str | bytes:
+    above = successor(prefix)
+    return _ABOVE_TEXT if above is None else above
+
+
+def _contains(predicate: Contains[Any], attr: Attr[Any, Any], column: Column) -> Condition | None:
+    sql = column(attr.name)
+    if sql is None or attr.path or attr.part:
+        return None
+    element = attr.type.element
+    if element is None:
+        return Condition(f"instr({sql}, ?) > 0", ((predicate.value, str),))
+    if element.name not in _TEXTS | {"int", "int32"}:
+        return None
+    return Condition(
+        f"EXISTS (SELECT 1 FROM json_each({sql}) e WHERE e.value = ?)", ((predicate.value, element.store),)
+    )
+
+
+def _decimal(name: str, op: str, value: Any, column: Column) -> Condition | None:
+    """Return a range of REALs that holds at least what a comparison of Decimals does."""
+    if (sql := column(name)) is None or op == "!=":
+        return None
+    number = f"CAST({sql} AS REAL)"
+    steps: list[str] = []
+    arguments: list[Argument] = []
+    if op in (">", ">=", "=="):
+        steps.append(f"{number} >= ?")
+        arguments.append((value, _below))
+    if op in ("<", "<=", "=="):
+        steps.append(f"{number} <= ?")
+        arguments.append((value, _above))
+    return Condition(" AND ".join(steps), tuple(arguments), exact=False)
+
+
+def _below(value: Decimal) -> float:
+    number = float(value)
+    return math.nextafter(number * (_BELOW_LOWER if number > 0 else _ABOVE_UPPER), -math.inf)
+
+
+def _above(value: Decimal) -> float:
+    number = float(value)
+    return math.nextafter(number * (_ABOVE_UPPER if number > 0 else _BELOW_LOWER), math.inf)
+
+
+def _joined(parts: list[Condition], word: str) -> Condition:
+    """Return conditions joined in a balanced tree: SQLite refuses an expression more than 1,000 deep."""
+    exact = all(part.exact for part in parts)
+    while len(parts) > 1:
+        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+        parts = [
+            Condition("(" + word.join(p.sql for p in pair) + ")", tuple(a for p in pair for a in p.arguments))
+            for pair in pairs
+        ]
+    return Condition(f"({parts[0].sql})", parts[0].arguments, exact)

@@ -1,0 +1,108 @@
+"""A load that is all or nothing: rows are sorted in a temporary file first, and then written in one transaction.
+
+Each table and each index is gone through once, in its own order, however many rows there are; rows that come in windows
+touch most of its pages once a window. Nobody sees any of it before all of it is there, and nothing is left of a load
+that broke: the temporary file has no name, so it goes with its process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Self
+
+import apsw
+
+from ...errors import EntityExists
+from ...progress import Report as Meter
+from ...schema.maintenance import ChangeSet, Groups, IndexMaintenance, Maintenance
+from ...schema.model import Model, Row
+from ..protocol import Batch, Operation
+from .file.driver_errors import DRIVER_ERRORS, translated
+from .file.writer import Writer
+from .writes import Lowered, exists, insert_rows, put_rows, write_groups
+
+__all__ = ["Stage"]
+
+_CHUNK = 5_000  # rows that are in memory at a time
+_CACHE = 32 << 10  # KiB that are sorted before a part goes to the disk
+
+
+class Stage:
+    """The rows of a load, before any of them is written; for ``with``."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.count = 0
+        self._lowered = lowered
+        self._numbers: dict[Model | IndexMaintenance, int] = {}
+        self._connection = apsw.Connection("")
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        self._connection.execute("BEGIN")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Keep entities, and the rows that they will have in indexes."""
+        try:
+            for batch in batches:
+                kept = self._lowered.maintenance[batch.model]
+                self._keep(batch.model, batch.rows)
+                for index in kept.indexes:
+                    self._keep(index, index.rows(batch.rows))
+                self.count += len(batch.rows)
+        except DRIVER_ERRORS as error:
+            raise translated(error, "the temporary file of a load") from error
+
+    def write(self, writer: Writer, meter: Meter) -> None:
+        """Write everything.
+
+        Raises:
+            EntityExists, UniqueViolation: the caller rolls back.
+        """
+        for model in [one for one in self._numbers if isinstance(one, Model)]:
+            kept = self._lowered.maintenance[model]
+            for rows in self._sorted(model, 2):
+                try:
+                    stored = insert_rows(self._lowered.statements[model], writer, rows)
+                except EntityExists as error:
+                    raise self._twin(model) or error from None
+                writer.proof = self._lowered.statements[model].there, stored[0][:3]
+                self._count(kept, writer, stored)
+                meter.advance(len(stored))
+        for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
+            for rows in self._sorted(index, 4):
+                put_rows(self._lowered, index, writer, rows)
+
+    def _count(self, kept: Maintenance, writer: Writer, rows: list[Row]) -> None:
+        """Write what entities add to aggregates: by chunks, so that no more groups are in memory than entities."""
+        groups: dict[Any, Groups] = {}
+        ChangeSet(groups=groups).added(Maintenance((), kept.aggregates), rows)
+        write_groups(self._lowered, writer, groups)
+
+    def _keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
+        if not rows:
+            return
+        number = self._numbers.get(what)
+        if number is None:
+            number = self._numbers[what] = len(self._numbers)
+            self._connection.execute(f"CREATE TABLE t{number}({', '.join(f'c{at}' for at in range(len(rows[0])))})")
+        self._connection.executemany(f"INSERT INTO t{number} VALUES({', '.join('?' * len(rows[0]))})", rows)
+
+    def _sorted(self, what: Model | IndexMaintenance, places: int) -> Iterator[list[Row]]:
+        """Yield rows in the order of their first values, in chunks."""
+        order = ", ".join(f"c{at}" for at in range(places))
+        cursor = self._connection.execute(f"SELECT * FROM t{self._numbers[what]} ORDER BY {order}")
+        while rows := list(islice(cursor, _CHUNK)):
+            yield rows
+
+    def _twin(self, model: Model) -> EntityExists | None:
+        """Return the error of two entities of the load that have one key."""
+        found = self._connection.execute(
+            f"SELECT c0, c1 FROM t{self._numbers[model]} GROUP BY c0, c1 HAVING count(*) > 1 LIMIT 1"
+        ).fetchone()
+        return None if found is None else exists(Operation("insert", model, *found))

@@ -1,0 +1,410 @@
+"""Entity classes: from a class body to plain attrs slots with validation, and typed access on the class.
+
+``Product.price`` is answered by a data descriptor on a metaclass made for that one class, so an instance's attributes
+stay plain slots. Classes without a table have no slots, and share one metaclass: a class can derive from several. The
+constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
+
+import attrs
+
+from ..codegen import Names, compile_functions
+from ..errors import InvalidEntity, InvalidModel, did_you_mean
+from ..expressions.tree import Attr, Predicate
+from ..keys.forms import check_key
+from ..values.scalars import ValueType
+from .declaration import Declaration, Options, check_value, declaration, declare, located, read_fields
+from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .index import IndexCall, KeyOf
+
+__all__ = ["Entity", "Info", "Record", "etag_text", "etag_timestamp", "info", "key_of", "set_row"]
+
+R = TypeVar("R", bound="Record")
+
+_set_class = object.__dict__["__class__"].__set__
+
+
+class ClassAccess:
+    """A data descriptor on an entity's own metaclass: what a name gives on the class, and nothing on instances."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __get__(self, cls: Any, meta: Any) -> Any:
+        return self.value
+
+    def __set__(self, cls: Any, value: Any) -> None:
+        raise AttributeError(f"{cls.__name__}: a field of a class can not be set; declare it in the class body")
+
+
+def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options) -> Any:
+    faults: list[str] = []
+    for base in bases:
+        if "__declaration__" in base.__dict__ and base.__dict__["__declaration__"].table is not None:
+            faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
+    fields, declared = read_fields(name, body, bases, options, faults)
+    if faults and any(getattr(base, "__declaration__", None) and base.__declaration__.table for base in bases):
+        raise InvalidModel(name, faults)
+    concrete = options.table is not None
+    slots = {"__module__": body["__module__"], "__qualname__": body["__qualname__"]}
+    own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
+    if concrete:
+        raw: Any = type.__new__(own, name, bases, {**slots, "__slots__": tuple(fields)})
+        cls: Any = type.__new__(own, name, (raw,), {**body, "__slots__": ()})
+        for model in fields.values():
+            setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
+    else:
+        raw = None
+        cls = type.__new__(own, name, bases, {**body, "__slots__": ()})
+        # While its conditions are read, an abstract class knows its fields already.
+        type.__setattr__(cls, "__declaration__", Declaration(cls, None, None, tuple(fields.values()), None, None, ()))
+    made = declare(cls, options, fields, declared, faults)
+    faults += cls._faults(made)
+    if faults:
+        raise InvalidModel(name, faults)
+    type.__setattr__(cls, "__declaration__", made)
+    if concrete:
+        _finish(cls, raw, own, made)
+    return cls
+
+
+# ---------------------------------------------------------------------------------------------- generated functions
+
+
+def _finish(cls: Any, raw: Any, own: Any, made: Declaration) -> None:
+    """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
+    attrs.define(
+        cls,
+        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only) for f in made.fields},
+        slots=False,
+        init=False,
+        order=False,
+        on_setattr=attrs.setters.NO_OP,
+    )
+    names = Names(
+        Raw=raw, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
+        normalise=_normaliser(made), normalise_key=_key_normaliser(made),
+    )  # fmt: skip
+    source = "\n".join(_sources(made, raw.__dict__, names))
+    functions = compile_functions(cls.__qualname__, source, names)
+    for name in ("__init__", "__setattr__"):
+        function = functions[name]
+        function.__qualname__ = f"{cls.__qualname__}.{name}"
+        type.__setattr__(cls, name, function)
+    # Not on Record: a class that overrides either of the two sets attributes ten times slower, and Raw must not.
+    type.__setattr__(cls, "__delattr__", _no_deletion)
+    functions["key"].__qualname__ = f"{cls.__qualname__}.key"
+    type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
+    own.key = ClassAccess(functions["key"])
+    for index in made.indexes:
+        arguments = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
+        types = {name: _argument_type(made, name) for name in arguments}
+        call = IndexCall(cls, index.name, tuple((name, types[name].check) for name in arguments))
+        setattr(own, index.name, ClassAccess(call))
+
+
+_RESERVED = frozenset(
+    {
+        *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "KeyOf", "new",
+        "check_key", "normalise", "normalise_key", "partition", "row",
+    }
+)  # fmt: skip
+"""What generated constructors and key functions refer to."""
+
+
+def _default(f: FieldModel) -> Any:
+    if f.measure is not None:
+        return None
+    return f.default if f.factory is None else attrs.Factory(f.factory)
+
+
+def _argument_type(made: Declaration, name: str) -> ValueType:
+    head, _, path = name.partition(".")
+    kind = made.field(head).type
+    return kind.nested(tuple(path.split("."))) if path else kind.element or kind
+
+
+def _variables(made: Declaration) -> dict[str, str]:
+    """Return what stands for each field in generated source.
+
+    A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
+    under names that no field can have, in a function of their own.
+    """
+    fields = [f.name for f in made.fields]
+    if _RESERVED.isdisjoint(fields):
+        return {name: name for name in fields}
+    return {name: f"_{name}_" for name in fields}
+
+
+def _sources(made: Declaration, slots: Mapping[str, Any], names: Names) -> Iterator[str]:
+    positional: list[str] = []
+    by_name: list[str] = []
+    prologue, tests, assign = [], [], []
+    inner = _variables(made)
+    missing = names.name("missing", attrs.NOTHING)
+    for f in made.fields:
+        parameter, variable = f.name, inner[f.name]
+        if f.factory is not None:
+            parameter += f"={missing}"
+            prologue.append(f"    if {variable} is {missing}: {variable} = {names.name('factory', f.factory)}()")
+        elif f.measure is not None:
+            parameter += "=None"
+        elif f.default is not attrs.NOTHING:
+            parameter += f"={names.name('default', f.default)}"
+        (by_name if f.kw_only else positional).append(parameter)
+        test = f.type.fast_source(variable, names)
+        tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
+        assign.append(f"    self.{f.name} = {variable}")
+    values = ", ".join(inner.values())
+    yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
+    if any(name != variable for name, variable in inner.items()):
+        yield f"    _init(self, {', '.join(inner)})"
+        yield f"def _init(self, {values}):"
+    yield from prologue
+    yield f"    if not ({' and '.join(tests) or 'True'}):"
+    yield f"        ({values},) = normalise(({values},))"
+    yield "    set_class(self, Raw)"
+    yield from assign
+    yield "    self._row = None"
+    yield "    self.__class__ = Cls"
+    for at, f in enumerate(made.fields):
+        test = f.type.fast_source("value", names)
+        if f.optional or f.measure is not None:
+            test = f"value is None or {test}"
+        yield f"def set_{at}(self, value):"
+        if f.name in made.key_fields:
+            yield f"    if self._row is not None: read_only(self, {f.name!r})"
+        yield f"    if not ({test}): value = {names.name('check', _checker(made, f))}(value)"
+        yield f"    {names.name('slot', slots[f.name].__set__)}(self, value)"
+    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(made.fields))}}}"
+    yield "def __setattr__(self, name, value):"
+    yield "    setter = SETTERS.get(name)"
+    yield "    if setter is None: unknown(self, name)"
+    yield "    setter(self, value)"
+    arguments = made.arguments
+    plain = {name: inner[name] for name in arguments}
+    fast = [made.field(name).type.fast_source(plain[name], names) for name in arguments]
+    given = ", ".join(plain.values())
+    yield f"def key({', '.join(arguments)}):"
+    if any(name != variable for name, variable in plain.items()):
+        yield f"    return _key({', '.join(plain)})"
+        yield f"def _key({given}):"
+    if arguments:
+        yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
+    for variable, template in zip(("partition", "row"), made.templates, strict=True):
+        yield f"    {variable} = {template.encode_source(plain, names)}"
+        yield f"    if len({variable}) > 256: check_key({variable}, what={made.name + ' ' + variable + ' key'!r})"
+    yield "    return new(KeyOf, (Cls, partition, row))"
+    yield "def key_of(self):"
+    yield "    row = self._row"
+    yield "    if row is not None: return new(KeyOf, (Cls, row[0], row[1]))"
+    yield f"    return key({', '.join(f'self.{name}' for name in arguments)})"
+
+
+def _normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+    def normalise(values: tuple[Any, ...]) -> list[Any]:
+        faults, checked = [], []
+        for f, value in zip(made.fields, values, strict=True):
+            try:
+                checked.append(check_value(f, value))
+            except ValueError as error:
+                faults.append(located(f.name, error))
+        if faults:
+            raise InvalidEntity(made.name, faults)
+        return checked
+
+    return normalise
+
+
+def _key_normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+    def normalise(values: tuple[Any, ...]) -> list[Any]:
+        faults, checked = [], []
+        for name, value in zip(made.arguments, values, strict=True):
+            try:
+                checked.append(check_value(made.field(name), value))
+            except ValueError as error:
+                faults.append(f"{name}: {error}")
+        if faults:
+            raise InvalidEntity(f"{made.name}.key", faults)
+        return checked
+
+    return normalise
+
+
+def _checker(made: Declaration, f: FieldModel) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        try:
+            return check_value(f, value)
+        except ValueError as error:
+            raise InvalidEntity(f"{made.name}.{f.name}", [str(error)]) from None
+
+    return check
+
+
+def _unknown(entity: Record, name: str) -> None:
+    fields = [f.name for f in declaration(type(entity)).fields]
+    raise AttributeError(
+        f'{type(entity).__name__} has no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}'
+    )
+
+
+def _no_deletion(entity: Record, name: str) -> None:
+    raise AttributeError(f"{type(entity).__name__}.{name} can not be deleted; set it to None where that is allowed")
+
+
+def _read_only(entity: Record, name: str) -> None:
+    raise InvalidEntity(
+        f"{type(entity).__name__}.{name}",
+        ["a key field is read-only once the entity is stored; store.move(entity, new_key) gives it another key"],
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the classes
+
+
+class RecordType(type):
+    """The metaclass of records; each class gets one of its own."""
+
+    def __new__(
+        mcls,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        *,
+        table: str | None = None,
+        type: str | None = None,
+        of: Any = None,
+        where: Callable[[Any], Predicate[Any]] | None = None,
+    ) -> Any:
+        if not any(isinstance(base, RecordType) for base in bases):  # Record itself
+            return super().__new__(mcls, name, bases, body)
+        return _make_class(mcls, name, bases, body, Options(table, type, of, where))
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, body)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            """Return a field of an abstract class: it has no metaclass of its own, so that several can be bases."""
+            made = cls.__dict__.get("__declaration__")
+            if made is None or name.startswith("__"):
+                raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
+            known = [model.name for model in made.fields]
+            if made.table is None and name in known:
+                return Attr(cls, name, made.field(name).type)
+            raise AttributeError(
+                f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
+            )
+
+
+@dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
+class Record(metaclass=RecordType):
+    """What an entity table holds: an `Entity`, written by users, or an `Aggregate`, maintained by the store."""
+
+    __slots__ = ("__weakref__", "_row")
+
+    if TYPE_CHECKING:
+        _row: Any
+        """The stored row that this object was read from or written as, None before."""
+        __attrs_attrs__: ClassVar[tuple[Any, ...]]
+
+        def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values; it keeps the ETag unless a key field changes."""
+        fields = declaration(type(self)).fields
+        values = {model.name: getattr(self, model.name) for model in fields}
+        for name in changes:
+            if name not in values:
+                raise InvalidEntity(
+                    f"{type(self).__name__}.replace", [f'no field "{name}"{did_you_mean(name, values)}']
+                )
+        copy = type(self)(**(values | changes))
+        if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
+            set_row(copy, self._row)
+        return copy
+
+    @classmethod
+    def _faults(cls, made: Declaration) -> list[str]:
+        """Return what else is wrong with a declaration of this kind of record."""
+        return []
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, model.name) for model in declaration(type(self)).fields]), self._row
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        values, row = state
+        for model, value in zip(declaration(type(self)).fields, values, strict=True):
+            type(self).__mro__[1].__dict__[model.name].__set__(self, value)
+        set_row(self, row)
+
+
+set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
+
+
+class Entity(Record):
+    """A class of entities: declare fields, a key, indexes::
+
+        class Product(tm.Entity, table="Products"):
+            category_id: tm.Field[str]
+            product_id: tm.Field[str]
+            price: tm.Field[Decimal]
+
+            key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
+
+    Without ``table=`` the class is abstract and lends its fields to the classes derived from it.
+
+    Raises:
+        InvalidModel: everything that is wrong with the declaration, when the class is made.
+    """
+
+    __slots__ = ()
+
+
+class Info(NamedTuple):
+    """What the store knows of an entity beside its fields."""
+
+    partition_key: str
+    row_key: str
+    etag: str | None
+    """None before it was stored."""
+    timestamp: datetime | None
+    """When it was last written (UTC, µs); given by the store."""
+
+
+def key_of(entity: Record) -> KeyOf[Any]:
+    """Return the key of an entity of any class.
+
+    `Record` itself declares none: pyright would then take the type of every class's key from there.
+    """
+    found: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+    return found
+
+
+def etag_text(timestamp: int) -> str:
+    """Return the ETag of a row last written at ``timestamp`` (µs since 1970)."""
+    return f'W/"{timestamp}"'
+
+
+def etag_timestamp(etag: str) -> int:
+    """Return what `etag_text` was called with, or -1, which no row has, for a text of another form."""
+    digits = etag[3:-1]
+    return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else -1
+
+
+def info(entity: Record) -> Info:
+    """Return the keys, the ETag and the timestamp of an entity."""
+    row = entity._row
+    if row is None:
+        key = key_of(entity)
+        return Info(key.partition, key.row, None, None)
+    return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))

@@ -1,0 +1,190 @@
+"""What stands behind a field's name in a class body: its type for the checkers, its options for the library.
+
+At run time ``Field[T]`` *is* ``T``, so that attrs, cattrs and msgspec see plain annotations; for the checkers it is a
+descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+import attrs
+
+from ..expressions.tree import Attr, Expr, Predicate
+from ..values.nested import ValueType
+
+__all__ = [
+    "Field",
+    "FieldModel",
+    "FieldOptions",
+    "Measure",
+    "MeasureKind",
+    "avg",
+    "count",
+    "field",
+    "group_by",
+    "max",
+    "max_ever",
+    "min",
+    "min_ever",
+    "sum",
+]
+
+T = TypeVar("T")
+O = TypeVar("O")  # noqa: E741  the owner of a field
+
+if TYPE_CHECKING:
+
+    class Field(Generic[T]):
+        """The annotation of a field: ``price: tm.Field[Decimal]``."""
+
+        @overload
+        def __get__(self, obj: None, owner: type[O], /) -> Attr[O, T]: ...
+        @overload
+        def __get__(self, obj: object, owner: type[Any], /) -> T: ...
+        def __get__(self, obj: object | None, owner: type[Any], /) -> Any: ...
+        def __set__(self, obj: object, value: T, /) -> None: ...
+
+else:
+
+    class Field:
+        """The annotation of a field: ``price: tm.Field[Decimal]``."""
+
+        def __class_getitem__(cls, annotation: Any) -> Any:
+            return annotation
+
+
+@attrs.frozen(eq=False)
+class FieldOptions:
+    """What `field` was called with."""
+
+    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
+    factory: Callable[[], Any] | None = None
+    name: str | None = None
+    stored: bool = False
+    kw_only: bool | None = None
+
+
+@overload
+def field(*, name: str | None = None, stored: bool = False, kw_only: bool | None = None) -> Field[Any]: ...
+@overload
+def field(*, default: T, name: str | None = None, stored: bool = False, kw_only: bool | None = None) -> Field[T]: ...
+@overload
+def field(
+    *, factory: Callable[[], T], name: str | None = None, stored: bool = False, kw_only: bool | None = None
+) -> Field[T]: ...
+def field(
+    *,
+    default: Any = attrs.NOTHING,
+    factory: Callable[[], Any] | None = None,
+    name: str | None = None,
+    stored: bool = False,
+    kw_only: bool | None = None,
+) -> Any:
+    """Give a field options.
+
+    Args:
+        default: its value where none is given; rows written before the field was declared read as it too.
+        factory: makes the value where none is given.
+        name: the property it is stored as, if that is not its own name.
+        stored: keep it as a property even where the key holds it without loss.
+        kw_only: only settable by name in the constructor.
+    """
+    return FieldOptions(default=default, factory=factory, name=name, stored=stored, kw_only=kw_only)
+
+
+MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
+
+
+def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None) -> Any:
+    return Measure(kind, attr, where)
+
+
+@attrs.frozen(eq=False)
+class Measure:
+    """A field of an aggregate: a part of its group, or what is maintained over the group's entities."""
+
+    kind: MeasureKind
+    attr: Attr[Any, Any] | None = None
+    where: Predicate[Any] | None = None
+
+
+def group_by(attr: Expr[T], /) -> Field[T]:
+    """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``."""
+    return _measure("group", attr, None)  # type: ignore[no-any-return]
+
+
+def count(attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None) -> Field[int]:
+    """Count the entities of the group, or those of which a field has a value."""
+    return _measure("count", attr, where)  # type: ignore[no-any-return]
+
+
+def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None) -> Field[T]:
+    """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding."""
+    return _measure("sum", attr, where)  # type: ignore[no-any-return]
+
+
+@overload
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None
+) -> Field[Decimal | None]: ...
+@overload
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None
+) -> Field[timedelta | None]: ...
+@overload
+def avg(attr: Expr[float | None], /, *, where: Predicate[Any] | None = None) -> Field[float | None]: ...
+def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None) -> Any:
+    """Divide the sum of a field by the number of its values."""
+    return _measure("avg", attr, where)
+
+
+def min(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+    """Keep the least value of a field, also when the entity that held it goes."""
+    return _measure("min", attr, where)  # type: ignore[no-any-return]
+
+
+def max(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+    """Keep the greatest value of a field, also when the entity that held it goes."""
+    return _measure("max", attr, where)  # type: ignore[no-any-return]
+
+
+def min_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+    """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added."""
+    return _measure("min_ever", attr, where)  # type: ignore[no-any-return]
+
+
+def max_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+    """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added."""
+    return _measure("max_ever", attr, where)  # type: ignore[no-any-return]
+
+
+_property = property  # a field model has an attribute of this name
+
+
+@attrs.frozen(eq=False)
+class FieldModel:
+    """A field, compiled: its name, the property it is stored as, and its type."""
+
+    name: str
+    property: str
+    type: ValueType
+    optional: bool
+    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
+    factory: Callable[[], Any] | None = None
+    stored: bool = False
+    kw_only: bool = False
+    measure: Measure | None = None
+
+    @_property
+    def required(self) -> bool:
+        """Whether the constructor needs a value."""
+        return self.default is attrs.NOTHING and self.factory is None
+
+    @_property
+    def missing(self) -> Any:
+        """What the field reads as where no property is stored: None if it is optional, else its default."""
+        return None if self.optional or self.default is attrs.NOTHING else self.default

@@ -1,0 +1,214 @@
+"""Keys and indexes as they are declared, and what calling one gives.
+
+A declaration is text and names only; it is compiled against the fields when its class is made (`tablemapper.entity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple, overload
+
+import attrs
+
+from ..errors import InvalidQuery
+from ..expressions.tree import Predicate
+
+__all__ = ["Index", "IndexRange", "Key", "KeyOf", "TemplateText"]
+
+E = TypeVar("E")
+Ts = TypeVarTuple("Ts")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+F = TypeVar("F")
+G = TypeVar("G")
+
+TemplateText = str | tuple[str, ...]
+
+
+class KeyOf(NamedTuple, Generic[E]):
+    """The key of one entity: its class, and its partition key and row key as they are stored."""
+
+    entity: type[E]
+    partition: str
+    row: str
+
+
+class IndexRange(NamedTuple, Generic[E]):
+    """The rows of an index whose leading components have these values; give it to ``store.query``."""
+
+    entity: type[E]
+    name: str
+    values: tuple[Any, ...]
+
+
+class Key(Generic[*Ts]):
+    """How an entity is addressed: the templates of its partition key and row key.
+
+    Calling it on the class, ``Product.key("books", "b-1")``, gives a `KeyOf`; the arguments are the fields of the
+    templates, each once, in order of first appearance.
+    """
+
+    def __init__(self, *, partition: TemplateText, row: TemplateText = "") -> None:
+        self.partition = partition
+        self.row = row
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, obj: None, owner: type[E], /) -> KeyCall[E, *Ts]: ...
+        @overload
+        def __get__(self, obj: E, owner: type[E], /) -> KeyOf[E]: ...
+        def __get__(self, obj: Any, owner: Any, /) -> Any: ...
+
+
+class Index(Generic[*Ts]):
+    """A table of its own that finds entities by other fields, maintained by the store.
+
+    Args:
+        partition: template of the index row's partition key.
+        row: template of its row key; the entity's own key follows where that is needed to be unique.
+        include: names of fields kept in the index row, or ``"all"``; a query that needs no more never reads the entity.
+        where: gives the condition for an entity to be in the index: ``where=lambda p: p.price > 10``.
+        unique: no two entities may have the same partition and row; judged at the end of a transaction.
+        table: the name of its table; by default the entity's table and the index's own name, as in ``ProductsByName``.
+
+    An entity of which a component is None has no row; of which a component is a list, one row for each element.
+    """
+
+    def __init__(
+        self,
+        *,
+        partition: TemplateText,
+        row: TemplateText = "",
+        include: tuple[str, ...] | str = (),
+        where: Callable[[Any], Predicate[Any]] | None = None,
+        unique: bool = False,
+        table: str | None = None,
+    ) -> None:
+        self.partition = partition
+        self.row = row
+        self.include = include
+        self.where = where
+        self.unique = unique
+        self.table = table
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self: Index[A], obj: None, owner: type[E], /) -> IndexCall1[E, A]: ...
+        @overload
+        def __get__(self: Index[A, B], obj: None, owner: type[E], /) -> IndexCall2[E, A, B]: ...
+        @overload
+        def __get__(self: Index[A, B, C], obj: None, owner: type[E], /) -> IndexCall3[E, A, B, C]: ...
+        @overload
+        def __get__(self: Index[A, B, C, D], obj: None, owner: type[E], /) -> IndexCall4[E, A, B, C, D]: ...
+        @overload
+        def __get__(self: Index[A, B, C, D, F], obj: None, owner: type[E], /) -> IndexCall5[E, A, B, C, D, F]: ...
+        @overload
+        def __get__(self: Index[A, B, C, D, F, G], obj: None, owner: type[E], /) -> IndexCall6[E, A, B, C, D, F, G]: ...
+        def __get__(self, obj: Any, owner: Any, /) -> Any: ...
+
+
+if TYPE_CHECKING:
+
+    class KeyCall(Generic[E, *Ts]):
+        def __call__(self, *values: *Ts) -> KeyOf[E]: ...
+
+    class IndexCall1(Generic[E, A]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+    class IndexCall2(Generic[E, A, B]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+    class IndexCall3(Generic[E, A, B, C]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+    class IndexCall4(Generic[E, A, B, C, D]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+    class IndexCall5(Generic[E, A, B, C, D, F]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, f: F, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+    class IndexCall6(Generic[E, A, B, C, D, F, G]):
+        @overload
+        def __call__(self, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, f: F, /) -> IndexRange[E]: ...
+        @overload
+        def __call__(self, a: A, b: B, c: C, d: D, f: F, g: G, /) -> IndexRange[E]: ...
+        def __call__(self, *values: Any) -> Any: ...
+
+
+@attrs.frozen
+class IndexCall:
+    """What ``Product.by_name`` is when the program runs: called with leading values, it gives an `IndexRange`."""
+
+    entity: type[Any]
+    index: str
+    arguments: tuple[tuple[str, Callable[[Any], Any]], ...]
+    """The fields, each with the check of its type."""
+
+    def __call__(self, *values: Any) -> IndexRange[Any]:
+        if len(values) > len(self.arguments):
+            wanted = ", ".join(name for name, _ in self.arguments)
+            raise InvalidQuery(f"{self!r}: {len(values)} values, but it has {len(self.arguments)}: {wanted}")
+        checked = []
+        for (name, check), value in zip(self.arguments, values, strict=False):
+            try:
+                checked.append(check(value))
+            except ValueError as error:
+                raise InvalidQuery(f"{self!r}: {name}: {error}") from None
+        return IndexRange(self.entity, self.index, tuple(checked))
+
+    def __repr__(self) -> str:
+        return f"{self.entity.__name__}.{self.index}"

@@ -1,0 +1,323 @@
+"""Calculating with fields: which kinds of values can be, what that gives, and how, without silent loss.
+
+An expression such as ``Product.price * 2`` is data. `tablemapper.assignments` makes a function of it that calculates it
+for an entity.
+"""
+
+# Overloads overlap where None, or an int for a float, is of several kinds: the first one that fits is meant.
+# mypy: disable-error-code="overload-overlap"
+# pyright: reportOverlappingOverload=false
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    Clamped,
+    Context,
+    Decimal,
+    DivisionByZero,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    Subnormal,
+)
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
+
+import attrs
+
+from ..errors import InvalidQuery
+
+__all__ = ["EXACT", "NO_TRUTH", "Arithmetic", "Computed", "Expr", "Number", "calculation", "kind_of"]
+
+T_co = TypeVar("T_co", covariant=True)
+O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
+
+Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
+
+NO_TRUTH = (
+    "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
+)
+
+
+class Expr(Generic[T_co]):
+    """Something that has a value for each entity; the covariant side of an attribute."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(NO_TRUTH)
+
+
+# ---------------------------------------------------------------------------------------------- what gives what
+
+EXACT = Context(
+    # Whatever Decimals of 34 digits between 1E-6143 and 1E+6145 add up to, and most products of products.
+    prec=13_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Clamped, Inexact, InvalidOperation, Overflow, Subnormal]
+)  # fmt: skip
+_DIVISION = Context(
+    prec=28, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Clamped, DivisionByZero, InvalidOperation, Overflow, Subnormal]
+)
+
+Function: TypeAlias = Callable[[Any, Any], Any]
+
+_RULES: tuple[tuple[str, type, type, type], ...] = (
+    ("+-*", int, int, int), ("/", int, int, float),
+    ("+-*/", float, float, float), ("+-*/", int, float, float), ("+-*/", float, int, float),
+    ("+-*/", Decimal, Decimal, Decimal), ("+-*/", int, Decimal, Decimal), ("+-*/", Decimal, int, Decimal),
+    ("+-", timedelta, timedelta, timedelta), ("/", timedelta, timedelta, float),
+    ("*/", timedelta, int, timedelta), ("*/", timedelta, float, timedelta),
+    ("*", int, timedelta, timedelta), ("*", float, timedelta, timedelta),
+    ("+-", datetime, timedelta, datetime), ("+", timedelta, datetime, datetime), ("-", datetime, datetime, timedelta),
+    ("+-", date, timedelta, date), ("+", timedelta, date, date), ("-", date, date, timedelta),
+)  # fmt: skip
+"""Operations, the kinds of their operands, and that of the result."""
+_PLAIN: dict[str, Function] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+_DECIMAL: dict[str, Function] = {
+    "+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply, "/": _DIVISION.divide
+}  # fmt: skip
+_CALCULATIONS: dict[tuple[str, type, type], tuple[type, Function]] = {
+    (op, left, right): (result, (_DECIMAL if result is Decimal else _PLAIN)[op])
+    for ops, left, right, result in _RULES
+    for op in ops
+}
+_KINDS = (datetime, date, timedelta, Decimal, float, int)
+_NAMES = frozenset({"int", "int32", "float", "Decimal", "timedelta", "datetime", "date"})
+
+
+def calculation(op: str, left: Any, right: Any) -> tuple[type, Function] | None:
+    """Return the kind of what an operation on two operands gives, and its function; None if it means nothing."""
+    return _CALCULATIONS.get((op, kind_of(left), kind_of(right)))  # type: ignore[arg-type]
+
+
+def kind_of(operand: Any) -> type | None:
+    """Return the kind of an operand's values; None if it can not be calculated with."""
+    if isinstance(operand, Computed):
+        return operand.kind
+    if isinstance(operand, Number):
+        kind: type = operand.type.kind  # type: ignore[attr-defined]
+        return kind if operand.type.name in _NAMES else None  # type: ignore[attr-defined]
+    if isinstance(operand, bool):
+        return None
+    return next((kind for kind in _KINDS if isinstance(operand, kind)), None)
+
+
+def _fault(constant: Any) -> str | None:
+    """Return why a constant can not be calculated with, though its kind can."""
+    if isinstance(constant, Decimal) and not constant.is_finite():
+        return f"{constant!r} is not finite"
+    if isinstance(constant, float) and math.isnan(constant):
+        return "nan is no number"
+    if isinstance(constant, datetime) and constant.utcoffset() is None:
+        return f"{constant!r} has no time zone"
+    return None
+
+
+# ---------------------------------------------------------------------------------------------- expressions
+
+
+class Number(Expr[T_co], Generic[O, T_co]):
+    """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
+
+    __slots__ = ()
+
+    @overload
+    def __add__(self: _Int[O], other: int | _Int[O], /) -> Computed[O, int]: ...
+    @overload
+    def __add__(self: _Float[O], other: float | _Float[O], /) -> Computed[O, float]: ...
+    @overload
+    def __add__(self: _Decimal[O], other: int | Decimal | _Int[O] | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __add__(self: _Int[O], other: Decimal | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __add__(self: _Span[O], other: timedelta | _Span[O], /) -> Computed[O, timedelta]: ...
+    @overload
+    def __add__(self: _Time[O], other: timedelta | _Span[O], /) -> Computed[O, datetime]: ...
+    @overload
+    def __add__(self: _Date[O], other: timedelta | _Span[O], /) -> Computed[O, date]: ...
+    @overload
+    def __add__(self: _Span[O], other: datetime | _Time[O], /) -> Computed[O, datetime]: ...
+    @overload
+    def __add__(self: _Span[O], other: date | _Date[O], /) -> Computed[O, date]: ...
+    def __add__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("+", self, other)
+
+    @overload
+    def __radd__(self: _Int[O], other: int, /) -> Computed[O, int]: ...
+    @overload
+    def __radd__(self: _Float[O], other: float, /) -> Computed[O, float]: ...
+    @overload
+    def __radd__(self: _Decimal[O], other: int | Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __radd__(self: _Int[O], other: Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __radd__(self: _Span[O], other: timedelta, /) -> Computed[O, timedelta]: ...
+    @overload
+    def __radd__(self: _Time[O], other: timedelta, /) -> Computed[O, datetime]: ...
+    @overload
+    def __radd__(self: _Date[O], other: timedelta, /) -> Computed[O, date]: ...
+    @overload
+    def __radd__(self: _Span[O], other: datetime, /) -> Computed[O, datetime]: ...
+    @overload
+    def __radd__(self: _Span[O], other: date, /) -> Computed[O, date]: ...
+    def __radd__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("+", other, self)
+
+    @overload
+    def __sub__(self: _Int[O], other: int | _Int[O], /) -> Computed[O, int]: ...
+    @overload
+    def __sub__(self: _Float[O], other: float | _Float[O], /) -> Computed[O, float]: ...
+    @overload
+    def __sub__(self: _Decimal[O], other: int | Decimal | _Int[O] | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __sub__(self: _Int[O], other: Decimal | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __sub__(self: _Span[O], other: timedelta | _Span[O], /) -> Computed[O, timedelta]: ...
+    @overload
+    def __sub__(self: _Time[O], other: timedelta | _Span[O], /) -> Computed[O, datetime]: ...
+    @overload
+    def __sub__(self: _Date[O], other: timedelta | _Span[O], /) -> Computed[O, date]: ...
+    @overload
+    def __sub__(self: _Time[O], other: datetime | _Time[O], /) -> Computed[O, timedelta]: ...
+    @overload
+    def __sub__(self: _Date[O], other: date | _Date[O], /) -> Computed[O, timedelta]: ...
+    def __sub__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("-", self, other)
+
+    @overload
+    def __rsub__(self: _Int[O], other: int, /) -> Computed[O, int]: ...
+    @overload
+    def __rsub__(self: _Float[O], other: float, /) -> Computed[O, float]: ...
+    @overload
+    def __rsub__(self: _Decimal[O], other: int | Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rsub__(self: _Int[O], other: Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rsub__(self: _Span[O], other: timedelta, /) -> Computed[O, timedelta]: ...
+    @overload
+    def __rsub__(self: _Span[O], other: datetime, /) -> Computed[O, datetime]: ...
+    @overload
+    def __rsub__(self: _Span[O], other: date, /) -> Computed[O, date]: ...
+    @overload
+    def __rsub__(self: _Time[O], other: datetime, /) -> Computed[O, timedelta]: ...
+    @overload
+    def __rsub__(self: _Date[O], other: date, /) -> Computed[O, timedelta]: ...
+    def __rsub__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("-", other, self)
+
+    @overload
+    def __mul__(self: _Int[O], other: int | _Int[O], /) -> Computed[O, int]: ...
+    @overload
+    def __mul__(self: _Float[O], other: float | _Float[O], /) -> Computed[O, float]: ...
+    @overload
+    def __mul__(self: _Decimal[O], other: int | Decimal | _Int[O] | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __mul__(self: _Int[O], other: Decimal | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __mul__(self: _Span[O], other: float | _Float[O], /) -> Computed[O, timedelta]: ...
+    @overload
+    def __mul__(self: _Float[O], other: timedelta | _Span[O], /) -> Computed[O, timedelta]: ...
+    def __mul__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("*", self, other)
+
+    @overload
+    def __rmul__(self: _Int[O], other: int, /) -> Computed[O, int]: ...
+    @overload
+    def __rmul__(self: _Float[O], other: float, /) -> Computed[O, float]: ...
+    @overload
+    def __rmul__(self: _Decimal[O], other: int | Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rmul__(self: _Int[O], other: Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rmul__(self: _Span[O], other: float, /) -> Computed[O, timedelta]: ...
+    @overload
+    def __rmul__(self: _Float[O], other: timedelta, /) -> Computed[O, timedelta]: ...
+    def __rmul__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("*", other, self)
+
+    @overload
+    def __truediv__(self: _Float[O], other: float | _Float[O], /) -> Computed[O, float]: ...
+    @overload
+    def __truediv__(self: _Decimal[O], other: int | Decimal | _Int[O] | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __truediv__(self: _Int[O], other: Decimal | _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __truediv__(self: _Span[O], other: float | _Float[O], /) -> Computed[O, timedelta]: ...
+    @overload
+    def __truediv__(self: _Span[O], other: timedelta | _Span[O], /) -> Computed[O, float]: ...
+    def __truediv__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("/", self, other)
+
+    @overload
+    def __rtruediv__(self: _Float[O], other: float, /) -> Computed[O, float]: ...
+    @overload
+    def __rtruediv__(self: _Decimal[O], other: int | Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rtruediv__(self: _Int[O], other: Decimal, /) -> Computed[O, Decimal]: ...
+    @overload
+    def __rtruediv__(self: _Float[O], other: timedelta, /) -> Computed[O, timedelta]: ...
+    @overload
+    def __rtruediv__(self: _Span[O], other: timedelta, /) -> Computed[O, float]: ...
+    def __rtruediv__(self, other: Any, /) -> Computed[O, Any]:
+        return Computed("/", other, self)
+
+    @overload
+    def __neg__(self: _Int[O], /) -> Computed[O, int]: ...
+    @overload
+    def __neg__(self: _Float[O], /) -> Computed[O, float]: ...
+    @overload
+    def __neg__(self: _Decimal[O], /) -> Computed[O, Decimal]: ...
+    @overload
+    def __neg__(self: _Span[O], /) -> Computed[O, timedelta]: ...
+    def __neg__(self) -> Computed[O, Any]:
+        return Computed("*", self, -1)
+
+
+if TYPE_CHECKING:
+    _Int: TypeAlias = Number[O, int | None]
+    _Float: TypeAlias = Number[O, float | None]
+    _Decimal: TypeAlias = Number[O, Decimal | None]
+    _Span: TypeAlias = Number[O, timedelta | None]
+    _Time: TypeAlias = Number[O, datetime | None]
+    _Date: TypeAlias = Number[O, date | None]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Computed(Number[O, T_co]):
+    """A value that is calculated from fields, as in ``Product.price * 2``.
+
+    Ints are exact, and so are Decimals but for ``/``, which rounds to 28 digits, half to even; the rest is as in Python.
+    """
+
+    op: Arithmetic
+    left: Any
+    right: Any
+    kind: type = attrs.field(init=False)
+    """The kind of its values."""
+
+    def __attrs_post_init__(self) -> None:
+        for one in (self.left, self.right):
+            if kind_of(one) is None:
+                raise InvalidQuery(f"{self!r}: {one!r} can not be calculated with; a number or a time can")
+            if (fault := _fault(one)) is not None:
+                raise InvalidQuery(f"{self!r}: {fault}")
+        found = calculation(self.op, self.left, self.right)
+        if found is None:
+            kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
+            raise InvalidQuery(f"{self!r}: {f' {self.op} '.join(kinds)} means nothing")
+        object.__setattr__(self, "kind", found[0])
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} {self.op} {self.right!r})"
+
+    def _compare(self, _: object) -> NoReturn:
+        raise InvalidQuery(
+            f"{self!r}: a query compares fields, not what is calculated of them; compare the field itself"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
+    __hash__ = object.__hash__

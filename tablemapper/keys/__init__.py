@@ -1,0 +1,7 @@
+"""How values become partition keys and row keys, in order, and back.
+
+- `forms`: the text of each type and spec.
+- `codec`: the escaping of texts.
+- `template`: templates, from class body to generated functions.
+- `overlap`: whether two templates can make the same key.
+"""

@@ -1,0 +1,533 @@
+"""The codec of one kind and one spec: the one definition of key encoding, with `keyforms`.
+
+``key_text`` makes the codec of one kind and one spec; all that this module knows of a value is in the `KeyText` that it
+returns, its Python source for generated functions too, so that the fast form stands beside the plain one.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import attrs
+
+from ..errors import InvalidEntity, InvalidModel
+from .forms import (
+    DESCENDING,
+    DIGITS,
+    FORBIDDEN,
+    FORMS,
+    LENGTH,
+    MAX_DIGITS,
+    MICROSECOND,
+    NOTHING,
+    SEPARATOR,
+    SPECIAL_AT,
+    SURROGATE,
+    TEN,
+    Cuts,
+    Decode,
+    Encode,
+    Form,
+    NotAKey,
+    Refuse,
+    Shape,
+    always_among,
+    as_written,
+    beyond_datetime,
+    bind,
+    in_utc,
+    iso,
+    places,
+    raise_last,
+    successor,
+    text_codec,
+    unescape,
+)
+
+__all__ = ["KINDS", "KeyText", "key_text", "literal_fault", "plain_cut"]
+
+# %-code: format, attribute, the kinds that have it; the units from coarse to fine
+_TIME_CODES: dict[str, tuple[str, str]] = {
+    "%Y": ("%04d", "year"),
+    "%m": ("%02d", "month"),
+    "%d": ("%02d", "day"),
+    "%H": ("%02d", "hour"),
+    "%M": ("%02d", "minute"),
+    "%S": ("%02d", "second"),
+    "%L": ("%03d", "microsecond // 1000"),
+    "%f": ("%06d", "microsecond"),
+}
+_UNITS = tuple(_TIME_CODES)
+_CODES_OF: dict[type, tuple[str, ...]] = {datetime: _UNITS, date: _UNITS[:3], time: _UNITS[3:]}
+_STEPS = {
+    "%d": timedelta(days=1),
+    "%H": timedelta(hours=1),
+    "%M": timedelta(minutes=1),
+    "%S": timedelta(seconds=1),
+    "%L": timedelta(milliseconds=1),
+    "%f": MICROSECOND,
+}
+
+
+def _moment(value: Any) -> datetime:
+    """Return a date, a time of day or a datetime as a moment of UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    moment: datetime = datetime.combine(date(2000, 1, 1), value, UTC)
+    return moment
+
+
+def _floor(moment: datetime, unit: str) -> datetime:
+    """Return the first moment of the year, month, day … that holds this one."""
+    finer = _UNITS[_UNITS.index(unit) + 1 :]
+    if unit == "%L":
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    if unit == "%f":
+        return moment
+    least = {"%m": ("month", 1), "%d": ("day", 1), "%H": ("hour", 0), "%M": ("minute", 0), "%S": ("second", 0),
+             "%f": ("microsecond", 0)}  # fmt: skip
+    return moment.replace(**dict(least[code] for code in finer if code != "%L"))  # type: ignore[arg-type]
+
+
+def _next(moment: datetime, unit: str) -> datetime:
+    """Return the first moment of the next year, month, day …; OverflowError past the last."""
+    if unit in _STEPS:
+        return moment + _STEPS[unit]
+    months = moment.year * 12 + moment.month - 1 + (12 if unit == "%Y" else 1)
+    if months >= 120_000:
+        raise OverflowError
+    return moment.replace(year=months // 12, month=months % 12 + 1)
+
+
+# -- one kind, one spec --------------------------------------------------------------------------------------------
+
+_MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@attrs.frozen(kw_only=True)
+class KeyText:
+    """The text form of the values of one slot of a key.
+
+    Attributes:
+        kind: the type of the values; an Enum is written by the values of its members.
+        spec: what the template says after the colon.
+        lossless: the value can be had back, and no two values share a text.
+        whole: so lossless that nothing of the value is missing; of a Decimal, the trailing zeros are.
+        ordered: texts sort as values, or with ``desc`` the other way round.
+        fixed: the length of every text, if they have one length.
+        prefix_free: no text begins another one, so that it needs nothing to end it.
+        shape, tail: the characters that each of the first places may hold, and those that may follow; None: any.
+        encode: value to text; `InvalidEntity` if the key can not hold the value.
+        decode: text to value, of a text that is known to be ours; None if lossy.
+        buckets: the texts that there are, of a ``shard``.
+        unit: the finest unit of a time format, as ``%d``.
+        cut: how much of the plain text of the value this is, if it is what that begins with; else 0.
+    """
+
+    kind: Any
+    spec: str
+    base: type
+    lossless: bool = True
+    whole: bool = True
+    ordered: bool = True
+    prefix_free: bool = True
+    shape: Shape = attrs.field(repr=False, default=())
+    tail: frozenset[str] | None = attrs.field(repr=False, default=NOTHING)
+    encode: Encode = attrs.field(repr=False, eq=False)
+    decode: Decode | None = attrs.field(repr=False, eq=False, default=None)
+    buckets: tuple[str, ...] = attrs.field(repr=False, default=())
+    unit: str = ""
+    cut: int = 0
+    write: Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
+    beyond: Callable[[Any], int | None] = attrs.field(repr=False, eq=False, default=always_among)
+    inline: str = attrs.field(repr=False, eq=False, default="")
+    inline_decode: str = attrs.field(repr=False, eq=False, default="")
+    names: Mapping[str, Any] = attrs.field(repr=False, eq=False, factory=dict)
+
+    @property
+    def fixed(self) -> int | None:
+        return len(self.shape) if self.tail == NOTHING else None
+
+    @property
+    def least(self) -> str:
+        """The least character that a text can hold; what is below it ends the text without changing the order."""
+        return " " if self.tail is None else min(self.tail.union(*self.shape))
+
+    @property
+    def starts(self) -> bool:
+        """Whether ``startswith`` can be asked of the text."""
+        return self.base is str and self.spec in ("", "fold", "raw")
+
+    def end(self, text: str, start: int) -> int:
+        """Return where the text of a value ends that begins there, if it ends by itself."""
+        if self.fixed is not None:
+            return start + self.fixed
+        return start + 1 + LENGTH.get(text[start : start + 1], len(text))
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a text that may not be ours: it has to be what its value is written as."""
+        if self.decode is None:
+            raise NotAKey(f"{text!r}: {{{self.spec}}} does not hold the value")
+        try:
+            value = self.decode(text)
+            if self.encode(value) == text:
+                return value
+        except (ValueError, LookupError, ArithmeticError):
+            pass
+        raise NotAKey(f"{text!r} is not the key text of a {self.kind.__name__}")
+
+    def fits(self, text: str) -> bool:
+        """Say whether a text has the form of those that are made here, its value unknown."""
+        head = len(self.shape)
+        return (
+            len(text) >= head
+            and all(map(frozenset.__contains__, self.shape, text))
+            and (self.tail is None or self.tail.issuperset(text[head:]))
+            and (self.tail is not None or not FORBIDDEN.search(text))
+            and (not self.buckets or text in self.buckets)
+        )
+
+    def cuts(self, op: str, value: Any) -> Cuts | None:
+        """Return what a comparison of values says of the texts: comparisons that all hold; None if nothing can match.
+
+        A value that no key can hold is not an error here: no key equals it, and it is above or below all that are. A
+        lossy text answers with what holds at least, so that it never leaves out a match.
+        """
+        if isinstance(value, enum.Enum):
+            value = value.value
+        if op == "startswith":
+            return self._starting(value)
+        if self.base is str and op != "==" and (illegal := self._illegal(value)):
+            # no key is between a text with a character that none can hold, and the one with the next that they can
+            above = raise_last(value[: illegal.start()] + illegal[0])
+            return [("<" if op in ("<", "<=") else ">=", self.write(above))] if above else [("<", "")]
+        place = self.beyond(value)
+        if place is None or (place and op == "=="):
+            return None
+        if place:
+            return [] if (place > 0) == (op in ("<", "<=")) else None
+        try:
+            text = self.write(value)
+        except InvalidEntity:
+            return None
+        if self.unit:
+            op = self._truncated(op, value)
+        return [(_MIRROR.get(op, op) if self.spec == "desc" else op, text)]
+
+    def _illegal(self, value: str) -> re.Match[str] | None:
+        return FORBIDDEN.search(value) if self.spec == "raw" else SURROGATE.search(value)
+
+    def _starting(self, value: str) -> Cuts | None:
+        if self._illegal(value):
+            return None
+        if self.spec == "fold":
+            value = value.casefold()
+        above = raise_last(value) if self.spec == "raw" else successor(value)
+        written = str if self.spec == "raw" else as_written
+        cuts = [(">=", written(value))] if value else []
+        return cuts if above is None else [*cuts, ("<", written(above))]
+
+    def _truncated(self, op: str, value: Any) -> str:
+        if op == "<":
+            moment = _moment(value)
+            return op if _floor(moment, self.unit) == moment else "<="
+        return ">=" if op == ">" else op
+
+    def buckets_between(self, low: Any, high: Any, limit: int) -> list[str] | None:
+        """Return the texts of all truncated times from low to high, both included, in order; None if over the limit."""
+        moment, last = _moment(low), _moment(high)
+        if moment > last:
+            return []
+        moment = _floor(moment, self.unit)
+        texts: dict[str, None] = {}
+        for _ in range(limit + 1):
+            if moment > last:
+                return list(texts)
+            texts[self.encode(moment)] = None
+            try:
+                moment = _next(moment, self.unit)
+            except OverflowError:
+                return list(texts) if len(texts) <= limit else None
+        return None
+
+    def encode_source(self, name: str, env: dict[str, Any]) -> str:
+        """Return an expression for the text of the value that a local variable holds."""
+        if isinstance(self.kind, type) and issubclass(self.kind, enum.Enum):
+            name += "._value_"  # what .value returns, at the price of an attribute
+        return self._source(self.inline or "$encode($x)", {"x": name}, env)
+
+    def decode_source(self, name: str, env: dict[str, Any]) -> str:
+        """Return an expression for the value of the text, known to be ours, that a local variable holds."""
+        return self._source(self.inline_decode or "$decode($t)", {"t": name}, env)
+
+    def _source(self, pattern: str, names: dict[str, str], env: dict[str, Any]) -> str:
+        def name(match: re.Match[str]) -> str:
+            word = match[1]
+            return names[word] if word in names else bind(env, f"_key_{word}", self.names[word])
+
+        return re.sub(r"\$(\w+)", name, pattern)
+
+
+# -- from a template's words ---------------------------------------------------------------------------------------
+
+
+def key_text(kind: Any, spec: str = "", *, field: str = "value", subject: str = "key", raw: bool = True) -> KeyText:
+    """Return the text form of one kind of value under one spec.
+
+    Args:
+        kind: a scalar type (`KINDS`), or an Enum whose members are all str or all int.
+        spec: what stands after the colon of a slot, or nothing.
+        field: the field's name, and
+        subject: the template's, for the messages.
+        raw: whether the spec ``raw`` may be used.
+
+    Raises:
+        InvalidModel: There is no such spec for this kind.
+    """
+    slot = f"{{{field}:{spec}}}" if spec else f"{{{field}}}"
+
+    def invalid(fault: str) -> NoReturn:
+        raise InvalidModel(subject, [f"{slot}: {fault}"])
+
+    def refuse(value: object, why: str) -> NoReturn:
+        raise InvalidEntity(subject, [f"{slot} can not hold {_brief(value)}: {why}"])
+
+    base = _base(kind, invalid)
+    made = _spec(base, spec, refuse, invalid, raw)
+    write = made["encode"]
+    names: dict[str, Any] = {
+        "special": SPECIAL_AT,
+        "unescape": unescape,
+        "utc": UTC,
+        "iso": iso,
+        "datetime": datetime.fromisoformat,
+        "date": date.fromisoformat,
+        **made.pop("names", {}),
+    }
+    decode = made.get("decode")
+    if base is not kind:
+        made["encode"] = lambda member: write(member._value_)
+        if decode is not None:
+            members = _Members(kind, decode)
+            members.update((write(member.value), member) for member in kind)
+            made["decode"], made["inline_decode"] = members.__getitem__, "$members[$t]"
+            names["members"] = members
+    names |= {"encode": write, "decode": made.get("decode"), "escape": names.get("escape", write)}
+    return KeyText(kind=kind, spec=spec, base=base, write=write, names=names, **made)
+
+
+KINDS: tuple[type, ...] = tuple(FORMS)
+"""The scalar types that can stand in a key; besides them, Enums of str or int."""
+
+
+class _Members(dict[str, Any]):
+    """The members of an Enum by key text; combinations of flags are made as they are met."""
+
+    def __init__(self, kind: Callable[[Any], Any], decode: Decode) -> None:
+        super().__init__()
+        self.kind = kind
+        self.decode = decode
+
+    def __missing__(self, text: str) -> Any:
+        member = self[text] = self.kind(self.decode(text))
+        return member
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
+    """Return the type of the values that are written."""
+    if kind in FORMS:
+        return kind  # type: ignore[no-any-return]
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        types = {type(member.value) for member in kind}
+        if len(types) == 1 and types <= {str, int}:
+            return types.pop()
+        invalid(f"the members of {kind.__name__} are not all str or all int, so they have no key text")
+    invalid(
+        f"a {getattr(kind, '__name__', kind)} can not stand in a key; these can: "
+        f"{', '.join(one.__name__ for one in FORMS)}, and Enums of str or int"
+    )
+
+
+_SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "fold", "hash", "raw"'
+
+
+def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn], raw: bool) -> dict[str, Any]:
+    """Return the attributes of a `KeyText` that a spec decides."""
+    if not spec:
+        form = FORMS[base]
+        return (
+            _plain_form(form, refuse)
+            | {"whole": base is not Decimal}
+            | ({"names": {"escape": text_codec(refuse)[1]}} if base is str else {})
+        )
+    if spec == "desc":
+        if base not in DESCENDING:
+            invalid(f"{base.__name__} has no descending text; order the query by .desc() instead")
+        return _plain_form(DESCENDING[base], refuse) | {"whole": base is not Decimal}
+    if match := re.fullmatch(r"0(\d+)d", spec):
+        if base is not int:
+            invalid(f"zero padding is for int, this is {base.__name__}")
+        if not 1 <= int(match[1]) <= MAX_DIGITS:
+            invalid(f"pad to between 1 and {MAX_DIGITS} digits")
+        return _padded(int(match[1]), refuse)
+    if "%" in spec:
+        return _time_format(base, spec, refuse, invalid)
+    if match := re.fullmatch(r"shard\((\d+)\)", spec):
+        if not 1 <= int(match[1]) <= 1000:
+            invalid("a query reads every shard, so there may be 1 to 1000 of them")
+        return _shard(FORMS[base].encoder(refuse), int(match[1]))
+    if spec == "hash":
+        plain = FORMS[base].encoder(refuse)
+        return _lossy(
+            lambda value: hashlib.blake2b(plain(value).encode(), digest_size=16).hexdigest(), places("f" * 32)
+        )
+    if spec in ("fold", "raw"):
+        if base is not str:
+            invalid(f'"{spec}" is for str, this is {base.__name__}')
+        if spec == "raw" and not raw:
+            invalid('"raw" can not stand in an index: it holds the key beside other text')
+        return _fold(refuse) if spec == "fold" else _raw(refuse)
+    invalid(f'there is no spec "{spec}"; there are {_SPECS}')
+
+
+def _plain_form(form: Form, refuse: Refuse) -> dict[str, Any]:
+    return {
+        "encode": form.encoder(refuse),
+        "decode": form.decode,
+        "shape": form.shape,
+        "tail": form.tail,
+        "prefix_free": form.prefix_free,
+        "inline": form.inline,
+        "inline_decode": form.inline_decode,
+        "beyond": form.beyond,
+    }
+
+
+def _lossy(encode: Encode, shape: Shape, **more: Any) -> dict[str, Any]:
+    return {"encode": encode, "shape": shape, "lossless": False, "whole": False, "ordered": False} | more
+
+
+def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
+    pattern, end = f"%0{width}d", TEN[width]
+
+    def encode(number: int) -> str:
+        if not 0 <= number < end:
+            refuse(number, f"it holds 0 to {end - 1}: use more digits, or no spec, which takes every int in order")
+        return pattern % number
+
+    return {
+        "encode": encode,
+        "decode": int,
+        "shape": places("9" * width),
+        "inline": f'"{pattern}" % $x if 0 <= $x < {end} else $encode($x)',
+        "inline_decode": "$int($t)",
+        "names": {"int": int},
+        "beyond": lambda number: -1 if number < 0 else int(number >= end),
+    }
+
+
+def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
+    if base not in _CODES_OF:
+        invalid(f"a time format is for datetime, date and time, this is {base.__name__}")
+    tokens = re.findall(r"%.|[^%]+|%", spec)
+    if strange := [token for token in tokens if token[0] == "%" and token not in _CODES_OF[base]]:
+        invalid(f"{', '.join(strange)}: a time format of {base.__name__} has {' '.join(_CODES_OF[base])} and literals")
+    if fault := literal_fault(spec):
+        invalid(fault)
+    codes = [token for token in tokens if token in _TIME_CODES]
+    pattern = "".join(_TIME_CODES[token][0] if token in _TIME_CODES else token for token in tokens)
+    parts = ", ".join(f"$x.{_TIME_CODES[code][1]}" for code in codes)
+    shape: Shape = ()
+    for token in tokens:
+        width = int(_TIME_CODES[token][0][1:3]) if token in _TIME_CODES else 0
+        shape += (DIGITS,) * width if width else tuple(frozenset(char) for char in token)
+    sample = pattern % ((0,) * len(codes))
+    assert len(sample) == len(shape)
+    read = eval(f"lambda x: ({parts.replace('$x', 'x')},)")
+    utc = in_utc(refuse) if base is datetime else None
+
+    def encode(value: Any) -> str:
+        text: str = pattern % read(utc(value) if utc else value)
+        return text
+
+    inline = f"$pattern % ({parts},)"
+    return _lossy(
+        encode,
+        shape,
+        ordered=_coarse_to_fine(codes, _CODES_OF[base]),
+        unit=max(codes, key=_UNITS.index),
+        cut=plain_cut(base, spec),
+        inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
+        names={"pattern": pattern},
+        beyond=beyond_datetime if utc else always_among,
+    )
+
+
+def plain_cut(base: type, format: str) -> int:
+    """Return how much of the plain text of a time a format gives, if that begins with what it gives; else 0."""
+    whole = {datetime: "%Y-%m-%dT%H:%M:%S.%fZ", date: "%Y-%m-%d", time: "%H:%M:%S.%f"}[base]
+    if not whole.startswith(format):
+        return 0
+    return len(format) + sum(int(_TIME_CODES[code][0][1:3]) - len(code) for code in re.findall("%.", format))
+
+
+def _coarse_to_fine(codes: Iterable[str], units: tuple[str, ...]) -> bool:
+    """Say whether texts of these codes sort as the times do: each code has all that is coarser in front of it."""
+    seen: set[str] = set()
+    for code in codes:
+        coarser = {unit for unit in units[: units.index(code)] if unit != "%L"}
+        if not coarser <= seen:
+            return False
+        seen.add(code)
+    return True
+
+
+def _shard(plain: Encode, count: int) -> dict[str, Any]:
+    pattern = f"%0{len(str(count - 1))}d"
+    buckets = tuple(pattern % bucket for bucket in range(count))
+    return _lossy(
+        lambda value: buckets[zlib.crc32(plain(value).encode()) % count],
+        (DIGITS,) * len(buckets[0]),
+        buckets=buckets,
+    )
+
+
+def _fold(refuse: Refuse) -> dict[str, Any]:
+    encode = text_codec(refuse)[0]
+    return _lossy(lambda value: encode(value.casefold()), (), tail=None, prefix_free=False)
+
+
+def _raw(refuse: Refuse) -> dict[str, Any]:
+    def encode(value: str) -> str:
+        if match := FORBIDDEN.search(value):
+            refuse(value, f"U+{ord(match[0]):04X} can not stand in a key: without the spec it is escaped")
+        if value.startswith(' "'):
+            refuse(value, "keys that begin with a space and a quote are reserved: without the spec it is escaped")
+        return value
+
+    return {"encode": encode, "decode": str, "tail": None, "prefix_free": False, "inline_decode": "$t"}
+
+
+def literal_fault(text: str) -> str | None:
+    """Say why a text can not stand in a template as it is; None if it can."""
+    if match := FORBIDDEN.search(text):
+        return f"the literal {text!r} holds U+{ord(match[0]):04X}, which Azure forbids in keys (/ \\ # ? and controls)"
+    if SEPARATOR in text or ' "' in text:
+        return f"the literal {text!r} holds a space before ! or a quote, which separates or escapes"
+    if text.startswith(" ") or text.endswith(" "):
+        return f"the literal {text!r} has a space at its edge, which would be lost beside a value"
+    return None

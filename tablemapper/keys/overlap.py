@@ -1,0 +1,67 @@
+"""Several types in one table: whether their keys can be told apart."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .template import Parts, Template
+
+__all__ = ["disjoint"]
+
+_Pair = tuple[Template, Template]
+
+
+def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "overlap"]:
+    """Say how the keys of two types of one table are told apart.
+
+    Each pair is the templates of partition key and row key. "disjoint": no key can be of both. "carve a": the keys of
+    ``a`` are those that match its row's literals (`Template.matches_prefix`), and ``b`` has to refuse them; "carve b":
+    the reverse. "overlap": they can not be told apart.
+    """
+    if any(_apart(one, other) for one, other in zip(a, b, strict=True)):
+        return "disjoint"
+    row, other = a[1], b[1]
+    if row.constant != other.constant:
+        return "carve a" if row.constant else "carve b"
+    if row.constant or any(slot.spec == "raw" for slot in row.slots + other.slots):
+        return "overlap"
+    mine, theirs = len(row.literal_prefix), len(other.literal_prefix)
+    return "carve a" if mine > theirs else "carve b" if mine < theirs else "overlap"
+
+
+def _apart(a: Template, b: Template) -> bool:
+    """Say whether no text can be of both templates."""
+    if any(slot.spec == "raw" for slot in a.slots + b.slots):  # it may hold a separator
+        return _differ(a.parts, b.parts)
+    if len(a.components) != len(b.components):
+        return True
+    return any(map(_differ, a.components, b.components))
+
+
+_Places = tuple[list[frozenset[str]], frozenset[str] | None]
+
+
+def _differ(a: Parts, b: Parts) -> bool:
+    """Say whether some place can not hold the same character in both."""
+    (head, tail), (other_head, other_tail) = _places(a), _places(b)
+    for place in range(max(len(head), len(other_head))):
+        mine = head[place] if place < len(head) else tail
+        theirs = other_head[place] if place < len(other_head) else other_tail
+        if mine is not None and theirs is not None and not mine & theirs:
+            return True
+    return False
+
+
+def _places(parts: Parts) -> _Places:
+    """Return which characters may stand in each of the first places, and in all after those (None: any)."""
+    head: list[frozenset[str]] = []
+    rest: list[frozenset[str] | None] = []
+    for part in parts:
+        shape = [frozenset(char) for char in part] if isinstance(part, str) else list(part.text.shape)
+        tail = frozenset[str]() if isinstance(part, str) else part.text.tail
+        if rest:
+            rest += [*shape, tail]
+        else:
+            head += shape
+            rest = [tail] if tail is None or tail else []
+    return head, None if None in rest else frozenset[str]().union(*(one for one in rest if one is not None))

@@ -1,0 +1,463 @@
+"""Key templates: how the fields of an entity make its PartitionKey and RowKey, and how a key gives them back.
+
+A template is text with ``{field}`` or ``{field:spec}``, or a tuple of such texts, its components. The components are
+joined by ``" !"``, which no component holds, so that a key sorts as the tuple of its components does. What the text of
+one value is, `keytext` says; here stands how several share a key: what delimits them, which of them can be asked for by
+a range, and between which two texts the keys lie that match a predicate.
+
+A template is compiled once, by `compile_template`, and never changes. It encodes and decodes by itself, and it gives
+the Python source of both for the functions that are generated for an entity.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from ..errors import InvalidModel, did_you_mean
+from .codec import KeyText, key_text, literal_fault
+from .forms import SEPARATOR, NotAKey, bind
+
+__all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template"]
+
+_DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
+
+
+@attrs.frozen(kw_only=True)
+class Slot:
+    """The place of one field in a template.
+
+    Attributes:
+        index: its number in the template, and
+        component: that of its component.
+        text: how its values are written.
+        ordered: keys that are equal in front of the slot sort as its values, whatever follows.
+        delimiter: the character that ends the slot's text, and is escaped in it; or nothing.
+        after: the number of characters that follow in the component, if the slot is found by that.
+        ends_component, ends_key: nothing follows it there.
+    """
+
+    field: str
+    spec: str
+    index: int
+    component: int
+    text: KeyText
+    ordered: bool
+    delimiter: str = ""
+    after: int | None = None
+    ends_component: bool
+    ends_key: bool
+
+    @property
+    def lossless(self) -> bool:
+        return self.text.lossless
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The texts that the slot can have, if it is a shard."""
+        return self.text.buckets
+
+    @property
+    def mark(self) -> str:
+        return f' "{ord(self.delimiter):02x}'
+
+    def buckets_between(self, low: Any, high: Any, limit: int) -> list[str] | None:
+        """Return the texts of the truncated times from low to high, both included, in order; None if over the limit."""
+        return self.text.buckets_between(low, high, limit) if self.text.unit else None
+
+    def usable(self, op: str) -> bool:
+        """Say whether a comparison of the field bounds the keys that are equal in front of the slot."""
+        if op == "startswith":
+            return self.text.starts and self.ends_component
+        return self.ordered
+
+    def placed(self, text: str) -> str:
+        """Return a text of a value as it stands here."""
+        return text.replace(self.delimiter, self.mark) if self.delimiter else text
+
+    def lifted(self, text: str) -> str:
+        """Return the text of a value from what stands here."""
+        return text.replace(self.mark, self.delimiter) if self.delimiter else text
+
+
+Parts = tuple[str | Slot, ...]
+
+
+@attrs.frozen(slots=False)
+class Template:
+    """A compiled template. ``text`` is what was declared, ``components`` are the literals and slots of each part."""
+
+    text: str | tuple[str, ...]
+    subject: str
+    components: tuple[Parts, ...]
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Literals and slots of the whole key, separators among the literals; no two literals are neighbours."""
+        parts: list[str | Slot] = []
+        for number, component in enumerate(self.components):
+            for part in ((SEPARATOR,) if number else ()) + component:
+                if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                    parts[-1] += part
+                else:
+                    parts.append(part)
+        return tuple(parts)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Slot))
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The fields, each once, in the order in which they appear."""
+        return tuple(dict.fromkeys(slot.field for slot in self.slots))
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """The fields but those that only stand under ``shard``, which nobody asks for."""
+        return tuple(dict.fromkeys(slot.field for slot in self.slots if not slot.buckets))
+
+    @cached_property
+    def lossless_fields(self) -> frozenset[str]:
+        """The fields whose values the key tells apart, and gives back."""
+        return frozenset(slot.field for slot in self.slots if slot.lossless)
+
+    @cached_property
+    def whole_fields(self) -> frozenset[str]:
+        """The fields that need not be stored beside the key: it gives back even the trailing zeros of a Decimal."""
+        return frozenset(slot.field for slot in self.slots if slot.text.whole)
+
+    @property
+    def constant(self) -> bool:
+        return not self.slots
+
+    @property
+    def literal_prefix(self) -> str:
+        """What every key begins with."""
+        return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
+
+    def matches_prefix(self, text: str) -> bool:
+        """Say whether a key falls into the range that the literals in front claim, were it made here or not."""
+        return text == self.literal_prefix if self.constant else text.startswith(self.literal_prefix)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what decides the text of keys, for the catalogue."""
+        slots = [[slot.field, slot.spec, slot.text.base.__name__] for slot in self.slots]
+        return {"text": self.text if isinstance(self.text, str) else list(self.text), "slots": slots}
+
+    # -- one key ---------------------------------------------------------------------------------------------------
+
+    def encode(self, values: Mapping[str, Any]) -> str:
+        """Return the key of these values of the fields; `InvalidEntity` if a value can not stand in it."""
+        return "".join(
+            [
+                part if isinstance(part, str) else part.placed(part.text.encode(values[part.field]))
+                for part in self.parts
+            ]
+        )
+
+    def decode(self, text: str, *, trusted: bool = False) -> dict[str, Any]:
+        """Return the values of the lossless fields. A text that is not trusted to be ours is encoded again.
+
+        Raises:
+            NotAKey: No values give this text.
+        """
+        values: dict[str, Any] = {}
+        pieces = list(zip(self.slots, self._pieces(text), strict=True))
+        for slot, piece in pieces:
+            if slot.lossless and slot.field not in values:
+                lifted = slot.lifted(piece)
+                decode = slot.text.decode
+                values[slot.field] = decode(lifted) if trusted and decode else slot.text.parse(lifted)
+        if not trusted:
+            for slot, piece in pieces:
+                known = slot.field in values
+                if piece != slot.placed(slot.text.encode(values[slot.field]) if known else slot.lifted(piece)):
+                    raise NotAKey(f"{text!r}: {piece!r} is not what {slot.field} gives")
+                if not known and not slot.text.fits(slot.lifted(piece)):
+                    raise NotAKey(f"{text!r}: {piece!r} is no text of {{{slot.field}:{slot.spec}}}")
+        return values
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        texts = text.split(SEPARATOR) if len(self.components) > 1 else [text]
+        if len(texts) != len(self.components):
+            raise NotAKey(f"{text!r} has {len(texts)} components, {self.text!r} has {len(self.components)}")
+        for component, part in zip(self.components, texts, strict=True):
+            yield from _cut(component, part)
+
+    # -- source ----------------------------------------------------------------------------------------------------
+
+    def encode_source(
+        self, variables: Mapping[str, str], env: dict[str, Any], texts: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
+        """Return one expression for the key of the values that local variables hold.
+
+        Args:
+            variables: the name of the variable of each field.
+            env: the namespace that the source will run in; what the expression needs is added to it.
+            texts: the same for the fields of which not the value is at hand but its plain text (`takes_text`).
+        """
+        pieces: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                pieces.append(part if _QUOTABLE.issuperset(part) else f"{{{bind(env, '_key_literal', part)}}}")
+                continue
+            if part.field in texts:
+                source = texts[part.field] + (f"[:{part.text.cut}]" if part.text.cut else "")
+            else:
+                source = part.text.encode_source(variables[part.field], env)
+            if part.delimiter and part.text.tail is None:
+                source = f'({source}).replace("{part.delimiter}", {bind(env, "_key_mark", part.mark)})'
+            if len(self.parts) == 1:
+                return f"({source})"
+            pieces.append(f"{{({source})}}")
+        return f"f'''{''.join(pieces)}'''" if self.parts else "''"
+
+    def decode_source(self, text: str, targets: Mapping[str, str], env: dict[str, Any]) -> list[str]:
+        """Return statements that assign fields from a key that is known to be ours.
+
+        Args:
+            text: the variable that holds the key; the statements use names that begin with it and ``_``.
+            targets: the variable for each field that is wanted, all of them lossless.
+            env: the namespace that the source will run in; what the statements need is added to it.
+        """
+        wanted: dict[int, dict[int, str]] = {}  # component -> slot -> variable
+        for field, target in targets.items():
+            slots = [slot for slot in self.slots if slot.field == field and slot.lossless]
+            best = min(slots, key=lambda slot: (not slot.text.whole, len(self.components[slot.component])))
+            wanted.setdefault(best.component, {})[best.index] = target
+        statements: list[str] = []
+        if len(self.components) == 1:
+            names = {0: text}
+        else:
+            names = {number: f"{text}_{number}" for number in range(len(self.components))}
+            if len(wanted) == 1:
+                (number,) = wanted
+                statements.append(f'{names[number]} = {text}.split("{SEPARATOR}")[{number}]')
+            elif wanted:
+                heads = ", ".join(names[number] if number in wanted else "_" for number in names)
+                statements.append(f'{heads} = {text}.split("{SEPARATOR}")')
+        for number, slots_wanted in sorted(wanted.items()):
+            statements += _component_source(self.components[number], names[number], slots_wanted, env)
+        return statements
+
+    def text_source(self, field: str, key: str, cut: int = 0) -> str | None:
+        """Return an expression for the plain text of a field in the key that a variable holds; None if it has none.
+
+        The plain text of a field is what it is written as without a spec. A component that is just that can be taken
+        over into other keys, which spares reading the value and writing it again.
+
+        Args:
+            field: the field.
+            key: the variable.
+            cut: how many characters of the text are wanted; 0 for all.
+        """
+        for slot in self.slots:
+            if slot.field == field and not slot.spec and len(self.components[slot.component]) == 1:
+                if slot.component == 0 and slot.text.fixed is not None:
+                    return f"{key}[:{cut or slot.text.fixed}]"
+                if len(self.components) > 1:
+                    key = f'{key}.split("{SEPARATOR}")[{slot.component}]'
+                return f"{key}[:{cut}]" if cut else key
+        return None
+
+    @property
+    def width(self) -> int | None:
+        """The length of every key, if they have one length."""
+        widths = [_width(part) for part in self.parts]
+        return None if None in widths else sum(filter(None, widths))
+
+    def takes_text(self, field: str) -> bool:
+        """Say whether `encode_source` can do with the plain text of a field."""
+        return all(not slot.spec or slot.text.cut for slot in self.slots if slot.field == field)
+
+
+_QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - frozenset("'\\{}")
+
+
+def _component_source(component: Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
+    """Return statements that assign the values of some slots of a component, the text of which a variable holds."""
+    statements: list[str] = []
+    pieces: dict[int, str] = {}
+    widths = [_width(part) for part in component]
+    static = True
+    for place, part in enumerate(component):
+        if isinstance(part, str) or part.index not in wanted:
+            continue
+        before, after = widths[:place], widths[place + 1 :]
+        end = "" if not after else None if None in after else str(-sum(filter(None, after)))
+        width = widths[place]
+        if len(component) == 1:
+            pieces[part.index] = name
+        elif None not in before and (width is not None or end is not None) and not part.delimiter:
+            start = sum(filter(None, before))
+            pieces[part.index] = f"{name}[{start or ''}:{start + width if width is not None else end}]"
+        elif None not in after and width is not None:
+            pieces[part.index] = f"{name}[{-sum(filter(None, after)) - width}:{end}]"
+        else:
+            static = False
+    if not static:
+        slots = [part for part in component if isinstance(part, Slot)]
+        pieces = {slot.index: f"{name}_{number}" for number, slot in enumerate(slots) if slot.index in wanted}
+        heads = ", ".join(pieces.get(slot.index, "_") for slot in slots)
+        statements.append(f"{heads}, = {bind(env, '_key_cut', lambda text: _cut(component, text))}({name})")
+    for part in component:
+        if isinstance(part, Slot) and part.index in wanted:
+            piece = pieces[part.index]
+            if part.delimiter and part.text.tail is None:
+                piece = f'{piece}.replace({bind(env, "_key_mark", part.mark)}, "{part.delimiter}")'
+            if not piece.isidentifier():
+                statements.append(f"{name}_piece = {piece}")
+                piece = f"{name}_piece"
+            statements.append(f"{wanted[part.index]} = {part.text.decode_source(piece, env)}")
+    return statements
+
+
+def _width(part: str | Slot) -> int | None:
+    return len(part) if isinstance(part, str) else part.text.fixed
+
+
+def _cut(component: Parts, text: str) -> Iterator[str]:
+    """Yield the text of each slot of a component."""
+    at = 0
+    for part in component:
+        if isinstance(part, str):
+            if not text.startswith(part, at):
+                raise NotAKey(f"{text!r} does not have {part!r} at {at}")
+            at += len(part)
+            continue
+        if part.ends_component:
+            end = len(text)
+        elif part.after is not None:
+            end = len(text) - part.after
+        elif part.delimiter:
+            end = text.find(part.delimiter, at)
+        else:
+            end = part.text.end(text, at)
+        if not at <= end <= len(text):
+            raise NotAKey(f"{text!r} ends before its {part.field}")
+        yield text[at:end]
+        at = end
+    if at != len(text):
+        raise NotAKey(f"{text!r} goes on after {text[:at]!r}")
+
+
+# -- compiling ---------------------------------------------------------------------------------------------------------
+
+
+def compile_template(
+    text: str | tuple[str, ...], kinds: Mapping[str, Any], *, subject: str, raw: bool = True
+) -> Template:
+    """Return the compiled form of a template.
+
+    Args:
+        text: a text with ``{field}`` and ``{field:spec}``, or a tuple of them.
+        kinds: the type of each field by name; nested ones by their path, ``address.city``.
+        subject: what is declared, for the messages: ``Product.key, partition``.
+        raw: whether the spec ``raw`` may be used. It may not in an index.
+
+    Raises:
+        InvalidModel: All that is wrong with the template.
+    """
+    faults: list[str] = []
+    texts = (text,) if isinstance(text, str) else tuple(text)
+    if not texts:
+        raise InvalidModel(subject, ['an empty tuple has no text: give a component, or the text ""'])
+    drafts = [list(_parse(one, kinds, subject, raw, faults)) for one in texts]
+    components: list[Parts] = []
+    index = 0
+    for number, draft in enumerate(drafts):
+        parts: list[str | Slot] = []
+        for place, part in enumerate(draft):
+            if isinstance(part, str):
+                parts.append(part)
+                continue
+            field, key = part
+            rest = draft[place + 1 :]
+            delimiter, after = _ended(texts[number], field, key, rest, faults)
+            following = rest[0] if rest else None
+            ends = key.fixed is not None or key.prefix_free or following is None
+            parts.append(
+                Slot(
+                    field=field,
+                    spec=key.spec,
+                    index=index,
+                    component=number,
+                    text=key,
+                    ordered=key.ordered and (ends or (isinstance(following, str) and following[0] < key.least)),
+                    delimiter=delimiter,
+                    after=after,
+                    ends_component=not rest,
+                    ends_key=not rest and number == len(drafts) - 1,
+                )
+            )
+            index += 1
+        components.append(tuple(parts))
+    slots = [part for component in components for part in component if isinstance(part, Slot)]
+    if any(slot.spec == "raw" for slot in slots) and (len(slots) > 1 or len(texts) > 1):
+        faults.append('"raw" has to be the only slot of a template of one text, since it may hold any separator')
+    if faults:
+        raise InvalidModel(subject, faults)
+    return Template(text if isinstance(text, str) else texts, subject, tuple(components))
+
+
+_Draft = str | tuple[str, KeyText]
+
+
+def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults: list[str]) -> Iterator[_Draft]:
+    """Yield literals and (field, codec) of a component; what can not be one is a fault instead."""
+    literal = ""
+
+    def checked() -> str:
+        if fault := literal_fault(literal):
+            faults.append(fault)
+        return literal
+
+    try:
+        pieces = list(string.Formatter().parse(text))
+    except ValueError as error:
+        faults.append(f"{text!r} can not be read: {error}; a literal brace is written twice")
+        return
+    for piece, field, spec, conversion in pieces:
+        literal += piece
+        if field is None:
+            continue
+        if literal:
+            yield checked()
+            literal = ""
+        if conversion:
+            faults.append(f"{{{field}!{conversion}}}: there are no conversions; the specs stand after a colon")
+        if field not in kinds:
+            faults.append(f'no field "{field}" (fields: {", ".join(kinds)}){did_you_mean(field, kinds)}')
+            continue
+        try:
+            yield field, key_text(kinds[field], spec or "", field=field, subject=subject, raw=raw)
+        except InvalidModel as error:
+            faults.extend(error.faults)
+    if literal:
+        yield checked()
+
+
+def _ended(text: str, field: str, key: KeyText, rest: list[_Draft], faults: list[str]) -> tuple[str, int | None]:
+    """Return what ends the text of a slot: a character, or the number of those that follow; a fault if nothing does."""
+    if key.fixed is not None or key.prefix_free or not rest:
+        return "", None
+    widths = [len(part) if isinstance(part, str) else part[1].fixed for part in rest]
+    if None not in widths:
+        return "", sum(filter(None, widths))
+    following = rest[0]
+    if not isinstance(following, str):
+        faults.append(f"{text!r}: nothing separates {field} and {following[0]}: use a tuple of two texts")
+    elif following[0] not in _DELIMITERS:
+        faults.append(
+            f"{text!r}: {following[0]!r} can not end the text of {field}, since it may stand in it: "
+            "use punctuation (not a space, quote or ~), or a tuple of two texts"
+        )
+    else:
+        return following[0], None
+    return "", None

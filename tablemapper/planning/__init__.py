@@ -1,0 +1,11 @@
+"""From a question to a plan: which key or index, which ranges, what is left to filter and sort.
+
+- `bounds`: from conditions on a template to two texts.
+- `budget`: what one run of a query may use.
+- `conditions`: predicates, normalised and taken apart by field.
+- `advice`: why a scan was refused, and the index that would serve.
+- `planner`: every path, and the best one.
+- `ranges`: a plan with values.
+- `projection`: from rows to entities and tuples.
+- `explanation`: a plan in words.
+"""

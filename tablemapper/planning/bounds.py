@@ -1,0 +1,165 @@
+"""Between which two keys the rows lie that some conditions leave.
+
+What conditions say about a template is decided in two steps. Their *form* (which fields are known, how the next one is
+compared) decides the `Reach`: which slots are fixed, and whether anything has to be checked again. That is done once
+for all queries of a form. Their *values* then give the `Bound`, two texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from ..keys.forms import raise_last
+from ..keys.template import Slot, Template
+
+__all__ = ["EVERYTHING", "NOTHING", "Bound", "Reach", "reach"]
+
+
+@attrs.frozen
+class Bound:
+    """The keys from ``lo`` to before ``hi`` (None is unbounded); of a ``point`` the one key ``lo``."""
+
+    lo: str = ""
+    hi: str | None = None
+    point: bool = False
+    empty: bool = False
+
+    def holds(self, key: str) -> bool:
+        """Say whether a key lies in the bound."""
+        if self.point:
+            return key == self.lo and not self.empty
+        return not self.empty and self.lo <= key and (self.hi is None or key < self.hi)
+
+
+EVERYTHING = Bound()
+NOTHING = Bound(empty=True)
+
+
+@attrs.frozen(eq=False)
+class Reach:
+    """How far conditions of one form go along a template.
+
+    Attributes:
+        fixed: the literals and slots in front, whose text is known.
+        slot: the first slot that is not fixed; None if the whole key is.
+        ops: the comparisons of its field that narrow the bound.
+        fields: the fields that are fixed or ranged.
+        inexact: those of them whose conditions have to be checked again, since other values of them lie in the bound.
+    """
+
+    template: Template
+    fixed: tuple[str | Slot, ...]
+    slot: Slot | None
+    ops: frozenset[str]
+    fields: frozenset[str]
+    inexact: frozenset[str]
+
+    @property
+    def point(self) -> bool:
+        """Whether the bound is one key."""
+        return self.slot is None
+
+    @property
+    def range_field(self) -> str | None:
+        """The field that is ranged."""
+        return self.slot.field if self.slot is not None and self.ops else None
+
+    def bound(
+        self,
+        values: Mapping[str, Any],
+        compared: Iterable[tuple[str, Any]] = (),
+        texts: Mapping[int, str] | None = None,
+    ) -> Bound:
+        """Return the narrowest bound of the keys that match.
+
+        Args:
+            values: of the fixed fields.
+            compared: comparisons that all hold for the field of the next slot: one of ``< <= > >= startswith``, value.
+            texts: what stands in a slot, by its index: one bucket of a shard or of a truncated time.
+        """
+        if not self.fixed and not self.ops and self.slot is not None:
+            return EVERYTHING
+        prefix = ""
+        for part in self.fixed:
+            if isinstance(part, str):
+                prefix += part
+                continue
+            if texts and part.index in texts:
+                prefix += texts[part.index]
+                continue
+            cuts = part.text.cuts("==", values[part.field])
+            if cuts is None:
+                return NOTHING
+            prefix += part.placed(cuts[0][1])
+        slot = self.slot
+        if slot is None:
+            return Bound(prefix, None, True)
+        low, high = prefix, raise_last(prefix)
+        for op, value in compared:
+            if op not in self.ops:
+                continue
+            cuts = slot.text.cuts(op, value)
+            if cuts is None:
+                return NOTHING
+            for edge, text in cuts:
+                at = prefix + text if edge in ("<", ">=") else self._past(prefix + text)
+                if edge[0] == ">":
+                    if at is None:
+                        return NOTHING
+                    low = max(low, at)
+                elif at is not None:
+                    high = at if high is None else min(high, at)
+        return NOTHING if high is not None and low >= high else Bound(low, high)
+
+    def _past(self, text: str) -> str | None:
+        """Return the least text above all keys that have this text up to the end of the compared slot."""
+        parts = self.template.parts
+        place = len(self.fixed)
+        if place == len(parts) - 1:
+            return text + " "
+        following = parts[place + 1]
+        return raise_last(text + following if isinstance(following, str) else text)
+
+
+def reach(
+    template: Template,
+    equal: Container[str] = (),
+    compared: Mapping[str, Collection[str]] | None = None,
+    texts: Container[int] = (),
+) -> Reach:
+    """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
+
+    Args:
+        template: of a partition key or a row key.
+        equal: the fields whose values are known.
+        compared: the comparisons that fields have.
+        texts: the slots whose texts are known, by their index.
+    """
+    exact: set[str] = set()
+    inexact: set[str] = set()
+    loose: dict[str, int] = {}  # fields whose text may go on in their component, as long as that is not complete
+    fixed: list[str | Slot] = []
+    slot = None
+    for part in template.parts:
+        if isinstance(part, Slot) and part.index not in texts:
+            if part.field not in equal:
+                slot = part
+                break
+            (exact if part.lossless else inexact).add(part.field)
+            if part.after is not None:
+                loose[part.field] = part.component
+        fixed.append(part)
+    again = inexact - exact
+    ops = frozenset[str]()
+    fields = exact | inexact
+    if slot is not None:
+        again |= {name for name, component in loose.items() if component == slot.component}
+        ops = frozenset(op for op in (compared or {}).get(slot.field, ()) if slot.usable(op))
+        if ops:
+            fields.add(slot.field)
+            if not slot.lossless:
+                again.add(slot.field)
+    return Reach(template, tuple(fixed), slot, ops, frozenset(fields), frozenset(again))

@@ -1,0 +1,79 @@
+"""What a query may use: time, and rows examined."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import attrs
+
+from ..errors import QueryStopped
+
+__all__ = ["Budget", "Spending"]
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Budget:
+    """The limits of one run of a query."""
+
+    seconds: float | None = None
+    examined: int | None = None
+    """Rows read between the bounds, whether they match or not."""
+    monotonic: Callable[[], float] = attrs.field(default=time.monotonic, eq=False)
+
+    def start(self, what: str) -> Spending:
+        """Begin a run."""
+        return Spending(self, what, self.monotonic())
+
+
+@attrs.define(eq=False)
+class Spending:
+    """What one run of a query has used so far."""
+
+    budget: Budget
+    what: str
+    since: float
+    rows: int = 0
+    calls: list[object] = attrs.field(factory=list)
+    """What an engine keeps for the run."""
+
+    def row(self, *_: object) -> bool:
+        """Count a row that is about to be examined; raise QueryStopped if it is one too many, or too late."""
+        most = self.budget.examined
+        if most is not None and self.rows >= most:
+            raise QueryStopped(
+                f"{self.what}: more than {most:,} rows would be examined (examined={most}); {self._advice()}",
+                examined=self.rows,
+                seconds=self._elapsed(),
+            )
+        self.rows += 1
+        if not self.rows & 63:
+            self.check_time()
+        return True
+
+    def check_time(self, *_: object) -> bool:
+        """Raise QueryStopped if the time is over."""
+        limit = self.budget.seconds
+        if limit is not None and (elapsed := self._elapsed()) > limit:
+            raise QueryStopped(
+                f"{self.what}: stopped after {elapsed:.2f} s (timeout={limit:g}), {self.rows:,} rows were read; "
+                f"{self._advice()}",
+                examined=self.rows,
+                seconds=elapsed,
+            )
+        return True
+
+    def counted(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows, each counted before it is given out."""
+        for row in rows:
+            self.row()
+            yield row
+
+    def _elapsed(self) -> float:
+        return self.budget.monotonic() - self.since
+
+    def _advice(self) -> str:
+        return "add conditions that a key or an index bounds (explain() tells), read in pages, or allow more"

@@ -1,0 +1,155 @@
+"""What a query's predicates say, in the form that planning wants: first normalised, then field by field.
+
+All constants are `Parameter`s here: nothing depends on their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from ..expressions.predicates import attributes, conjuncts
+from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+
+__all__ = ["Conditions", "alternatives", "conditions", "field_name", "normal", "present"]
+
+MAX_ALTERNATIVES = 64
+
+Comparison = tuple[str, Parameter]
+AnyPredicate = Predicate[Any]
+
+
+# ---------------------------------------------------------------------------------------------- normalise
+
+
+def normal(where: Iterable[AnyPredicate]) -> tuple[AnyPredicate, ...]:
+    """Return predicates that all hold where the given ones do: *not* stands at leaves, equalities of a field are one."""
+    return tuple(conjuncts([_normal(predicate) for predicate in where]))
+
+
+def _normal(predicate: AnyPredicate) -> AnyPredicate:
+    match predicate:
+        case And(parts=parts):
+            return And(parts=tuple(map(_normal, parts)))
+        case Or(parts=parts):
+            return _united([_normal(part) for part in parts])
+        case Not(part=Not(part=part)):
+            return _normal(part)
+        case Not(part=And(parts=parts)):  # (predicates are two-valued, so these hold for missing values too)
+            return _united([_normal(Not(part=part)) for part in parts])
+        case Not(part=Or(parts=parts)):
+            return And(parts=tuple([_normal(Not(part=part)) for part in parts]))
+        case In(attr=attr, values=(value,)):
+            return Compare(attr=attr, op="==", value=value)
+    return predicate
+
+
+def _united(parts: list[AnyPredicate]) -> AnyPredicate:
+    """Return one that holds where one of the parts does; equalities of one field become a list of its values."""
+    rest: list[AnyPredicate] = []
+    lists: dict[Any, In[Any]] = {}
+    for part in _flat(parts):
+        match part:
+            case Compare(attr=attr, op="==", value=Parameter() as value):
+                values: tuple[Any, ...] = (value,)
+            case In(attr=attr, values=values):
+                pass
+            case _:
+                rest.append(part)
+                continue
+        held = lists.get(attr.source)
+        lists[attr.source] = In(attr=attr, values=values if held is None else held.values + values)
+    made = [_normal(one) for one in lists.values()]
+    return made[0] if len(made) == 1 and not rest else Or(parts=(*made, *rest))
+
+
+def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
+    for part in parts:
+        if isinstance(part, Or):
+            yield from _flat(part.parts)
+        else:
+            yield part
+
+
+def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
+    """Return lists of predicates: what is asked for satisfies all of one list. An *or* that multiplies them is left out."""
+    found: list[list[AnyPredicate]] = [[]]
+    choices: list[Or[Any]] = []
+    for predicate in where:
+        if isinstance(predicate, Or):
+            choices.append(predicate)
+        else:
+            found[0].append(predicate)
+    for choice in choices:
+        parts = [one for part in choice.parts for one in alternatives(conjuncts([part]))]
+        if len(found) * len(parts) <= MAX_ALTERNATIVES:
+            found = [[*one, *part] for one in found for part in parts]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- field by field
+
+
+@attrs.frozen(eq=False)
+class Conditions:
+    """What one alternative says about single fields, by the field's name, dotted where nested."""
+
+    equal: dict[str, Parameter] = attrs.field(factory=dict)
+    among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
+    compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
+    elements: dict[str, Parameter] = attrs.field(factory=dict)
+    """Elements that lists are known to hold."""
+    present: set[str] = attrs.field(factory=set)
+    """Fields that have a value wherever the conditions hold."""
+    said_by: dict[AnyPredicate, str] = attrs.field(factory=dict)
+    """The predicates that the four above come from, with the field's name."""
+
+
+def field_name(attr: Attr[Any, Any]) -> str | None:
+    """Return the name under which a template knows an attribute; None if no template can hold it."""
+    return None if attr.part or attr.type.name == "any" else ".".join((attr.name, *attr.path))
+
+
+def conditions(where: Iterable[AnyPredicate]) -> Conditions:
+    """Sort predicates, all of which hold, by the field that they speak of."""
+    made = Conditions()
+    for predicate in where:
+        made.present.update(field_name(attr) or attr.name for attr in present(predicate))
+        match predicate:
+            case Compare(value=Attr()):
+                pass
+            case Compare() | In() | StartsWith() | Contains():
+                name = field_name(predicate.attr)
+                if name is not None and _sorted_in(made, predicate, name):
+                    made.said_by[predicate] = name
+    return made
+
+
+def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
+    """Return the attributes that have a value wherever a predicate holds."""
+    match predicate:
+        case Compare() | In() | StartsWith() | Contains():
+            return tuple(attributes(predicate))
+        case Not(part=IsNull(attr=attr)):
+            return (attr,)
+    return ()
+
+
+def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:
+    """Keep what a predicate says, unless something else is known already; tell whether it was kept."""
+    match predicate:
+        case Compare(op="==", value=value):
+            return made.equal.setdefault(name, value) is value
+        case Compare(op=op, value=value) if op != "!=":
+            made.compared.setdefault(name, []).append((op, value))
+            return True
+        case StartsWith(text=text):
+            made.compared.setdefault(name, []).append(("startswith", text))
+            return True
+        case In(values=values):
+            return made.among.setdefault(name, values) is values
+        case Contains(attr=attr, value=value) if attr.type.element is not None:
+            return made.elements.setdefault(name, value) is value
+    return False

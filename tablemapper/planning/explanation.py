@@ -1,0 +1,176 @@
+"""What ``explain()`` gives: how a query is answered, and why so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ..expressions.predicates import dump, filled
+from ..expressions.tree import Order
+from .conditions import AnyPredicate
+from .planner import Plan
+from .ranges import KeyRange
+
+__all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]
+
+MOST_COUNTED = 10_000
+_SHOWN = 5
+
+
+@attrs.frozen
+class Explanation:
+    """How a query is answered: text for people (``str``), data for programs, `to_json` for tools."""
+
+    path: str
+    """The key or index that is followed, by name."""
+    plan: Plan = attrs.field(repr=False)
+    ranges: tuple[KeyRange, ...]
+    """What is read of it: disjoint, in key order."""
+    filter: tuple[str, ...]
+    """Conditions on the rows that are read."""
+    checked: tuple[str, ...]
+    """Those of them that SQL does not say exactly, so that they are checked after reading."""
+    sort: tuple[str, ...]
+    """What the rows are sorted by, by the database; empty if the path gives the order."""
+    rows: int
+    """How many rows are between the bounds, counted up to 10,000."""
+    database: tuple[str, ...]
+    """SQLite's own EXPLAIN QUERY PLAN, of the first range."""
+    totals: Mapping[str, str] = {}
+    """What is answered from a declared aggregate instead, as ``{"avg(price)": "PricesByMaker"}``."""
+    unfit: tuple[str, ...] = ()
+    """Why other aggregates do not answer."""
+
+    @property
+    def covering(self) -> bool:
+        """Whether the index alone answers it."""
+        return self.plan.covering
+
+    @property
+    def scan(self) -> bool:
+        """Whether the whole table is read."""
+        return self.plan.scan
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why other paths were not taken."""
+        return (*self.plan.reasons, *self.unfit)
+
+    def __str__(self) -> str:
+        plan = self.plan
+        head = f"reads {'the whole table of ' if plan.scan else ''}{self.path}"
+        head += ", backwards" if plan.descending else ""
+        head += ", which holds all that is asked for" if plan.covering else ""
+        lines = [head]
+        if not plan.scan:
+            lines += [f"  {one}" for one in self.ranges[:_SHOWN]]
+            if len(self.ranges) > _SHOWN:
+                lines.append(f"  … {len(self.ranges)} ranges in all")
+            if not self.ranges:
+                lines.append("  nothing: no row can match")
+            if plan.merged:
+                lines.append("  side by side, merged in the order of their row keys")
+        lines.append(f"  {self._expected()}")
+        lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
+        lines += [f"sorts by {', '.join(self.sort)} (SQLite, on disk past its cache)"] if self.sort else []
+        lines += [f"not {one}" for one in self.reasons]
+        lines += [f"SQLite: {one}" for one in self.database]
+        lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
+        return "\n".join(lines)
+
+    def _expected(self) -> str:
+        if self.rows >= MOST_COUNTED:
+            return f"{MOST_COUNTED:,} rows or more"
+        return f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+
+    def _where(self, one: str) -> str:
+        return ", after reading" if one in self.checked else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same in builtins that JSON knows."""
+        return {
+            "path": self.path,
+            "scan": self.scan,
+            "covering": self.covering,
+            "ranges": [
+                {
+                    "partition": _bound(one.partition.lo, one.partition.hi, point=one.partition.point),
+                    "row": _bound(one.row.lo, one.row.hi, point=one.row.point),
+                }
+                for one in self.ranges
+            ],
+            "descending": self.plan.descending,
+            "merged": self.plan.merged,
+            "filter": list(self.filter),
+            "checked": list(self.checked),
+            "sort": list(self.sort),
+            "rows": self.rows,
+            "reasons": list(self.reasons),
+            "database": list(self.database),
+            "totals": dict(self.totals),
+        }
+
+
+@attrs.frozen
+class MixedExplanation:
+    """How a query over several classes is answered: class by class, the rows merged."""
+
+    order: tuple[str, ...]
+    """What the rows are merged by."""
+    classes: Mapping[str, Explanation]
+    """How each class is read, by its name."""
+    unread: Mapping[str, str]
+    """The classes that are not read, each with a condition that none of its entities satisfies."""
+
+    @property
+    def scan(self) -> bool:
+        """Whether the whole table is read."""
+        return any(one.scan for one in self.classes.values())
+
+    @property
+    def rows(self) -> int:
+        """How many rows are between the bounds, each class's counted up to 10,000."""
+        return sum(one.rows for one in self.classes.values())
+
+    def __str__(self) -> str:
+        lines = [f"merges classes in the order of {', '.join(self.order)}"]
+        for name, one in self.classes.items():
+            lines += [f"{name}:", *(f"  {line}" for line in str(one).splitlines())]
+        lines += [f"{name}: not read, none satisfies {why}" for name, why in self.unread.items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same in builtins that JSON knows."""
+        return {
+            "order": list(self.order),
+            "classes": {name: one.to_json() for name, one in self.classes.items()},
+            "unread": dict(self.unread),
+        }
+
+
+def _bound(lo: str, hi: str | None, *, point: bool) -> Any:
+    return lo if point else [lo, hi]
+
+
+def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
+    """Return an order as text, step by step."""
+    return tuple(f"{step.attr.label}{' descending' if step.descending else ''}" for step in steps)
+
+
+def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:
+    """Return a predicate as a user would write it, values filled in."""
+
+    def shown(form: Any) -> str:
+        op, *rest = form
+        if op in ("and", "or"):
+            return "(" + f" {op} ".join(map(shown, rest)) + ")"
+        if op == "not":
+            return f"not {shown(rest[0])}"
+        if op == "null":
+            return f"{rest[0]} is missing"
+        other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else repr(rest[1])
+        return f"{rest[0]} {op} {other}"
+
+    return shown(dump(filled(predicate, values)))

@@ -1,0 +1,416 @@
+"""From a question to a plan: which key or index is read, how its bounds are made, and what is left to do.
+
+A pure function in stages: take the conditions apart (`conditions`); see how far they go along the key and along every
+index; choose, by an explicit order; say what remains to be filtered and sorted. A question holds no values, only their
+numbers, so one plan serves all queries of its form. `tablemapper.ranges` makes the bounds of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from ..entities.declaration import IndexModel
+from ..errors import ScanRefused
+from ..expressions.predicates import attributes
+from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter
+from ..keys.template import Slot, Template
+from ..schema.model import Model
+from .advice import refusal
+from .bounds import Reach, reach
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
+
+__all__ = ["MAX_RANGES", "Access", "Path", "Plan", "Question", "candidates", "plan"]
+
+MAX_RANGES = 1000
+
+
+@attrs.frozen(eq=False)
+class Question:
+    """What queries of one form ask: everything but their constants, for which there are parameters."""
+
+    model: Model
+    where: tuple[AnyPredicate, ...] = ()
+    order: tuple[Order[Any], ...] = ()
+    along: str | None = None
+    """The index that is asked for by name, of which the first parameters are the leading values."""
+    given: int = 0
+    """How many of them there are."""
+    wanted: tuple[Attr[Any, Any], ...] | None = None
+    """The attributes that are selected; None: whole entities."""
+    implied: Mapping[str, frozenset[AnyPredicate]] = {}
+    """The partial indexes whose condition the query repeats, each with the predicates that say so."""
+    scan: bool = False
+    """Whether the whole table may be read."""
+    by_time: bool = True
+    """Whether a range of times may be read bucket by bucket."""
+    state: bool = False
+    """Whether the state of an aggregate's group is read, which no index holds."""
+    mixed: bool = False
+    """Whether rows of other classes come between: then they are in the order of the entities' keys, or sorted."""
+    backwards: bool = False
+    """Whether that order is reversed."""
+
+
+@attrs.frozen(eq=False)
+class Access:
+    """How the ranges of one alternative are made from values."""
+
+    partition: Reach
+    row: Reach | None
+    """None if the partition is not a point: then all its rows are read."""
+    equal: dict[str, Parameter]
+    among: tuple[tuple[str, tuple[Parameter, ...]], ...]
+    """Fields with several values each; there is a range for every combination."""
+    spread: tuple[Slot, ...]
+    """Slots of the partition with a range for each of their texts: shards, truncated times."""
+    compared: dict[str, list[Comparison]]
+
+    @property
+    def reaches(self) -> tuple[Reach, ...]:
+        return (self.partition,) if self.row is None else (self.partition, self.row)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        timed = {slot.field for slot in self.spread if slot.text.unit}
+        return frozenset[str](timed).union(*(one.fields for one in self.reaches))
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The fields about which they say all."""
+        return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
+
+    @property
+    def several(self) -> bool:
+        """Whether there can be several ranges."""
+        return bool(self.among or self.spread)
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """What can be followed: the key (of the entity table), or an index."""
+
+    model: Model
+    index: IndexModel | None = None
+
+    def __str__(self) -> str:
+        return f"{self.model.name}.{'key' if self.index is None else self.index.name}"
+
+    @property
+    def templates(self) -> tuple[Template, Template]:
+        if self.index is None:
+            return self.model.declaration.templates
+        return self.index.partition, self.index.row
+
+    def holds(self, attr: Attr[Any, Any]) -> bool:
+        """Tell whether an attribute can be had from what the path itself stores, without the entity."""
+        if self.index is None:
+            return True
+        partition, row = self.model.declaration.templates
+        kept = {field.name for field in self.index.include}
+        kept |= partition.whole_fields | row.whole_fields
+        for template in self.templates:
+            kept |= template.whole_fields
+        kept.discard(self.index.fan_out or "")
+        return attr.name in kept
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How the queries of one form are answered."""
+
+    path: Path
+    accesses: tuple[Access, ...]
+    """One for each alternative of an *or*. Their ranges may overlap."""
+    filter: tuple[AnyPredicate, ...]
+    """What the bounds do not say already."""
+    descending: bool
+    """Whether the path is followed backwards."""
+    merged: bool
+    """Whether several partitions are read side by side, in the order of their row keys."""
+    sort: tuple[Order[Any], ...]
+    """What has to be sorted after reading; empty if the path gives the order."""
+    distinct: bool
+    """Whether an entity can come more than once."""
+    covering: bool
+    """Whether the entity table is not touched, the path being an index."""
+    scan: bool
+    """Whether nothing bounds it."""
+    reasons: tuple[str, ...] = ()
+    """Why other paths were not taken."""
+    by_key: bool = False
+    """Whether what is read of an index is sorted by the entities' keys."""
+    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
+    """What each engine has made of it, for as long as it lives."""
+
+    @property
+    def sorted(self) -> bool:
+        """Whether all rows are read before the first one comes."""
+        return bool(self.sort) or self.by_key
+
+    @property
+    def model(self) -> Model:
+        return self.path.model
+
+    @property
+    def index(self) -> IndexModel | None:
+        return self.path.index
+
+    @property
+    def whole_partition(self) -> bool:
+        """Whether entities are bounded by their partitions only."""
+        return self.index is None and not any(access.row is not None and access.row.fields for access in self.accesses)
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        return frozenset[str]().union(*(access.fields for access in self.accesses))
+
+    @property
+    def bound_fields(self) -> int:
+        """How many fields the bounds say something about."""
+        return min((len(access.fields) for access in self.accesses), default=0)
+
+
+# ---------------------------------------------------------------------------------------------- choose
+
+
+def plan(question: Question) -> Plan:
+    """Choose how questions of one form are answered.
+
+    Raises:
+        ScanRefused: nothing bounds them, and a scan was not allowed.
+    """
+    possible, refused = candidates(question)
+    bounded = [one for one in possible if not one.scan]
+    if not bounded:
+        if not question.scan:
+            raise ScanRefused(refusal(question.model, normal(question.where), question.order, refused))
+        return attrs.evolve(possible[0], reasons=tuple(refused))
+    partition = next((one for one in bounded if one.whole_partition), None)
+    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition))
+    others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
+    return attrs.evolve(best, reasons=(*others, *refused))
+
+
+def _rank(one: Plan, place: int, partition: Plan | None) -> tuple[Any, ...]:
+    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then an index by
+    # other fields before a whole partition of entities; then what is read from one table; then the key; then indexes
+    # as they were declared.
+    other = partition is not None and one.bound != partition.bound
+    return one.bound_fields, not one.sorted, other, one.covering or one.index is None, one.index is None, -place
+
+
+def _worse(one: Plan, best: Plan) -> str:
+    if one.bound_fields < best.bound_fields:
+        fields = f"{one.bound_fields} field{'' if one.bound_fields == 1 else 's'}"
+        return f"bounds {fields}, {best.path} {best.bound_fields}"
+    if one.sorted and not best.sorted:
+        return f"bounds as many fields as {best.path}, but would have to be sorted"
+    if best.covering and not one.covering:
+        return f"bounds as many fields as {best.path}, which holds all that is asked for"
+    if one.whole_partition and one.bound != best.bound:
+        return f"bounds as many fields as {best.path}, but only to whole partitions"
+    if best.index is None:
+        return "bounds as many fields as the key, but leads to it only"
+    return f"as good as {best.path}, which is declared before it"
+
+
+def candidates(question: Question) -> tuple[list[Plan], list[str]]:
+    """Return every plan that answers a question, maybe a scan of the entity table, and why other paths do not."""
+    model = question.model
+    where = normal(question.where)
+    ways = [conditions(one) for one in alternatives(where)]
+    if question.along is not None:
+        return [_along(question, Path(model, model.index(question.along)), where, ways)], []
+    found: list[Plan] = []
+    refused: list[str] = []
+    for path in (Path(model), *(Path(model, index) for index in model.indexes)):
+        if path.index is not None and (why := _unfit(question, path.index, ways)) is not None:
+            refused.append(f"{path}: {why}")
+            continue
+        one = _along(question, path, where, ways)
+        if path.index is None or not one.scan:
+            found.append(one)
+    return found, refused
+
+
+def _unfit(question: Question, index: IndexModel, ways: list[Conditions]) -> str | None:
+    """Return why an index can not be followed: it may lack rows that are asked for, or nothing bounds it."""
+    if index.where is not None and index.name not in question.implied:
+        return "it holds only some entities, and the query does not ask for just those"
+    for way in ways:
+        if index.fan_out is not None and index.fan_out not in way.elements:
+            return f"it has a row for each element of {index.fan_out}; ask with .contains(…)"
+        for name in index.fields:
+            field = question.model.declaration.field(name.partition(".")[0])
+            missing = field.optional or "." in name
+            if missing and name != index.fan_out and name not in way.present:
+                return f"entities without {name} are not in it"
+        if index.partition.slots and not _known(index.partition.slots[0], way):
+            return f"no condition on {index.partition.slots[0].field}"
+    return None
+
+
+def _known(slot: Slot, way: Conditions) -> bool:
+    name = slot.field
+    return bool(slot.buckets) or any(name in kind for kind in (way.equal, way.among, way.compared, way.elements))
+
+
+# ---------------------------------------------------------------------------------------------- along one path
+
+
+def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
+    """Return the plan that follows the key or an index."""
+    given: dict[str, Parameter] = {}
+    index = path.index
+    if question.along is not None:
+        names = dict.fromkeys(name for template in path.templates for name in template.arguments)
+        given = {name: Parameter(number) for number, name in enumerate(list(names)[: question.given])}
+    accesses = [_access(question, path, way, given) for way in ways]
+    partition = path.templates[0]
+    # (A constant partition is a whole one, not a scan; so is all of an index that was asked for.)
+    scan = bool(partition.slots) and question.along is None and not all(access.fields for access in accesses)
+    if scan:
+        accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), {}, spread=False)]
+    fixed = {
+        name
+        for name, number in accesses[0].equal.items()
+        if all(access.equal.get(name) == number for access in accesses)
+    }
+    left = where
+    if index is not None and (said := question.implied.get(index.name)):
+        left = tuple(p for p in left if p not in said)
+    if not scan and len(ways) == 1:
+        left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
+    # (Only what is one partition each comes in the order of row keys.)
+    several = (len(accesses) > 1 or accesses[0].several) and all(access.partition.point for access in accesses)
+    if question.mixed:
+        direction = (question.backwards, False) if index is None and not question.order else None
+    else:
+        direction = _direction(question, path, several and not scan, fixed)
+    needed = [*(question.wanted or ()), *(attr for p in left for attr in attributes(p))]
+    needed += [step.attr for step in question.order] if direction is None else []
+    distinct = index is not None and index.fan_out is not None and index.fan_out not in fixed
+    return Plan(
+        path,
+        tuple(accesses),
+        left,
+        descending=question.backwards if direction is None else direction[0],
+        merged=direction is not None and direction[1],
+        sort=() if direction is not None else question.order,
+        distinct=distinct,
+        covering=_covers(question, path, needed) and not distinct,
+        scan=scan,
+        by_key=direction is None and not question.order,
+    )
+
+
+def _covers(question: Question, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
+    selected = question.wanted is not None and not question.state
+    return path.index is not None and selected and all(map(path.holds, needed))
+
+
+def _access(
+    question: Question, path: Path, way: Conditions, given: dict[str, Parameter], *, spread: bool = True
+) -> Access:
+    """Return how far the conditions of one alternative go along a path."""
+    partition, row = path.templates
+    equal = {**way.equal, **given}
+    if path.index is not None and (fan_out := path.index.fan_out) is not None and fan_out in way.elements:
+        equal.setdefault(fan_out, way.elements[fan_out])
+    among: dict[str, tuple[Parameter, ...]] = {}
+    spreading: list[Slot] = []
+    ranges = 1
+    for slot, leads in [*((slot, True) for slot in partition.slots), *((slot, False) for slot in row.slots)]:
+        name = slot.field
+        if name in equal or name in among:
+            continue
+        if name in way.among and ranges * len(way.among[name]) <= MAX_RANGES:
+            among[name] = way.among[name]
+            ranges *= len(among[name])
+        elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
+            spreading.append(slot)
+            ranges *= len(slot.buckets)
+        elif leads and question.by_time and slot.text.unit and _two_sided(way.compared.get(name)):
+            spreading.append(slot)  # (how many buckets there are, only the values say)
+        else:
+            break
+    compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
+    known = equal.keys() | among.keys()
+    first = reach(partition, known, compared, {slot.index for slot in spreading})
+    second = reach(row, known, compared) if first.point else None
+    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared)
+
+
+def _two_sided(compared: list[Comparison] | None) -> bool:
+    ops = {op[0] for op, _ in compared or ()}
+    return ops >= {"<", ">"}
+
+
+def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
+    """Tell whether the bounds say already, and exactly, what a predicate says."""
+    index = path.index
+    if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
+        attr = predicate.part.attr
+        return attr.name in index.fields and not attr.path
+    name = way.said_by.get(predicate)
+    if name is None or name not in access.exact:
+        return False
+    match predicate:
+        case In():
+            return name in dict(access.among)
+        case Contains():
+            return index is not None and index.fan_out == name and access.equal.get(name) is way.elements[name]
+    if name in way.equal:  # (then comparisons of the same field are left)
+        return access.equal[name] is getattr(predicate, "value", None)
+    op = getattr(predicate, "op", "startswith")
+    return any(one.range_field == name and op in one.ops for one in access.reaches)
+
+
+# ---------------------------------------------------------------------------------------------- order
+
+
+def _direction(question: Question, path: Path, several: bool, fixed: set[str]) -> tuple[bool, bool] | None:  # noqa: FBT001
+    """Return whether a path is followed backwards, and whether its partitions are merged, for the order asked for."""
+    if not question.order:
+        return False, False
+    partition, row = path.templates
+    base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
+    choices = [((*partition.slots, *row.slots, *base), False)]
+    if several:
+        choices.append(((*row.slots, *base), True))
+    for slots, merged in choices:
+        backwards = _backwards(question.order, slots, fixed)
+        if backwards is not None:
+            return backwards, merged
+    return None
+
+
+def _backwards(order: tuple[Order[Any], ...], slots: tuple[Slot, ...], fixed: set[str]) -> bool | None:
+    """Return whether the slots are followed backwards, None if they do not give the order."""
+    directions: set[bool] = set()
+    seen: set[str] = set()
+    rest: Iterator[Slot] = iter([slot for slot in slots if slot.field not in fixed])
+    for step in order:
+        attr = step.attr
+        if attr.part or attr.path:
+            return None
+        name = attr.name
+        if name in fixed or name in seen:
+            continue
+        slot = next((one for one in rest if one.field not in seen), None)
+        if slot is None:
+            break  # every slot is spent: the key is unique, so what follows changes nothing
+        while slot is not None and slot.field == name and slot.usable("<"):
+            directions.add(step.descending != (slot.text.spec == "desc"))
+            if slot.lossless:
+                break
+            slot = next(rest, None)  # a time cut down, then the time itself: the order of both is that of the time
+        else:
+            return None
+        seen.add(name)
+    return directions.pop() if len(directions) == 1 else None if directions else False

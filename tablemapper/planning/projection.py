@@ -1,0 +1,139 @@
+"""Generated readers: from rows of a path, the entity table or an index, to what a query asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from ..codegen import Names, compile_functions
+from ..errors import CorruptStore
+from ..expressions.predicates import attribute_source, attributes, python_source
+from ..expressions.tree import Attr
+from ..keys.template import Template
+from ..schema.model import Row, load_source
+from .conditions import AnyPredicate
+from .planner import Path
+
+__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout", "tuples"]
+
+Values = Sequence[Any]
+
+
+@attrs.frozen(cache_hash=True)
+class Layout:
+    """What a row holds that an engine returns: maybe its place on the path first, then an entity or some properties."""
+
+    places: bool
+    """``(sort value…, partition key, row key)`` of the path; of an index, the entity's keys too."""
+    fields: tuple[str, ...] | None = None
+    """The fields of which the stored properties follow; None: all, as a row of the model."""
+    state: bool = False
+    """Whether the state of an aggregate's group comes last."""
+
+
+ENTITIES = Layout(places=False)
+
+
+def layout(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> Layout:
+    """Return the layout that attributes can be made of: properties that the keys do not hold."""
+    held = _in_keys(path, covering=covering)
+    names = dict.fromkeys(attr.name for attr in wanted if attr.name not in held)
+    return Layout(places=True, fields=tuple(names))
+
+
+def _in_keys(path: Path, *, covering: bool) -> dict[str, tuple[str, Template]]:
+    """Return the fields that the keys of a path's rows give back, each with the key: a variable and its template."""
+    partition, row = path.model.declaration.templates
+    columns = path.model.position
+    found: dict[str, tuple[str, Template]] = {}
+    if covering and path.index is not None:
+        included = {field.name for field in path.index.include}
+        for variable, template in (("ipk", path.index.partition), ("irk", path.index.row)):
+            names = template.whole_fields - included - {path.index.fan_out}
+            found |= {name: (variable, template) for name in names if name in columns}
+    for variable, template in (("rk", row), ("pk", partition)):
+        found |= {name: (variable, template) for name in template.whole_fields if name not in columns}
+    return found
+
+
+def tuples(
+    path: Path,
+    made: Layout,
+    wanted: Sequence[Attr[Any, Any]],
+    residual: Sequence[AnyPredicate] = (),
+    *,
+    covering: bool = False,
+    sorted_by: int = 0,
+) -> Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]:
+    """Return a function that makes tuples of rows, of those that satisfy what the engine left to be checked.
+
+    Args:
+        path: where the rows are from.
+        made: their layout.
+        wanted: the attributes of a tuple.
+        residual: predicates whose parameters are the second argument of the function.
+        covering: whether the rows are those of the index alone.
+        sorted_by: how many values to sort by stand in front.
+    """
+    names = Names(damaged=CorruptStore)
+    model = path.model
+    needed = {attr.name for attr in (*wanted, *(a for p in residual for a in attributes(p)))}
+    places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
+    keyed = _in_keys(path, covering=covering)
+    fields = made.fields or ()
+    lines = ["def tuples(rows, v):", "    made = []; add = made.append", "    row = None", "    try:"]
+    heads = [*(f"_s{at}" for at in range(sorted_by)), *places, *(f"c_{name}" for name in fields)]
+    lines.append("        for row in rows:")
+    lines.append(f"            {', '.join(heads)}, *rest = row")
+    lines += [f"            {line}" for line in _decoded(keyed, needed, names)]
+    for name in fields:
+        field = model.declaration.field(name)
+        lines.append(f"            f_{name} = {load_source(field, f'c_{name}', names)}")
+    for predicate in residual:
+        lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
+    values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)
+    lines.append(f"            add(({values}{'*rest,' if made.state else ''}))")
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    lines.append("    except DAMAGE as error:")
+    lines.append(
+        f"        raise damaged(f'{model.name}: the row {{row and row[:4]}} can not be read: {{error}}') from error"
+    )
+    lines.append("    return made")
+    source = "\n".join(lines) + "\n"
+    made_function: Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]
+    made_function = compile_functions(f"{path} tuples", source, names)["tuples"]
+    return made_function
+
+
+def _decoded(keyed: dict[str, tuple[str, Template]], needed: set[str], names: Names) -> Iterator[str]:
+    wanted: dict[str, tuple[Template, dict[str, str]]] = {}
+    for name, (variable, template) in keyed.items():
+        if name in needed:
+            wanted.setdefault(variable, (template, {}))[1][name] = f"f_{name}"
+    for variable, (template, targets) in wanted.items():
+        yield from template.decode_source(variable, targets, names)
+
+
+def filtered(
+    build: Callable[[Iterable[Row]], list[Any]], residual: Sequence[AnyPredicate]
+) -> Callable[[Iterable[Row], Values], list[Any]]:
+    """Return a function that makes entities of rows, of those that satisfy what the engine left to be checked."""
+    if not residual:
+        return lambda rows, v: build(rows)
+    names = Names(build=build)
+    holds = " and ".join(python_source(predicate, lambda name: f"e.{name}", names) for predicate in residual)
+    source = f"def entities(rows, v):\n    return [e for e in build(rows) if {holds}]\n"
+    return compile_functions("filtered entities", source, names)["entities"]
+
+
+def chosen(
+    entities: Callable[[Iterable[Row], Values], list[Any]], wanted: Sequence[Attr[Any, Any]]
+) -> Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]:
+    """Return a function that makes tuples of attributes of entities, which another one makes of rows."""
+    names = Names(entities=entities)
+    values = "".join(f"{attribute_source(attr, f'e.{attr.name}', names)}, " for attr in wanted)
+    source = f"def chosen(rows, v):\n    return [({values}) for e in entities(rows, v)]\n"
+    return compile_functions("chosen attributes", source, names)["chosen"]

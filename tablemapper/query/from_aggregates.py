@@ -1,0 +1,241 @@
+"""Questions about entities that an aggregate of them answers.
+
+Its groups must tile what is asked for. Then the question is asked of the aggregate instead, as a query like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from ..entities.aggregates import AggregateModel, Slot, State
+from ..errors import InvalidModel, ScanRefused
+from ..expressions.predicates import attributes, conjuncts, cut, forms
+from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, StartsWith
+from ..keys.codec import key_text
+from ..planning.conditions import AnyPredicate, present
+from ..planning.ranges import Search
+from ..schema.model import Model
+from .prepared import Asked, Plans, Prepared, Reader
+from .totals import COUNT, Measured, States, wanted_slot
+
+__all__ = ["Answer", "Fit", "declared", "fit", "served", "unfit"]
+
+_TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
+
+
+@attrs.frozen(eq=False)
+class Held:
+    """A value that an aggregate keeps for each of its groups."""
+
+    said: list[Any]
+    """What a query has to ask for, if the value is to be of the same entities."""
+    state: Callable[[State], State]
+    """From a group's whole state, the number of entities (of some at least whether there is one) and the value."""
+
+
+@attrs.frozen(eq=False)
+class Fit:
+    """How an aggregate answers a question about the entities that it is maintained from."""
+
+    asked: Asked
+    """What is asked of the aggregate."""
+    groups: tuple[Attr[Any, Any], ...]
+    """Its fields that the answer is grouped by."""
+    held: Held
+
+
+@attrs.frozen(eq=False)
+class Answer:
+    """An aggregate that answers, and where in it."""
+
+    target: Model
+    fit: Fit
+    slot: Slot
+    prepared: Prepared
+    search: Search
+
+    def states(self, reader: Reader) -> States:
+        """Return the states of the groups that are asked for; several of the aggregate's may make up one."""
+        aggregate, made = self.target.aggregate, self.prepared.layout
+        assert aggregate is not None
+        states: States = {}
+        budget = self.fit.asked.budget
+        spending = None if budget is None else budget.start(f"a total of {self.target.name}")
+        chunks = reader.rows(self.search, made, spending=spending)
+        if spending is not None:
+            chunks = ([row] for row in self.prepared.counted(chain.from_iterable(chunks), spending))
+        for rows in chunks:
+            for *group, blob in self.prepared.items(rows, self.search, made):
+                state = self.fit.held.state(aggregate.unpack(blob))
+                if state[0]:  # (else it was kept for what ever was, or for entities that were not asked for)
+                    held = states.get(key := tuple(group))
+                    states[key] = state if held is None else _merged(self.slot, held, state)
+        return states
+
+
+def declared(plans: Plans, asked: Asked, groups: tuple[Attr[Any, Any], ...], slot: Slot) -> Answer | None:
+    """Return the aggregate that answers; None if none fits and is bounded.
+
+    Of several, the one with the fewest fields to group by is taken: it has the fewest rows.
+    """
+    targets = plans.reader.schema.aggregates_of(asked.model)
+    for target in sorted(targets, key=lambda one: len(one.declaration.key_fields)):
+        found = fit(asked, target, groups, slot)
+        if isinstance(found, Fit):
+            try:
+                return Answer(target, found, slot, *plans.find(found.asked, found.groups, state=True))
+            except ScanRefused:
+                continue
+    return None
+
+
+def served(plans: Plans, asked: Asked) -> Iterator[tuple[str, str]]:
+    """Yield the totals of a query that an aggregate answers, each with the aggregate, as text."""
+    slots = {"count()": COUNT}
+    for target in plans.reader.schema.aggregates_of(asked.model):
+        for field in target.declaration.fields:
+            measure = field.measure
+            for kinds in _TOGETHER:
+                if measure is not None and measure.attr is not None and measure.kind in kinds:
+                    slots |= {f"{kind}({measure.attr.label})": wanted_slot(kind, measure.attr) for kind in kinds}
+    for label, slot in slots.items():
+        if (found := declared(plans, asked, (), slot)) is not None:
+            yield label, found.target.name
+
+
+def unfit(plans: Plans, asked: Asked) -> Iterator[str]:
+    """Yield the aggregates that do not fit, each with the reason, as text."""
+    for target in plans.reader.schema.aggregates_of(asked.model):
+        if isinstance(why := fit(asked, target, (), COUNT), str):
+            yield f"{target.name}: {why}"
+
+
+def _merged(slot: Slot, one: State, other: State) -> State:
+    number = one[0] + other[0]
+    match slot.kind:
+        case "sum":
+            return [number, slot.sum.merge(one[1], other[1])]
+        case "extremes":
+            ends = [*one[1], *other[1]]
+            return [number, [min(ends), max(ends)] if ends else ends]
+    return [number, None]
+
+
+def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Fit | str:
+    """Return how an aggregate answers a question, or why it does not.
+
+    Its groups must tile what is asked for: a condition is on its groups, or one that the aggregate has too.
+    """
+    aggregate = target.aggregate
+    assert aggregate is not None
+    if asked.limit is not None:
+        return "the query has a limit"
+    if asked.range is not None:
+        return "the query follows an index"
+    own: dict[Any, Attr[Any, Any]] = {
+        attr.source: Attr(target.cls, name, target.declaration.field(name).type)
+        for name, attr in aggregate.groups.items()
+    }
+    if strange := [attr.label for attr in groups if attr.source not in own]:
+        return f"it is not grouped by {', '.join(strange)}"
+    parts = list(conjuncts(asked.where))
+    valued = {attr.source[:2] for part in parts for attr in present(part)}
+    for attr in aggregate.groups.values():
+        if _optional(attr, asked.model) and attr.source[:2] not in valued:
+            return f"entities without {attr.label} are in none of its groups"
+    said = forms(*parts)
+    reasons: list[str] = []
+    for held in _held(aggregate, wanted, asked.model):
+        if not all(form in said for form in held.said):
+            reasons.append("it is of some entities only, and the query does not ask for just those")
+            continue
+        rest = [part for part, form in zip(parts, said, strict=True) if form not in held.said]
+        where = [one for part in rest if (one := _translated(part, own)) is not None]
+        if len(where) == len(rest):
+            made = attrs.evolve(asked, model=target, where=tuple(where), order=())
+            return Fit(made, tuple(own[attr.source] for attr in groups), held)
+        mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in attributes(part))
+        reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
+    kept = "entities" if wanted.attr is None else wanted.attr.label
+    return reasons[0] if reasons else f"it does not keep the {wanted.kind} of {kept}"
+
+
+def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
+    """Return the values that may be what is wanted."""
+    every = forms(aggregate.where)
+    found = [Held(every, lambda state: [state[0], None])] if wanted.attr is None else []
+    for at, slot in enumerate(aggregate.slots, 1):
+        if attrs.evolve(slot, where=None).identity != wanted.identity:
+            continue
+        if slot.where is None:
+            found.append(Held(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+        elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
+            found.append(Held(every + forms(slot.where), _OF_SOME[slot.kind](at)))
+    return found
+
+
+_OF_SOME: dict[str, Callable[[int], Callable[[State], State]]] = {
+    "count": lambda at: lambda state: [state[at], None],
+    "sum": lambda at: lambda state: [state[at][0], state[at]],
+    "extremes": lambda at: lambda state: [len(state[at]), state[at]],
+}
+
+
+def _optional(attr: Attr[Any, Any], model: Model) -> bool:
+    return model.declaration.field(attr.name).optional or bool(attr.path)
+
+
+def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyPredicate | None:
+    """Return what a condition on entities says of their groups; None if a group can have some that satisfy it."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            made = [one for part in parts if (one := _translated(part, own)) is not None]
+            return attrs.evolve(predicate, parts=tuple(made)) if len(made) == len(parts) else None
+        case Not(part=part):
+            inner = _translated(part, own)
+            return None if inner is None else Not(part=inner)
+        case Compare(attr=attr, value=Attr() as other):
+            if attr.source in own and other.source in own:
+                return attrs.evolve(predicate, attr=own[attr.source], value=own[other.source])
+            return None
+        case Compare() | In() | IsNull() | StartsWith() | Contains():
+            if predicate.attr.source in own:
+                return attrs.evolve(predicate, attr=own[predicate.attr.source])
+    if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
+        for (name, path, part), attr in own.items():
+            if part and (name, path, "") == predicate.attr.source:
+                bound = _cut_bound(predicate.op, predicate.value, part)
+                if bound is not None:
+                    return Compare(attr=attr, op=predicate.op, value=bound)
+    return None
+
+
+def _cut_bound(op: str, moment: datetime, part: str) -> Any:
+    """Return what a cut time is compared with, as its time is compared with a moment; None if a group has both sides."""
+    moment = moment.astimezone(UTC)
+    if op in ("<=", ">"):  # the first moment beyond must begin a group
+        try:
+            first = moment + timedelta(microseconds=1)
+        except OverflowError:
+            return None
+    elif op in ("<", ">="):
+        first = moment
+    else:
+        return None
+    if not _begins("%Y-%m-%d" if part == "date" else part, first):
+        return None
+    return moment.date() if part == "date" else cut(moment, part)
+
+
+def _begins(format: str, moment: datetime) -> bool:
+    """Tell whether a moment is the first of those that are cut down to the same text, and texts sort as times do."""
+    try:
+        text = key_text(datetime, format)
+    except InvalidModel:
+        return False
+    return text.ordered and [op for op, _ in text.cuts("<", moment) or ()] == ["<"]

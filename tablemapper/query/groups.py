@@ -1,0 +1,97 @@
+"""What queries find, counted and summed up by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Generic, TypeAlias, TypeVar, overload
+
+from ..entities.aggregates import Slot, store_sortable
+from ..errors import InvalidQuery
+from ..expressions.tree import Attr, Expr
+from .totals import COUNT, Measured, States, value, wanted_slot
+
+__all__ = ["Groups"]
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+_SUMMED = frozenset({"int", "int32", "float", "Decimal", "timedelta"})
+
+Compute: TypeAlias = Callable[[Measured, Slot], States]
+
+
+class Groups(Generic[G]):
+    """The groups of what a query finds. Each method reads once and gives a dict by group, in ascending order.
+
+    The key of the dict is the field's value, or a tuple where it was grouped by several; None where it is missing.
+    """
+
+    __slots__ = ("_by", "_compute")
+
+    def __init__(self, by: tuple[Attr[Any, Any], ...], compute: Compute) -> None:
+        self._by = by
+        self._compute = compute
+
+    def count(self) -> dict[G, int]:
+        """Count the entities of each group."""
+        return self._measured("count", COUNT)
+
+    def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Add up a field in each group, exactly; None where no entity has a value."""
+        return self._measured("sum", wanted_slot("sum", _summed("sum", field)))
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values, in each group."""
+        return self._measured("avg", wanted_slot("avg", _summed("avg", field)))
+
+    def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the least value of a field in each group."""
+        return self._measured("min", wanted_slot("min", _ordered("min", field)))
+
+    def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the greatest value of a field in each group."""
+        return self._measured("max", wanted_slot("max", _ordered("max", field)))
+
+    def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:
+        states = self._compute(measured, slot)
+        try:
+            return {
+                group if len(self._by) != 1 else group[0]: value(measured, slot, states[group])
+                for group in sorted(states, key=self._place)
+            }
+        except OverflowError as error:
+            assert slot.attr is not None
+            raise InvalidQuery(f"{measured}: {slot.attr!r} adds up to more than a {slot.attr.type.name}") from error
+
+    def _place(self, group: tuple[Any, ...]) -> list[Any]:
+        return [
+            (one is not None, one and store_sortable(attr.type, one)) for attr, one in zip(self._by, group, strict=True)
+        ]
+
+
+def _summed(measured: Measured, field: object) -> Attr[Any, Any]:
+    attr = _attr(measured, field)
+    if attr.type.name not in _SUMMED:
+        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; numbers and timedeltas can be summed")
+    return attr
+
+
+def _ordered(measured: Measured, field: object) -> Attr[Any, Any]:
+    attr = _attr(measured, field)
+    if not attr.type.ordered or attr.type.name == "any":
+        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}, which has no order")
+    return attr
+
+
+def _attr(measured: Measured, field: object) -> Attr[Any, Any]:
+    if not isinstance(field, Attr):
+        raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {field!r}")
+    return field

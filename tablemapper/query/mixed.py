@@ -1,0 +1,397 @@
+"""Queries over several classes of one table: one query for each class, their rows merged in order.
+
+A condition is asked of every class, of its own field of the same name and type. A class that has no such field has no
+value there, and conditions are two-valued: so it is known beforehand whether any entity of the class can satisfy it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Generic, Self, TypeVar
+
+import attrs
+
+from ..entities.declaration import declaration
+from ..errors import InvalidQuery
+from ..expressions.predicates import attributes, conjuncts
+from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Order, Predicate, StartsWith
+from ..planning.explanation import MixedExplanation, order_text, predicate_text
+from ..planning.projection import Layout
+from ..planning.ranges import Search
+from ..schema.model import Model, Row
+from .pages import said
+from .prepared import Asked, Plans, Position, Prepared
+from .query import Query, Rows
+from .results import Found, check_condition
+
+__all__ = ["MixedQuery", "mixed"]
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+
+@attrs.frozen(eq=False)
+class _Part:
+    """What is asked of one class."""
+
+    query: Query[Any]
+    refuted: str | None = None
+    """A condition that none of its entities can satisfy."""
+
+    @property
+    def model(self) -> Model:
+        return self.query._asked.model
+
+
+@attrs.frozen(eq=False)
+class _Read:
+    """A part that is ready to be read."""
+
+    prepared: Prepared
+    found: Search
+    made: Layout
+
+    def items(self, rows: Sequence[Row]) -> list[Any]:
+        """Return the entities of rows."""
+        return self.prepared.items(rows, self.found, self.made)
+
+    def place(self, row: Row) -> Position:
+        """Return where a row stands among those of all classes: what it is sorted by, then its entity's key."""
+        if not self.made.places:
+            return row[:2]
+        steps, width = len(self.prepared.plan.sort), self.prepared.width
+        return (*row[:steps], *row[width - 2 : width])
+
+
+class _Mixed(Found[T]):
+    """What a query over several classes finds."""
+
+    __slots__ = ("_asked", "_parts", "_plans", "_where")
+
+    def __init__(self, plans: Plans, parts: tuple[_Part, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
+        self._plans = plans
+        self._asked = parts[0].query._asked
+        self._parts = parts
+        self._where = where
+
+    def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
+        parts = tuple([attrs.evolve(part, query=change(part.query)) for part in self._parts])
+        return type(self)(self._plans, parts, self._where)
+
+    # ------------------------------------------------------------------------------------------ building
+
+    def limit(self, count: int, /) -> Self:
+        """Stop after so many results."""
+        return self._each(lambda query: query.limit(count))
+
+    def allow_scan(self) -> Self:
+        """Allow to read the whole table, for each class that no key or index bounds."""
+        return self._each(lambda query: query.allow_scan())
+
+    def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
+        """Limit what one run of the query may use, over all classes, as for a query over one."""
+        return self._each(lambda query: query.budget(timeout=timeout, examined=examined))
+
+    def backwards(self) -> Self:
+        """Read from the last row to the first."""
+        if self._asked.order:
+            raise InvalidQuery("backwards: order_by gives the order; say .desc() there")
+        return self._each(lambda query: query._with(attrs.evolve(query._asked, backwards=True)))
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def _taken(self, limit: int | None) -> Iterator[T]:
+        if limit == 0:
+            return iter(())
+        runs = self._runs(self._reads(), None, limit)
+        items: Iterator[T] = chain.from_iterable(read.items(rows) for read, rows in runs)
+        return items if limit is None else islice(items, limit)
+
+    def first(self) -> T | None:
+        """Return the first result, or None."""
+        return next(self._some(1), None)
+
+    def exists(self) -> bool:
+        """Tell whether there is a result."""
+        if self._asked.limit == 0:
+            return False
+        if self._asked.budget is not None:
+            return self.first() is not None
+        reads, reader = self._lean_reads(), self._plans.reader
+        with reader.snapshot() as state:
+            for read in reads:
+                most = 1 if read.prepared.whole else None
+                if any(map(read.items, reader.rows(read.found, read.made, limit=most, within=state))):
+                    return True
+        return False
+
+    def count(self) -> int:
+        """Return the number of results."""
+        if self._asked.budget is not None:
+            return sum(1 for _ in self)
+        reads, reader, total = self._lean_reads(), self._plans.reader, 0
+        with reader.snapshot() as state:
+            for read in reads:
+                count = reader.count(read.found, within=state)
+                if count is None:
+                    count = sum(map(len, map(read.items, reader.rows(read.found, read.made, within=state))))
+                total += count
+        return total if self._asked.limit is None else min(total, self._asked.limit)
+
+    def explain(self) -> MixedExplanation:
+        """Tell how each class is read."""
+        return MixedExplanation(
+            order_text(self._asked.order) or (f"key{' descending' if self._asked.backwards else ''}",),
+            {part.model.name: part.query.explain() for part in self._parts if part.refuted is None},
+            {part.model.name: part.refuted for part in self._parts if part.refuted is not None},
+        )
+
+    def __repr__(self) -> str:
+        return f"<MixedQuery {', '.join([self._names, *(predicate_text(p, ()) for p in conjuncts(self._where))])}>"
+
+    @property
+    def _names(self) -> str:
+        return " | ".join(part.model.name for part in self._parts)
+
+    # ------------------------------------------------------------------------------------------ how
+
+    def _reads(self) -> list[_Read]:
+        found = [part.query._find() for part in self._parts if part.refuted is None]
+        return [_Read(prepared, search, prepared.layout) for prepared, search in found]
+
+    def _lean_reads(self) -> list[_Read]:
+        """Return reads that tell how many results there are, in any order."""
+        asked = [attrs.evolve(p.query._asked, order=(), mixed=False) for p in self._parts if p.refuted is None]
+        found = [Rows[Any](self._plans, one, ())._find() for one in asked]
+        return [_Read(prepared, search, prepared.layout) for prepared, search in found]
+
+    def _form(self) -> Any:
+        return [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
+
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
+        for read, rows in self._runs(self._reads(), after, limit):
+            for row in rows:
+                for item in read.items((row,)):
+                    yield read.place(row), item
+
+    def _runs(
+        self, reads: list[_Read], after: Position | None, limit: int | None
+    ) -> Iterator[tuple[_Read, Sequence[Row]]]:
+        """Yield the rows of all classes in order, those that follow each other in one class together."""
+        reader, budget = self._plans.reader, self._asked.budget
+        spending = None if budget is None else budget.start(repr(self))
+
+        def metered(runs: Iterable[tuple[int, list[Row]]]) -> Iterator[tuple[_Read, Sequence[Row]]]:
+            for at, rows in runs:
+                if spending is None:
+                    yield reads[at], rows
+                    continue
+                for row in rows:
+                    if not reads[at].prepared.plan.sorted:  # (what is sorted was counted before the first row came)
+                        spending.row()
+                    yield reads[at], (row,)
+
+        with reader.snapshot() as state:
+            streams = [
+                reader.rows(
+                    read.found, read.made, after=after, limit=limit if read.prepared.whole else None,
+                    spending=spending, within=state,
+                )
+                for read in reads
+            ]  # fmt: skip
+            ranks = [_ranked(read.place, self._asked.order, backwards=self._asked.backwards) for read in reads]
+            runs = _merged(streams, ranks)
+            if not state.exclusive:
+                yield from metered(runs)
+                return
+            read_ahead = list(runs)
+        yield from metered(read_ahead)  # (who loops over a store in memory may write)
+
+
+class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
+    """The entities of several classes of one table that satisfy conditions, each of its own class, in row order.
+
+    Lazy, typed, and changed by no call. A query over fewer than five classes repeats the last one as its parameter.
+    """
+
+    __slots__ = ()
+
+    def where(self, *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]) -> Self:
+        """Keep what satisfies every predicate; each is asked of all classes.
+
+        A class is asked for its own field of that name and type. Where it has none, the value is missing: comparisons
+        are false, ``is_null()`` is true.
+        """
+        given: tuple[Predicate[Any], ...] = predicates
+        models = [part.model for part in self._parts]
+        for predicate in given:
+            check_condition(predicate, models[0].name)
+            for attr in attributes(predicate):
+                _known(attr, models)
+        parts = tuple([_narrowed(part, given) for part in self._parts])
+        return type(self)(self._plans, parts, (*self._where, *given))
+
+    def order_by(
+        self,
+        *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[E, Any]
+        | Order[A] | Order[B] | Order[C] | Order[D] | Order[E],
+    ) -> Self:  # fmt: skip
+        """Sort by fields that every class has, the first one first; ties are broken by key."""
+        given: tuple[Any, ...] = steps
+        if given and self._asked.backwards:
+            raise InvalidQuery("order_by: backwards() is for the order of the rows; say .desc() instead")
+        models = [part.model for part in self._parts]
+        for step in given:
+            if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
+                _known(attr, models)
+        parts = [
+            attrs.evolve(part, query=part.query.order_by(*(_own_step(step, part.model) for step in given)))
+            for part in self._parts
+        ]
+        return type(self)(self._plans, tuple(parts), self._where)
+
+
+def mixed(plans: Plans, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
+    """Return the query over several classes.
+
+    Raises:
+        InvalidQuery: one is given twice, or they do not share a table.
+    """
+    for at, model in enumerate(models):
+        if model in models[:at]:
+            raise InvalidQuery(f"query: {model.name} is given twice; name each class once")
+    if len({model.table for model in models}) > 1:
+        tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
+        raise InvalidQuery(f"query: {tables}; several classes can be asked together if they share a table")
+    return MixedQuery(plans, tuple([_Part(Query(plans, Asked(model, mixed=True))) for model in models]))
+
+
+# ---------------------------------------------------------------------------------------------- conditions, by class
+
+
+def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
+    """Return what is asked of a class, with more conditions."""
+    for predicate in conjuncts(predicates):
+        mine = _asked_of(predicate, part.model)
+        if mine is False and part.refuted is None:
+            part = attrs.evolve(part, refuted=predicate_text(predicate, ()))
+        elif not isinstance(mine, bool):
+            part = attrs.evolve(part, query=part.query.where(mine))
+    return part
+
+
+def _asked_of(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
+    """Return what a predicate asks of one class's own fields; True or False if that is the same for all its entities."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            decisive = isinstance(predicate, Or)
+            made = [_asked_of(part, model) for part in parts]
+            left = [one for one in made if not isinstance(one, bool)]
+            if decisive in made or not left:
+                return decisive if decisive in made else not decisive
+            return attrs.evolve(predicate, parts=tuple(left))
+        case Not(part=part):
+            inner = _asked_of(part, model)
+            return not inner if isinstance(inner, bool) else Not(part=inner)
+        case Compare(attr=attr, value=Attr() as other):
+            left_attr, right_attr = _own(attr, model), _own(other, model)
+            if left_attr is None or right_attr is None:
+                return False
+            return attrs.evolve(predicate, attr=left_attr, value=right_attr)
+        case Compare() | In() | IsNull() | StartsWith() | Contains():
+            own = _own(predicate.attr, model)
+            return isinstance(predicate, IsNull) if own is None else attrs.evolve(predicate, attr=own)
+    raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+
+
+def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
+    """Return what an attribute of any class is in this one; None if it has no such field.
+
+    Raises:
+        InvalidQuery: it has a field of that name, but of another type.
+    """
+    if issubclass(model.cls, attr.owner):
+        return attr
+    if all(field.name != attr.name for field in model.declaration.fields):
+        return None
+    theirs = declaration(attr.owner).field(attr.name).type.nested(attr.path)
+    try:
+        own = model.declaration.field(attr.name).type.nested(attr.path)
+    except ValueError:
+        return None
+    if own.name != theirs.name and not {own.name, theirs.name} <= {"int", "int32"}:
+        label = ".".join((attr.name, *attr.path))
+        raise InvalidQuery(
+            f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: ask each class by itself"
+        )
+    return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part)
+
+
+def _own_step(step: Any, model: Model) -> Any:
+    attr = step.attr if isinstance(step, Order) else step
+    if not isinstance(attr, Attr):
+        return step  # (the query says what is wrong)
+    own = _own(attr, model)
+    if own is None:
+        raise InvalidQuery(f"order_by: {model.name} has no field {attr.label}; order by what every class has")
+    return Order(own, descending=isinstance(step, Order) and step.descending)
+
+
+def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
+    if not any(issubclass(model.cls, attr.owner) for model in models):
+        raise InvalidQuery(f"{attr!r} is not a field of {' or '.join(model.name for model in models)}")
+
+
+# ---------------------------------------------------------------------------------------------- order
+
+
+@attrs.frozen(order=False)
+class _Down:
+    """Sorts the other way."""
+
+    value: Any
+
+    def __lt__(self, other: _Down) -> bool:
+        return bool(other.value < self.value)
+
+
+def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, backwards: bool) -> Callable[[Row], Any]:
+    """Return a function of rows whose results compare as the rows are ordered; missing values are the least."""
+    if not order:
+        return (lambda row: _Down(place(row))) if backwards else place
+
+    def rank(row: Row) -> Any:
+        here = place(row)
+        values = [(value is not None, value) for value in here[: len(order)]]
+        steps = [_Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
+        return (*steps, here[-2:])
+
+    return rank
+
+
+def _merged(
+    streams: Sequence[Iterator[list[Row]]], ranks: Sequence[Callable[[Row], Any]]
+) -> Iterator[tuple[int, list[Row]]]:
+    """Yield the rows of sorted streams in one order: runs of rows of one stream, each with its number.
+
+    Classes of one table mostly stand apart, so a run is often all that was read at once.
+    """
+    fronts = {at: rows for at, stream in enumerate(streams) if (rows := next(stream, []))}
+    while fronts:
+        heads = {at: ranks[at](rows[0]) for at, rows in fronts.items()}
+        at = min(heads, key=heads.__getitem__)
+        rank, rows = ranks[at], fronts.pop(at)
+        bound = min((head for other, head in heads.items() if other != at), default=None)
+        end = len(rows)
+        if bound is not None and not rank(rows[-1]) < bound:
+            end = bisect_left(rows, bound, 1, key=rank)
+        yield at, rows[:end]
+        rest = rows[end:] or next(streams[at], [])
+        if rest:
+            fronts[at] = rest

@@ -1,0 +1,125 @@
+"""Pages, and the sealed tokens that say where the next one begins."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import attrs
+import msgspec
+
+from ..errors import InvalidQuery, InvalidToken
+from ..expressions.predicates import dump
+from .prepared import Asked, Plans, Position
+
+__all__ = ["Page", "Seal", "counted", "read_page", "said"]
+
+T = TypeVar("T")
+_VERSION = 2
+_SEAL = 12  # bytes
+
+
+@attrs.frozen
+class Page(Generic[T]):
+    """Some of a query's results, and where to go on."""
+
+    items: list[T]
+    token: str | None
+    """For the next page; None if this is the last."""
+
+
+class Seal:
+    """Makes and reads the tokens of one query.
+
+    A token holds the place of the last row, and how many results came so far. It is sealed with the identity of the
+    store, and with everything that the query asks, values and all: elsewhere it is refused.
+    """
+
+    def __init__(self, plans: Plans, form: Any, what: str) -> None:
+        self._key = plans.reader.store_id.encode()[:64]
+        self._what = what
+        self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
+
+    def token(self, position: Position, done: int) -> str:
+        """Return the token of the rows after a position, ``done`` results having come before."""
+        body = msgspec.msgpack.encode([_VERSION, self._query, list(position), done])
+        return base64.urlsafe_b64encode(self._sealed(body) + body).decode().rstrip("=")
+
+    def open(self, token: str) -> tuple[Position, int]:
+        """Return what a token holds.
+
+        Raises:
+            InvalidToken
+        """
+        try:
+            raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            if self._sealed(raw[_SEAL:]) != raw[:_SEAL]:
+                raise InvalidToken(
+                    f"{self._what}: this token was not made by this store, or was changed; start without one"
+                )
+            version, query, position, done = msgspec.msgpack.decode(raw[_SEAL:])
+        except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+            if isinstance(error, InvalidToken):
+                raise
+            raise InvalidToken(f"{self._what}: this is no page token; give what page(…).token was, or None") from None
+        if version != _VERSION or query != self._query:
+            raise InvalidToken(
+                f"{self._what}: this token belongs to another query, or to other models; start without one"
+            )
+        return tuple(position), done
+
+    def _sealed(self, body: bytes) -> bytes:
+        return hashlib.blake2b(body, digest_size=_SEAL, key=self._key).digest()
+
+
+def said(plans: Plans, asked: Asked, wanted: tuple[Any, ...] | None = None) -> list[Any]:
+    """Return all that a query asks, in builtins that JSON knows."""
+    return [
+        plans.fingerprint(asked.model),
+        None if asked.range is None else [asked.range.name, [repr(value) for value in asked.range.values]],
+        [dump(predicate) for predicate in asked.where],
+        [[step.attr.label, step.descending] for step in asked.order],
+        asked.limit,
+        None if wanted is None else [attr.label for attr in wanted],
+    ]
+
+
+def read_page(
+    seal: Seal,
+    read: Callable[[Position | None, int], Iterator[tuple[Position, T]]],
+    *,
+    size: int,
+    limit: int | None,
+    token: str | None,
+) -> Page[T]:
+    """Return the results after a token, and the token of those after them.
+
+    Args:
+        seal: of the query.
+        read: gives results with their positions: those after one position, at least so many if there are.
+        size: how many results make a page.
+        limit: how many the query has at most.
+        token: where to begin.
+    """
+    counted("page", size, least=1)
+    after, done = (None, 0) if token is None else seal.open(token)
+    left = size if limit is None else min(size, limit - done)
+    items: list[T] = []
+    last: Position = ()
+    if left <= 0:
+        return Page([], None)
+    for position, item in read(after, left + 1):
+        if len(items) == left:
+            more = limit is None or done + left < limit
+            return Page(items, seal.token(last, done + left) if more else None)
+        items.append(item)
+        last = position
+    return Page(items, None)
+
+
+def counted(verb: str, count: object, *, least: int) -> None:
+    """Raise InvalidQuery if this is no whole number, or too small."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")

@@ -1,0 +1,422 @@
+"""The query builder: frozen, typed, lazy. Each call returns a new query; nothing is read before it is iterated."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Self, TypeVar, overload
+
+import attrs
+
+from ..entities.aggregates import Slot
+from ..entities.entity import Entity
+from ..errors import InvalidEntity, InvalidQuery, did_you_mean
+from ..expressions.predicates import attributes, conjuncts
+from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
+from ..planning.budget import Budget
+from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
+from ..planning.projection import Layout
+from ..planning.ranges import Search
+from ..progress import ProgressOption
+from ..schema.model import Model
+from .from_aggregates import declared, served, unfit
+from .groups import Groups
+from .pages import counted, said
+from .prepared import Asked, Plans, Position, Prepared, Rewriter
+from .results import Found, check_condition
+from .totals import COUNT, Measured, States, summed_up
+
+__all__ = ["Query", "Results", "Rows"]
+
+E = TypeVar("E")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+F = TypeVar("F")
+G = TypeVar("G")
+
+_scans = logging.getLogger("tablemapper.query")
+
+
+class Results(Found[T_co]):
+    """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
+
+    __slots__ = ("_asked", "_plans", "_wanted")
+
+    def __init__(self, plans: Plans, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None = None) -> None:
+        self._plans = plans
+        self._asked = asked
+        self._wanted = wanted
+
+    def _with(self, asked: Asked) -> Self:
+        return type(self)(self._plans, asked, self._wanted)
+
+    @property
+    def _names(self) -> str:
+        return self._asked.model.name
+
+    # ------------------------------------------------------------------------------------------ building
+
+    def limit(self, count: int, /) -> Self:
+        """Stop after so many results."""
+        counted("limit", count, least=0)
+        return self._with(attrs.evolve(self._asked, limit=count))
+
+    def allow_scan(self) -> Self:
+        """Allow to read the whole table where no key or index bounds the query."""
+        return self._with(attrs.evolve(self._asked, scan=True))
+
+    def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
+        """Limit what one run of the query may use; past it, `QueryStopped` says what was read.
+
+        Args:
+            timeout: seconds from the start of the run until its last row is asked for.
+            examined: rows that are read, whether they match or not. Conditions are then checked after reading, so set
+                it where a runaway query is worse than a slow one.
+        """
+        if timeout is not None:
+            _seconds("budget: timeout=", timeout)
+        if examined is not None:
+            counted("budget: examined=", examined, least=0)
+        budget = None if timeout is None and examined is None else Budget(timeout, examined)
+        return self._with(attrs.evolve(self._asked, budget=budget))
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def _taken(self, limit: int | None) -> Iterator[T_co]:
+        if limit == 0:
+            return iter(())
+        prepared, values = self._plans.prepared(self._asked, self._wanted)
+        if prepared.key is not None and self._asked.budget is None:
+            return iter(self._only(prepared.key, values))
+        return self._read(*self._bound(prepared, values), limit)
+
+    def _read(self, prepared: Prepared, found: Search, limit: int | None) -> Iterator[T_co]:
+        if self._asked.budget is not None:
+            metered = self._metered(prepared, found, prepared.layout, None)
+            items: Iterator[T_co] = chain.from_iterable(
+                prepared.items((row,), found, prepared.layout) for row in metered
+            )
+        else:
+            rows = self._plans.reader.rows(found, prepared.layout, limit=limit if prepared.whole else None)
+            items = chain.from_iterable(map(partial(prepared.items, found=found, made=prepared.layout), rows))
+        return items if limit is None else islice(items, limit)
+
+    def _metered(self, prepared: Prepared, found: Search, made: Layout, after: Position | None) -> Iterator[Any]:
+        assert self._asked.budget is not None
+        spending = self._asked.budget.start(repr(self))
+        chunks = self._plans.reader.rows(found, made, after=after, spending=spending)
+        return prepared.counted(chain.from_iterable(chunks), spending)
+
+    def first(self) -> T_co | None:
+        """Return the first result, or None."""
+        if self._asked.limit == 0:
+            return None
+        if self._asked.budget is None:
+            prepared, values = self._plans.prepared(self._asked, self._wanted)
+            if prepared.key is not None:
+                return next(iter(self._only(prepared.key, values)), None)
+            prepared, found = self._bound(prepared, values)
+            if not prepared.whole:
+                return next(self._read(prepared, found, None), None)
+            row = self._plans.reader.find(found, prepared.layout)
+            return None if row is None else prepared.items((row,), found, prepared.layout)[0]
+        return next(iter(self), None)
+
+    def exists(self) -> bool:
+        """Tell whether there is a result."""
+        return Rows[Any](self._plans, self._asked, ()).first() is not None
+
+    def count(self) -> int:
+        """Return the number of results."""
+        lean = Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ())
+        limit = self._asked.limit
+        if self._asked.budget is not None:
+            return sum(1 for _ in lean)
+        prepared, found = lean._find()
+        if (count := self._plans.reader.count(found)) is not None:
+            return count if limit is None else min(count, limit)
+        return sum(1 for _ in lean._read(prepared, found, limit))
+
+    def explain(self) -> Explanation:
+        """Tell how the query is answered."""
+        prepared, found = self._find(warn=False)
+        reader, plan = self._plans.reader, prepared.plan
+        left = {id(predicate) for predicate in prepared.residual}
+        texts = [(predicate_text(predicate, found.values), id(predicate) in left) for predicate in plan.filter]
+        return Explanation(
+            str(plan.path),
+            plan,
+            found.ranges,
+            tuple(text for text, _ in texts),
+            tuple(text for text, after in texts if after),
+            order_text(plan.sort) or (("key",) if plan.by_key else ()),
+            reader.between_bounds(found, MOST_COUNTED),
+            tuple(reader.explain(found, prepared.layout)),
+            dict(served(self._plans, self._asked)),
+            tuple(unfit(self._plans, self._asked)),
+        )
+
+    def __repr__(self) -> str:
+        asked = self._asked
+        name = asked.model.name
+        parts = [name if asked.range is None else f"{name}.{asked.range.name}{asked.range.values}"]
+        parts += [predicate_text(predicate, ()) for predicate in conjuncts(asked.where)]
+        return f"<{type(self).__name__} {', '.join(parts)}>"
+
+    # ------------------------------------------------------------------------------------------ how
+
+    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, str]], values: Sequence[Any]) -> list[Any]:
+        """Return what is found where the values make the key of the only entity that there can be."""
+        model = self._asked.model
+        try:
+            key = key_of(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        row = self._plans.reader.get(model, *key)
+        return [] if row is None else [model.build_one(row)]
+
+    def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
+        return self._bound(*self._plans.prepared(self._asked, self._wanted), warn=warn)
+
+    def _bound(self, prepared: Prepared, values: Sequence[Any], *, warn: bool = True) -> tuple[Prepared, Search]:
+        found = self._plans.bound(prepared, values, self._asked, self._wanted)
+        if warn and found[0].plan.scan:
+            _scans.warning("%r reads the whole table %s", self, self._asked.model.table)
+        return found
+
+    def _form(self) -> Any:
+        return said(self._plans, self._asked, self._wanted)
+
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
+        prepared, found = self._find()
+        if self._asked.budget is not None:
+            made = prepared.placed
+            rows = self._metered(prepared, found, made, after)
+        else:
+            # (An entity's row begins with its keys, which are its place on the key's path.)
+            made = prepared.layout if prepared.plan.index is None else prepared.placed
+            chunks = self._plans.reader.rows(found, made, after=after, limit=limit if prepared.whole else None)
+            if prepared.whole:  # each row is a result, so they can be made together
+                for some in chunks:
+                    positions = [prepared.position(row, made) for row in some]
+                    yield from zip(positions, prepared.items(some, found, made), strict=True)
+                return
+            rows = chain.from_iterable(chunks)
+        for row in rows:
+            for item in prepared.items((row,), found, made):
+                yield prepared.position(row, made), item
+
+
+class Query(Results[E]):
+    """The entities of a class that satisfy conditions; lazy, typed, and changed by no call."""
+
+    __slots__ = ()
+
+    def where(self, *predicates: Predicate[E]) -> Self:
+        """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
+        model = self._asked.model
+        cls = model.cls
+        for predicate in predicates:
+            if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
+                continue  # (what follows says the same, but takes longer)
+            check_condition(predicate, model.name)
+            for attr in attributes(predicate):
+                _own(attr, model)
+        return self._with(self._asked.narrowed(predicates))
+
+    def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
+        """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""
+        model = self._asked.model
+        order = []
+        for step in steps:
+            one = _step(step, model)
+            _own(one.attr, model)
+            if not one.attr.type.ordered or one.attr.type.name == "any":
+                raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
+            order.append(one)
+        return self._with(attrs.evolve(self._asked, order=tuple(order)))
+
+    @overload
+    def update(
+        self: Results[Entity],
+        change: Callable[[E], E | None],
+        /,
+        *,
+        progress: ProgressOption = False,
+        resume: str | None = None,
+    ) -> int: ...
+    @overload
+    def update(
+        self: Results[Entity],
+        /,
+        *assignments: Assignment[E],
+        progress: ProgressOption = False,
+        resume: str | None = None,
+        **values: Any,
+    ) -> int: ...
+    def update(self, /, *given: Any, progress: ProgressOption = False, resume: str | None = None, **values: Any) -> int:
+        """Change what is found, and return the number of entities that were written.
+
+        Atomic by batches of up to 1,000 entities, in the order of their keys; each entity is written at most once. One
+        that someone else writes meanwhile is read again, and changed if the query still finds it. An order counts with
+        a limit only.
+
+        Args:
+            given: what to assign, checked by type: ``Product.price.set(Product.price * 2)``, ``Product.stock.add(1)``;
+                or one function, which returns the changed entity, or None to leave this one alone.
+            progress: as for `Store.insert_many`.
+            resume: a name under which the store keeps how far the run has come. The same call goes on from there
+                after an error or a kill, and changes no entity twice; the number is then that of all its runs.
+            values: what to assign, by name: ``price=Product.price * 2``, ``name="x"``.
+
+        Raises:
+            InvalidEntity: an assignment is not possible, for any entity or for one. ``written``, of this error and any
+                other, says how many entities were written before it.
+        """
+        return _rewriter(self._plans).update(
+            self._plans, self._asked, repr(self), given, values, progress=progress, resume=resume
+        )
+
+    def delete(self: Results[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
+        """Delete what is found, as `update` changes it, and return the number of entities."""
+        return _rewriter(self._plans).delete(self._plans, self._asked, repr(self), progress=progress, resume=resume)
+
+    @overload
+    def select(self, a: Expr[A], /) -> Rows[tuple[A]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], /) -> Rows[tuple[A, B]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> Rows[tuple[A, B, C]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Rows[tuple[A, B, C, D]]: ...
+    @overload
+    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], /) -> Rows[tuple[A, B, C, D, F]]: ...
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
+    ) -> Rows[tuple[A, B, C, D, F, G]]: ...
+    def select(self, *fields: Expr[Any]) -> Any:
+        """Return tuples of fields instead of entities; only what they need is read, of an index alone if it has that."""
+        if not fields:
+            raise InvalidQuery("select: name the fields")
+        for field in fields:
+            _own(field, self._asked.model)
+        return Rows(self._plans, self._asked, fields)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------------------------------ totals
+
+    def count(self) -> int:
+        """Return the number of entities: from a declared aggregate where one fits, else counted."""
+        found = declared(self._plans, self._asked, (), COUNT)
+        if found is None:
+            return super().count()
+        return sum(number for number, _ in found.states(self._plans.reader).values())
+
+    def sum(self, field: Expr[A | None], /) -> A | None:
+        """Add up a field, exactly, of what has a value; None if nothing has one."""
+        return self._all.sum(field).get(())
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> float | None: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits."""
+        return self._all.avg(field).get(())
+
+    def min(self, field: Expr[A | None], /) -> A | None:
+        """Find the least value of a field; None if nothing has one."""
+        return self._all.min(field).get(())
+
+    def max(self, field: Expr[A | None], /) -> A | None:
+        """Find the greatest value of a field; None if nothing has one."""
+        return self._all.max(field).get(())
+
+    @overload
+    def group_by(self, a: Expr[A], /) -> Groups[A]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], /) -> Groups[tuple[A, B]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> Groups[tuple[A, B, C]]: ...
+    @overload
+    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Groups[tuple[A, B, C, D]]: ...
+    def group_by(self, *fields: Expr[Any]) -> Any:
+        """Return the groups of fields, or of times cut down, for ``.count()``, ``.sum(field)`` … of each."""
+        if not fields:
+            raise InvalidQuery("group_by: name the fields")
+        for field in fields:
+            attr = _own(field, self._asked.model)
+            if not attr.type.keyable:
+                raise InvalidQuery(f"group_by: {attr!r} is {attr.type.name}; group by a scalar field")
+        return self._groups(*fields)
+
+    @property
+    def _all(self) -> Groups[tuple[()]]:
+        return self._groups()
+
+    def _groups(self, *by: Any) -> Groups[Any]:
+        return Groups(by, partial(self._states, by))
+
+    def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
+        if slot.attr is not None:
+            _own(slot.attr, self._asked.model)
+        found = declared(self._plans, self._asked, by, slot)
+        if found is not None:
+            return found.states(self._plans.reader)
+        asked = self._asked
+        if asked.limit is None:
+            asked = attrs.evolve(asked, order=())
+            if not by and slot.attr is not None and slot.kind == "extremes":
+                return self._end(slot, slot.attr.asc() if measured == "min" else slot.attr.desc())
+        wanted = by if slot.attr is None else (*by, slot.attr)
+        return summed_up(Rows[Any](self._plans, asked, wanted), slot)
+
+    def _end(self, slot: Slot, step: Order[Any]) -> States:
+        """Return the least or the greatest value: the first one in an order that a path may give."""
+        found = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
+        return summed_up([] if found is None else [found], slot)
+
+
+class Rows(Results[T]):
+    """Tuples of fields of what a query finds."""
+
+    __slots__ = ()
+
+
+def _rewriter(plans: Plans) -> Rewriter:
+    assert plans.rewriter is not None
+    return plans.rewriter
+
+
+def _own(attr: object, model: Model) -> Attr[Any, Any]:
+    """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
+    if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
+        names = [field.name for field in model.declaration.fields]
+        raise InvalidQuery(
+            f"{attr!r} is not a field of {model.name} (fields: {', '.join(names)})"
+            f"{did_you_mean(getattr(attr, 'name', ''), names)}"
+        )
+    return attr
+
+
+def _step(value: object, model: Model) -> Order[Any]:
+    if isinstance(value, Order):
+        return value
+    if isinstance(value, Attr):
+        return Order(value, descending=False)
+    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {value!r}")
+
+
+def _seconds(verb: str, given: object) -> None:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
+        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")

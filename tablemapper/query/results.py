@@ -1,0 +1,94 @@
+"""What every query gives, of one class or of several."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Generic, NoReturn, TypeVar
+
+from ..errors import EntityNotFound, InvalidQuery
+from ..expressions.tree import Predicate
+from .pages import Page, Seal, read_page
+from .prepared import Asked, Plans, Position
+
+__all__ = ["Found", "check_condition"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Found(Generic[T_co]):
+    """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
+
+    __slots__ = ()
+
+    _plans: Plans
+    _asked: Asked
+    """What is asked; of several classes, what is asked of all alike: the limit, the order, the budget."""
+
+    @property
+    @abstractmethod
+    def _names(self) -> str:
+        """What is asked for, in messages."""
+
+    @abstractmethod
+    def _taken(self, limit: int | None) -> Iterator[T_co]:
+        """Read results, at most so many, whatever the query's own limit is."""
+
+    @abstractmethod
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
+        """Yield results after a position, each with its own."""
+
+    @abstractmethod
+    def _form(self) -> Any:
+        """Return what page tokens depend on."""
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
+
+    def __iter__(self) -> Iterator[T_co]:
+        return self._taken(self._asked.limit)
+
+    def _some(self, most: int) -> Iterator[T_co]:
+        limit = self._asked.limit
+        return self._taken(most if limit is None else min(most, limit))
+
+    def one(self) -> T_co:
+        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
+        found = self.one_or_none()
+        if found is None:
+            raise EntityNotFound(f"{self!r}: there is no such entity", entity=self._names)
+        return found
+
+    def one_or_none(self) -> T_co | None:
+        """Return the only result, or None; raise InvalidQuery if there are several."""
+        found = list(self._some(2))
+        if len(found) > 1:
+            raise InvalidQuery(f"{self!r}: there are several such entities; add conditions, or use first()")
+        return found[0] if found else None
+
+    def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
+        """Return some results, and the token of the page after them.
+
+        A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
+        keeps its sort key comes exactly once, whatever is written between the pages.
+        """
+        seal = Seal(self._plans, self._form(), repr(self))
+        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
+
+    def pages(self, size: int, /) -> Iterator[Page[T_co]]:
+        """Yield page after page; each reads the state that the store has then."""
+        page = self.page(size)
+        yield page
+        while page.token is not None:
+            page = self.page(size, page.token)
+            yield page
+
+
+def check_condition(given: object, names: str) -> None:
+    """Refuse what is no predicate.
+
+    Raises:
+        InvalidQuery
+    """
+    if not isinstance(given, Predicate):
+        raise InvalidQuery(f"where: a condition is needed, as in {names}.field == value, not {given!r}")

@@ -1,0 +1,453 @@
+"""Writing by query: update or delete what a query finds, in batches that are each atomic.
+
+Nothing that is changed is followed. Entities come in the order of their keys, which no assignment changes: page after
+page where the query's path is the key; else (an index, a limit) by keys that were all taken from one state of the store
+before the first write. So no entity is written twice and none that stands still is missed, whatever this run or others
+write meanwhile. Each is written only as it was read; one that someone else wrote since is read and judged again.
+
+A run with a name keeps its place in the store, in the transaction of each batch, so that it goes on after a kill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain, islice
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, TypeAlias
+
+import attrs
+import msgspec
+
+from ..codegen import Names, compile_functions
+from ..engines.protocol import Engine, Note, NoteChanged, Operation
+from ..entities.entity import key_of
+from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed
+from ..expressions.predicates import python_source
+from ..expressions.tree import And
+from ..planning.budget import Spending
+from ..planning.ranges import Search
+from ..progress import ProgressOption, Report, report
+from ..schema.assignments import Assignments, assignments
+from ..schema.maintenance import Maintenance, maintenance
+from ..schema.model import Model, Row
+from ..store.operations import tell_written, writable
+from .pages import said
+from .prepared import MAX_PLANS, Asked, Plans, Prepared, question
+
+__all__ = ["Rewriting"]
+
+Key: TypeAlias = tuple[str, str]
+Work: TypeAlias = Callable[[Any], Operation | None]
+"""Makes of an entity, as it was read, what is to be done; None leaves it alone."""
+
+_BATCH = 1_000  # entities in a transaction
+_SECONDS = 0.5  # of a user's function, before what is done is written
+_EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
+_ATTEMPTS = 100
+_SPOOL = 1 << 20  # bytes in memory of what goes to a file
+_IN_MEMORY = 100_000  # keys; and the most that a named run with a limit notes in the store
+
+_scans = logging.getLogger("tablemapper.query")
+
+
+class Rewriting:
+    """Writes by query over one engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        batch: int = _BATCH,
+        in_memory: int = _IN_MEMORY,
+        seconds: float = _SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine = engine
+        self.batch = batch
+        self.in_memory = in_memory
+        self.seconds = seconds
+        self.monotonic = monotonic
+        self._tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
+        self._maintenance: dict[Model, Maintenance] = {}
+
+    def delete(self, plans: Plans, asked: Asked, what: str, *, progress: ProgressOption, resume: str | None) -> int:
+        """Delete what a query finds; return the number of entities."""
+        model = writable(asked.model)
+
+        def work(entity: Any) -> Operation:
+            row = entity._row
+            return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
+
+        return self._run(plans, asked, what, "delete()", work, progress, resume)
+
+    def update(
+        self,
+        plans: Plans,
+        asked: Asked,
+        what: str,
+        given: tuple[Any, ...],
+        values: dict[str, Any],
+        *,
+        progress: ProgressOption,
+        resume: str | None,
+    ) -> int:
+        """Change what a query finds, by assignments or by one function; return the number of entities."""
+        model = writable(asked.model)
+        if len(given) == 1 and callable(given[0]) and not values:
+            work, text = _by_function(model, given[0]), "a function"
+        elif any(callable(one) for one in given):
+            raise InvalidEntity(f"update of {model.name}", ["give one function, or assignments, not both"])
+        else:
+            changes = assignments(model, "update", given, values)
+            work, text = _by_assignments(changes), str(changes)
+        return self._run(plans, asked, what, f"update({text})", work, progress, resume)
+
+    def _run(
+        self,
+        plans: Plans,
+        asked: Asked,
+        what: str,
+        doing: str,
+        work: Work,
+        progress: ProgressOption,
+        resume: str | None,
+    ) -> int:
+        if asked.limit is None:
+            asked = attrs.evolve(asked, order=())  # (an order matters only with a limit)
+        prepared, found = plans.find(asked, None)
+        if prepared.plan.scan:
+            _scans.warning("%s reads the whole table %s", what, asked.model.table)
+        place = None
+        if resume is not None:
+            form = msgspec.json.encode([doing, said(plans, asked)], order="deterministic")
+            digest = hashlib.blake2b(form, digest_size=16).hexdigest()
+            place = _Place(self.engine, _named(resume, asked), digest, f"{what}.{doing}")
+        if asked.limit == 0:
+            return 0
+        verb = doing.partition("(")[0]
+        spending = None if asked.budget is None else asked.budget.start(what)
+        with report(progress, verb) as meter:
+            run = _Run(self, asked, self._judge(asked, found), work, place, spending, meter)
+            try:
+                if prepared.plan.index is None and asked.limit is None:
+                    run.by_page(prepared, found)
+                else:
+                    run.by_key(plans)
+            except BaseException as error:
+                tell_written(error, verb, run.written, "" if place is None else "; the same call goes on from there")
+                raise
+        return run.written
+
+    def _judge(self, asked: Asked, found: Search) -> Callable[[Any], bool]:
+        """Return a function that tells whether a query finds an entity."""
+        form, values = asked.parts()
+        test = self._tests.get(form)
+        if test is None:
+            if len(self._tests) >= MAX_PLANS:
+                self._tests.clear()
+            names = Names()
+            source = python_source(And(parts=question(asked, None).where), lambda name: f"e.{name}", names)
+            functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
+            test = self._tests[form] = functions["holds"]
+        holds = test
+        if asked.range is None:
+            return lambda entity: holds(entity, values)
+        kept = self._maintenance.get(asked.model)
+        if kept is None:
+            kept = self._maintenance[asked.model] = maintenance(self.engine.schema, asked.model)
+        index = next(one for one in kept.indexes if one.model is found.plan.index)
+        return lambda entity: found.holds(index.rows((entity._row,))) and holds(entity, values)
+
+
+# ---------------------------------------------------------------------------------------------- one run
+
+
+class _Run:
+    """One write by query, from its first batch to its last."""
+
+    def __init__(
+        self,
+        rewriting: Rewriting,
+        asked: Asked,
+        judge: Callable[[Any], bool],
+        work: Work,
+        place: _Place | None,
+        spending: Spending | None,
+        meter: Report,
+    ) -> None:
+        self._engine = rewriting.engine
+        self._rewriting = rewriting
+        self._asked = asked
+        self._model = asked.model
+        self._judge = judge
+        self._work = work
+        self._place = place
+        self._spending = spending
+        self._meter = meter
+        self.written = 0 if place is None else place.written
+        self._meter.advance(self.written)
+
+    def by_page(self, prepared: Prepared, found: Search) -> None:
+        """Go through the entities along the key."""
+        after = None if self._place is None else self._place.position
+        more = True
+        while more:
+            entities, after, more = self._page(prepared, found, after)
+            self._batch(entities)
+        self._end()
+
+    def _page(self, prepared: Prepared, found: Search, after: Key | None) -> tuple[list[Any], Key | None, bool]:
+        """Return some entities, up to where they go, and whether there may be more."""
+        batch, spending = self._rewriting.batch, self._spending
+        made = prepared.layout
+        most = batch if prepared.whole else batch * _EXAMINED
+        chunks = self._engine.rows(found, made, after=after, limit=most, spending=spending)
+        rows = prepared.counted(islice(chain.from_iterable(chunks), most), spending)
+        entities: list[Any] = []
+        read = 0
+        # (One by one if they are counted: not one more than is needed may be.)
+        step = 256 if spending is None else 1
+        for some in _lists(rows, step):
+            read += len(some)
+            after = some[-1][:2]
+            entities += prepared.items(some, found, made)
+            if len(entities) >= batch:
+                return entities, after, True
+        return entities, after, read == most
+
+    def by_key(self, plans: Plans) -> None:
+        """Go through the entities by their keys, which are collected before the first one is written."""
+        place, batch = self._place, self._rewriting.batch
+        with SpooledTemporaryFile(_SPOOL) as file:
+            if place is None or self._asked.limit is None:
+                keys = _in_order(self._keys(plans), file, self._rewriting.in_memory)
+            else:
+                keys = iter(place.chosen(lambda: sorted(self._keys(plans))))
+            if place is not None and (position := place.position) is not None:
+                keys = (key for key in keys if key > position)
+            for some in _lists(keys, batch):
+                rows = self._engine.get_many([(self._model, *key) for key in some])
+                entities = self._model.build([row for row in rows if row is not None])
+                self._batch([entity for entity in entities if self._judge(entity)])
+        self._end()
+
+    def _keys(self, plans: Plans) -> Iterator[Key]:
+        """Yield the keys of what the query finds, all of one state of the store, in the order of the query."""
+        limit, spending = self._asked.limit, self._spending
+        prepared, found = plans.find(self._asked, ())
+        chunks = self._engine.rows(found, prepared.placed, limit=limit if prepared.whole else None, spending=spending)
+        rows = prepared.counted(chain.from_iterable(chunks), spending)
+        if not prepared.whole:
+            rows = (row for row in rows if prepared.items((row,), found, prepared.placed))
+        end = prepared.width
+        return (row[end - 2 : end] for row in islice(rows, limit))
+
+    def _batch(self, entities: Sequence[Any]) -> None:
+        """Do the work on some entities, and write it; earlier if it takes long."""
+        if self._spending is not None:
+            self._spending.check_time()
+        clock, seconds = self._rewriting.monotonic, self._rewriting.seconds
+        operations: list[Operation] = []
+        since = clock()
+        for entity in entities:
+            operation = self._work(entity)
+            if operation is not None:
+                operations.append(operation)
+            if clock() - since > seconds or len(operations) >= self._rewriting.batch:
+                self._write(operations)
+                operations, since = [], clock()
+        self._write(operations)
+
+    def _write(self, operations: list[Operation]) -> None:
+        """Write a batch; what someone else wrote since it was read is read again, and judged again."""
+        tries = 0
+        while operations:
+            # Where others are often faster, less is tried at once.
+            part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
+            written = self.written + len(part)
+            place = self._place
+            try:
+                self._engine.apply(part, notes=() if place is None else place.moved(part[-1].key, written))
+            except (PreconditionFailed, EntityNotFound):
+                tries += 1
+                if tries > _ATTEMPTS:
+                    raise
+                operations = self._again(operations)
+            except NoteChanged:
+                assert place is not None
+                raise place.taken() from None
+            else:
+                if place is not None:
+                    place.arrived()
+                self.written = written
+                self._meter.advance(len(part))
+                operations = operations[len(part) :]
+
+    def _again(self, operations: list[Operation]) -> list[Operation]:
+        rows = self._engine.get_many([(one.model, one.partition, one.row) for one in operations])
+        found: list[Operation | None] = []
+        for operation, row in zip(operations, rows, strict=True):
+            if row is not None and operation.old is not None and row[2] == operation.old[2]:
+                found.append(operation)
+            elif row is not None and self._judge(entity := self._model.build_one(row)):
+                found.append(self._work(entity))
+        return [operation for operation in found if operation is not None]
+
+    def _end(self) -> None:
+        if self._place is not None:
+            self._place.leave()
+
+
+def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while some := list(islice(items, size)):
+        yield some
+
+
+def _by_assignments(changes: Assignments) -> Work:
+    def work(entity: Any) -> Operation:
+        changes.apply(entity)
+        return _replacing(changes.model, entity._row, entity)
+
+    return work
+
+
+def _by_function(model: Model, change: Callable[[Any], Any]) -> Work:
+    def work(entity: Any) -> Operation | None:
+        row = entity._row
+        changed = change(entity)
+        fault = None
+        if changed is None:
+            if entity == model.build_one(row):
+                return None
+            fault = "the function changed it and returned None, which means to leave it alone; return the entity"
+        elif type(changed) is not model.cls:
+            fault = f"the function must return a {model.name} or None, not {changed!r}"
+        elif key_of(changed)[1:] != row[:2]:
+            fault = f"the function changed its key to {key_of(changed)[1:]}; store.move(entity, new_key) does that"
+        if fault is not None:
+            raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
+        return _replacing(model, row, changed)
+
+    return work
+
+
+def _replacing(model: Model, row: Row, entity: Any) -> Operation:
+    new = model.to_row(entity)
+    return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
+
+
+# ---------------------------------------------------------------------------------------------- keys in order
+
+
+def _in_order(keys: Iterator[Key], file: IO[bytes], most: int) -> Iterator[Key]:
+    """Return keys in order; no more than ``most`` are in memory, others lie in a file, in sorted runs."""
+    runs: list[tuple[int, int]] = []
+    while len(run := sorted(islice(keys, most))) == most:
+        start = file.tell()
+        for some in _lists(iter(run), 1_000):
+            text = msgspec.msgpack.encode(some)
+            file.write(len(text).to_bytes(8) + text)
+        runs.append((start, file.tell()))
+    return heapq.merge(run, *(_read_run(file, start, end) for start, end in runs))
+
+
+def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
+    while start < end:
+        file.seek(start)
+        text = file.read(int.from_bytes(file.read(8)))
+        start = file.tell()
+        yield from msgspec.msgpack.decode(text, type=list[Key])
+
+
+# ---------------------------------------------------------------------------------------------- the place of a named run
+
+
+class _UnderWay(msgspec.Struct, frozen=True):
+    """What is noted in the store of a run that is under way."""
+
+    identity: str
+    what: str
+    position: Key | None
+    written: int
+
+
+class _Place:
+    """How far a run with a name has come: noted in the store, in the transactions that it is made of."""
+
+    def __init__(self, engine: Engine, name: str, identity: str, what: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._keys_name = f"{name} keys"
+        self._fresh = _UnderWay(identity, what, None, 0)
+        self._held = engine.note(name)
+        self._next = self._held
+        held = self._fresh if self._held is None else msgspec.json.decode(self._held, type=_UnderWay)
+        if held.identity != identity:
+            raise InvalidQuery(
+                f"{what}: {name} is under way with another query, {held.what}; make that call again to finish it, or "
+                "give this one another name"
+            )
+        self.position = held.position
+        self.written = held.written
+        self._has_keys = False
+
+    def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:
+        """Return the keys that were chosen when the run began: a limit would choose others once some are changed."""
+        self._has_keys = True
+        if self._held is not None:
+            return msgspec.json.decode(self._engine.note(self._keys_name) or "[]", type=list[Key])
+        keys = choose()
+        self._next = _text(self._fresh)
+        try:
+            self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
+        except NoteChanged:
+            raise self.taken() from None
+        self.arrived()
+        return keys
+
+    def moved(self, position: Key, written: int) -> Sequence[Note]:
+        """Return what is noted with a batch."""
+        self._next = _text(msgspec.structs.replace(self._fresh, position=position, written=written))
+        return [Note(self._name, self._held, self._next)]
+
+    def arrived(self) -> None:
+        """Say that a batch was written."""
+        self._held = self._next
+
+    def leave(self) -> None:
+        """Take the note away: the run is over."""
+        if self._held is None:
+            return
+        notes = [Note(self._name, self._held, None)]
+        if self._has_keys:
+            notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
+        try:
+            self._engine.apply([], notes=notes)
+        except NoteChanged:
+            raise self.taken() from None
+
+    def taken(self) -> PreconditionFailed:
+        """Return the error of a second run beside this one."""
+        return PreconditionFailed(
+            f"{self._fresh.what}: another run writes under the same name, {self._name}; wait for it"
+        )
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _named(resume: str, asked: Asked) -> str:
+    given: object = resume
+    if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
+        raise InvalidQuery(f"resume={resume!r}: a name is needed, up to 255 printable characters")
+    if (asked.limit or 0) > _IN_MEMORY:
+        raise InvalidQuery(
+            f"resume={resume!r}: what a limit chooses is noted in the store, so it can be at most {_IN_MEMORY:,}, not "
+            f"{asked.limit:,}; leave the limit out, or the name"
+        )
+    return f"resume={resume!r}"

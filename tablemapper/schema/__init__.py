@@ -1,0 +1,9 @@
+"""The classes of a store compiled together: rows, maintenance, groups, evolution, check.
+
+- `sums`: exact sums.
+- `model`: a declaration with the functions between its rows and objects; all models of a store.
+- `maintenance`: what a change of entities does to index rows and groups.
+- `evolution`: which schema may follow which.
+- `assignments`: the changes that `merge` and `update` make.
+- `check`: the report of a check.
+"""

@@ -1,0 +1,488 @@
+"""The one definition of maintenance: what a change of entities does to index rows and aggregates.
+
+``(old rows, new rows) → index rows to delete and put, aggregate deltas``. For each index and each aggregate one
+function is generated, a loop over rows of entities: `IndexMaintenance.rows` gives the index rows of entities,
+`AggregateMaintenance.collect` adds what they contribute to their groups, or takes it off. Writing, the build of a new
+index and the check all ask these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, cast
+
+import attrs
+
+from ..codegen import Names, compile_functions
+from ..entities.aggregates import AggregateModel, Delta, State, store_sortable
+from ..entities.declaration import IndexModel
+from ..entities.fields import FieldModel
+from ..errors import CorruptStore, InvalidEntity, TableMapperError
+from ..expressions.predicates import attribute_source, attributes, python_source, walk
+from ..expressions.tree import Attr, Predicate
+from ..keys.codec import plain_cut
+from ..keys.forms import check_key
+from ..keys.template import Template
+from ..limits import MAX_INDEX_ROW_UNITS
+from .model import Model, Row, Schema
+
+__all__ = [
+    "AggregateMaintenance",
+    "ChangeSet",
+    "Groups",
+    "IndexChanges",
+    "IndexMaintenance",
+    "IndexRow",
+    "Maintenance",
+    "index_columns",
+    "maintenance",
+]
+
+MAX_FAN_OUT = 1000  # index rows an entity may have in one index
+
+IndexRow = tuple[Any, ...]
+"""``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
+Groups = dict[Any, Delta]
+"""What changes in each group, by what entities are grouped by."""
+
+
+@attrs.define(eq=False)
+class IndexChanges:
+    """What a transaction does to one index: rows that go, rows that come, rows of which only the projection changed."""
+
+    deletes: list[IndexRow]
+    puts: list[IndexRow]
+    rewrites: list[IndexRow]
+
+
+@attrs.frozen(eq=False)
+class IndexMaintenance:
+    """One index, and the function that gives the rows of entities in it."""
+
+    model: IndexModel
+    owner: Model
+    rows: Callable[[Iterable[Row]], list[IndexRow]]
+    read: Callable[[Row], Any] | None
+    """Picks from an entity's row what the index reads beside the key; None if that is nothing."""
+
+
+@attrs.frozen(eq=False)
+class AggregateMaintenance:
+    """One aggregate, and the function that adds what entities contribute to it."""
+
+    model: Model
+    aggregate: AggregateModel
+    collect: Callable[[Iterable[Row], Groups, int], None]
+    """(entity rows, groups, 1 to add or -1 to take off)"""
+    key: Callable[[Any], tuple[str, str]]
+    """What entities are grouped by → the partition key and row key of the group; InvalidEntity if it has none."""
+    row: Callable[[str, str, int, State], Row]
+    """(partition key, row key, timestamp, state) → the row of a group"""
+    read: Callable[[Row], Any] | None
+    """Picks from an entity's row what the aggregate reads beside the key; None if that is nothing."""
+
+
+@attrs.frozen(eq=False)
+class Maintenance:
+    """Everything that is maintained from one entity class."""
+
+    indexes: tuple[IndexMaintenance, ...]
+    aggregates: tuple[AggregateMaintenance, ...]
+
+
+@attrs.define(eq=False)
+class ChangeSet:
+    """What a transaction does to everything that is maintained: collected, then applied once by an engine.
+
+    Each entity may change once in a set.
+
+    Raises:
+        InvalidEntity: what an entity would be in an index or an aggregate is not possible.
+        CorruptStore: what is stored can not be read.
+    """
+
+    indexes: dict[IndexMaintenance, IndexChanges] = attrs.field(factory=dict)
+    groups: dict[AggregateMaintenance, Groups] = attrs.field(factory=dict)
+
+    def added(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+        """Add entities that come."""
+        for index in kept.indexes:
+            self._index(index).puts.extend(index.rows(rows))
+        for aggregate in kept.aggregates:
+            aggregate.collect(rows, self._groups(aggregate), 1)
+
+    def removed(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+        """Add entities that go."""
+        for index in kept.indexes:
+            self._index(index).deletes.extend(index.rows(rows))
+        for aggregate in kept.aggregates:
+            aggregate.collect(rows, self._groups(aggregate), -1)
+
+    def changed(self, kept: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
+        """Add entities that change, each as it is and as it will be."""
+        for index in kept.indexes:
+            before, after = _differing(index.read, pairs)
+            if before:
+                old, new = index.rows(before), index.rows(after)
+                if index.model.fan_out is None and len(old) == len(new) == len(before):
+                    self._one_by_one(self._index(index), old, new)
+                else:
+                    self._difference(self._index(index), old, new)
+        for aggregate in kept.aggregates:
+            before, after = _differing(aggregate.read, pairs)
+            if before:
+                groups = self._groups(aggregate)
+                aggregate.collect(before, groups, -1)
+                aggregate.collect(after, groups, 1)
+
+    def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Compare the rows that some entities have in an index with those that they will have."""
+        held = {row[:4]: row for row in before}
+        for row in after:
+            was = held.pop(row[:4], None)
+            if was is None:
+                changes.puts.append(row)
+            elif was != row:
+                changes.rewrites.append(row)
+        changes.deletes += held.values()
+
+    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
+        """Do what `_difference` does, where each entity has one row and goes on having one."""
+        for was, row in zip(before, after, strict=True):
+            if was[0] != row[0] or was[1] != row[1]:
+                changes.deletes.append(was)
+                changes.puts.append(row)
+            elif was != row:
+                changes.rewrites.append(row)
+
+    def _index(self, index: IndexMaintenance) -> IndexChanges:
+        found = self.indexes.get(index)
+        if found is None:
+            found = self.indexes[index] = IndexChanges([], [], [])
+        return found
+
+    def _groups(self, aggregate: AggregateMaintenance) -> Groups:
+        found = self.groups.get(aggregate)
+        if found is None:
+            found = self.groups[aggregate] = {}
+        return found
+
+    @property
+    def rows(self) -> int:
+        """The number of maintained rows that are written."""
+        indexed = sum(len(c.deletes) + len(c.puts) + len(c.rewrites) for c in self.indexes.values())
+        return indexed + sum(len(groups) for groups in self.groups.values())
+
+
+def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
+    """Return the old and the new rows of the entities of which something that is read differs."""
+    if read is None:
+        return [], []
+    some = [pair for pair in pairs if read(pair[0]) != read(pair[1])]
+    return [old for old, _ in some], [new for _, new in some]
+
+
+def maintenance(schema: Schema, model: Model) -> Maintenance:
+    """Return what is maintained from a model."""
+    return Maintenance(
+        tuple([_index_maintenance(model, index) for index in model.indexes]),
+        tuple([_aggregate_maintenance(model, target) for target in schema.aggregates_of(model)]),
+    )
+
+
+def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
+    """Return the properties that an index row holds; what the entity's key holds needs no second place."""
+    return tuple(field for field in index.include if field.name in model.position)
+
+
+# ---------------------------------------------------------------------------------------------- generated functions
+
+
+class _Fields:
+    """What generated functions read of an entity: the statements that take it out of ``row``."""
+
+    def __init__(self, model: Model, names: Names) -> None:
+        self._model = model
+        self._names = names
+
+    def text(self, name: str, cut: int = 0) -> str | None:
+        """Return source for the plain key text of a field, if that stands somewhere already; None if it does not.
+
+        Args:
+            name: the field.
+            cut: how many characters of the text are wanted; 0 for all.
+        """
+        model = self._model
+        if (at := model.position.get(name)) is not None:
+            source = f"row[{at}][:{cut}]" if cut else f"row[{at}]"
+            return source if model.columns[at - 3].type.name in STORED_AS_TEXT else None
+        first, second = model.declaration.templates
+        return first.text_source(name, "row[0]", cut) or second.text_source(name, "row[1]", cut)
+
+    def values(self, wanted: Iterable[str]) -> Iterator[str]:
+        """Yield statements that take fields as Python values, each into ``f_`` and its name."""
+        model, names = self._model, self._names
+        partition, row = model.declaration.templates
+        wanted = sorted(set(wanted))
+        in_key = [name for name in wanted if name not in model.position]
+        for at, template in enumerate((partition, row)):
+            here = [
+                n for n in in_key if n in template.lossless_fields and (at == 0 or n not in partition.lossless_fields)
+            ]
+            if here:
+                yield f"t{at} = row[{at}]"
+                yield from template.decode_source(f"t{at}", {n: f"f_{n}" for n in here}, names)
+        for name in wanted:
+            if name in model.position:
+                variable = f"f_{name}"
+                yield f"{variable} = row[{model.position[name]}]"
+                load = model.declaration.field(name).type.load_source(variable, names)
+                if load != variable:
+                    yield f"if {variable} is not None: {variable} = {load}"
+
+    def optional(self, name: str) -> bool:
+        return name in self._model.position and self._model.declaration.field(name).optional
+
+    def read(self, wanted: Iterable[str]) -> Callable[[Row], Any] | None:
+        """Return the function that picks fields from a row; None if the key holds all of them, which never changes."""
+        position = self._model.position
+        at = sorted({position[name] for name in wanted if name in position})
+        return itemgetter(*at) if at else None
+
+
+STORED_AS_TEXT = frozenset({"datetime", "date", "time", "UUID"})
+"""The types whose stored form is the plain text that they have in a key."""
+
+
+def _loop(label: str, head: str, prologue: list[str], body: list[str], result: str, names: Names) -> Callable[..., Any]:
+    """Compile a function that does something with each of the rows of some entities."""
+    names.update(
+        ours=TableMapperError,
+        DAMAGE=(ValueError, TypeError, AttributeError, ArithmeticError, LookupError),
+        damaged=_damaged,
+    )
+    lines = [
+        f"def {head}:",
+        *[f"    {line}" for line in prologue],
+        "    row = None",
+        "    try:",
+        "        for row in rows:",
+        *[f"            {line}" for line in body],
+        "    except ours: raise",
+        "    except DAMAGE as error: raise damaged(row, error) from error",
+        f"    return {result}",
+    ]
+    return compile_functions(label, "\n".join(lines), names)[head.partition("(")[0]]
+
+
+def _damaged(row: Row | None, error: Exception) -> CorruptStore:
+    return CorruptStore(f"the row with the key {(row or ())[:2]} can not be read: {error}; run check()")
+
+
+def _key_lines(
+    variable: str,
+    template: Template,
+    limit: int,
+    what: str,
+    sources: dict[str, str],
+    texts: dict[str, str],
+    names: Names,
+) -> Iterator[str]:
+    """Yield statements for the key that a template makes."""
+    yield f"{variable} = {template.encode_source(sources, names, texts)}"
+    if template.width is None or template.width > limit // 2:
+        yield f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})"
+
+
+@lru_cache(maxsize=None)
+def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
+    names = Names(check_key=check_key, walk=walk, too_many=_too_many)
+    fields = _Fields(model, names)
+    label = f"{model.name}.{index.name}"
+    read = {name.partition(".")[0] for name in index.fields} | _where_names(index.where)
+    texts: dict[str, str] = {}
+    for name in index.fields:
+        if name != index.fan_out and index.partition.takes_text(name) and index.row.takes_text(name):
+            source = fields.text(name)
+            if source is not None:
+                texts[name] = source
+    needed = {name.partition(".")[0] for name in index.fields if name not in texts} | _where_names(index.where)
+    body = [*fields.values(needed)]
+    if index.where is not None:
+        body.append(f"if not {python_source(index.where, lambda name: f'f_{name}', names)}: continue")
+    sources: dict[str, str] = {}
+    for at, name in enumerate(index.fields):
+        if name in texts:
+            if fields.optional(name):
+                body.append(f"if {texts[name]} is None: continue")
+            continue
+        head, _, path = name.partition(".")
+        sources[name] = f"f_{head}"
+        if path:
+            sources[name] = f"x{at}"
+            body.append(f"x{at} = walk(f_{head}, {tuple(path.split('.'))!r})")
+        if path or fields.optional(head):
+            body.append(f"if {sources[name]} is None: continue")
+    included = index_columns(model, index)
+    kept = "".join(f", row[{model.position[field.name]}]" for field in included)
+    if index.fan_out is not None:
+        sources[index.fan_out] = "element"
+    keys = [
+        *_key_lines("ipk", index.partition, 512, f"{label}: its partition key", sources, texts, names),
+        *_key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
+    ]
+    if index.fan_out is None:
+        body += [*keys, f"add((ipk, irk, row[0], row[1]{kept}))"]
+    else:
+        body += [
+            "found = {}",  # by key: two elements that differ can be one in it, as "A" and "a" folded
+            f"for element in dict.fromkeys(f_{index.fan_out}):",
+            "    if element is None: continue",
+            *[f"    {line}" for line in keys],
+            f"    found[ipk, irk] = (ipk, irk, row[0], row[1]{kept})",
+            f"if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))",
+            "made += found.values()",
+        ]
+    function = _loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
+    return IndexMaintenance(index, model, function, fields.read(read | {field.name for field in included}))
+
+
+def _where_names(where: Predicate[Any] | None) -> set[str]:
+    return set() if where is None else {attr.name for attr in attributes(where)}
+
+
+def _too_many(label: str, count: int) -> None:
+    raise InvalidEntity(label, [f"{count} elements would have a row each, but an entity may have {MAX_FAN_OUT}"])
+
+
+@lru_cache(maxsize=None)
+def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
+    aggregate = target.aggregate
+    assert aggregate is not None
+    names = Names(check_key=check_key, walk=walk)
+    fields = _Fields(model, names)
+    templates = target.declaration.templates
+    groups = [_Group(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
+    body = [*fields.values(_measured(aggregate).union(*(group.needs for group in groups)))]
+    if aggregate.where is not None:
+        body.append(f"if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: continue")
+    sources, texts = dict[str, str](), dict[str, str]()
+    for at, group in enumerate(groups):
+        body.append(f"g{at} = {group.source(names)}")
+        if group.optional:
+            body.append(f"if g{at} is None: continue")
+        (texts if group.is_text else sources)[group.name] = f"g{at}"
+    grouped = "g0" if len(groups) == 1 else f"({''.join(f'g{at}, ' for at in range(len(groups)))})"
+    body += [
+        f"delta = groups.get({grouped})",
+        f"if delta is None: delta = groups[{grouped}] = {aggregate.zero_source(names)}",
+        "delta[0] += sign",
+    ]
+    what = f"{target.name}: the key of a group"
+    key = [
+        f"{grouped} = group",
+        *_key_lines("pk", templates[0], 512, what, sources, texts, names),
+        *_key_lines("rk", templates[1], 512, what, sources, texts, names),
+        "return pk, rk",
+    ]
+    for at, slot in enumerate(aggregate.slots):
+        indent = ""
+        if slot.where is not None:
+            body.append(f"if {python_source(slot.where, lambda name: f'f_{name}', names)}:")
+            indent = "    "
+        value = "1"
+        if slot.attr is not None:
+            value = f"s{at}"
+            body.append(f"{indent}{value} = {attribute_source(slot.attr, f'f_{slot.attr.name}', names)}")
+            if slot.attr.path or fields.optional(slot.attr.name):
+                body.append(f"{indent}if {value} is not None:")
+                indent += "    "
+            if slot.kind in ("extremes", "ever"):
+                body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
+        body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
+    label = f"{target.name} of {model.name}"
+    collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
+    source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
+    group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
+    read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
+    return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
+
+
+def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:
+    """Return the function that makes the row of a group of its state."""
+    names = Names(too_long=partial(_too_long, model.name), walk=walk)
+    shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
+    grouped = [f.name for f in model.columns if f.name not in shown]
+    body = []
+    for key, template in zip(("pk", "rk"), model.declaration.templates, strict=True):
+        # What the key holds, but does not give back as it was stored.
+        if targets := {name: f"f_{name}" for name in grouped if name in template.lossless_fields}:
+            body += template.decode_source(key, targets, names)
+    body.append("try:")
+    body += [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
+    body.append("except OverflowError: raise too_long(pk, rk) from None")
+    values = []
+    for field in model.columns:
+        kind = field.type.name
+        if field.name not in shown:
+            values.append(field.type.store_source(f"f_{field.name}", names))
+            continue
+        value = f"m{shown[field.name]}"
+        values.append(value)
+        stored = field.type.store_source(value, names)
+        if kind in ("int", "int32"):
+            stored = f"{value} if -{1 << 63} <= {value} < {1 << 63} else str({value})"
+        if stored != value:
+            body.append(f"if {value} is not None: {value} = {stored}")
+        if kind == "timedelta":
+            body.append(f"if {value} is not None and not -{1 << 63} <= {value} < {1 << 63}: raise too_long(pk, rk)")
+    body.append(f"return (pk, rk, timestamp, {''.join(f'{value}, ' for value in values)})")
+    source = "\n".join(["def group_row(pk, rk, timestamp, state):", *[f"    {line}" for line in body]])
+    return compile_functions(f"{model.name} rows of groups", source, names)["group_row"]
+
+
+def _too_long(name: str, partition: str, row: str) -> InvalidEntity:
+    return InvalidEntity(
+        f"{name} {(partition, row)}",
+        ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"],
+    )
+
+
+class _Group:
+    """One field that an aggregate groups by: how its value, or at once its key text, is had from an entity's row."""
+
+    def __init__(self, fields: _Fields, name: str, attr: Attr[Any, Any], templates: tuple[Template, Template]) -> None:
+        self.name = name
+        self.optional = bool(attr.path) or fields.optional(attr.name)
+        self._attr = attr
+        whole = attr.part in ("", "date")  # else it is cut to a text, which is a value of its own
+        cut = plain_cut(datetime, "%Y-%m-%d" if attr.part == "date" else attr.part)
+        text = None
+        if not attr.path and (all(template.takes_text(name) for template in templates) if whole else cut):
+            text = fields.text(attr.name, cut)
+        self.is_text = whole and text is not None
+        self.needs = {attr.name} if text is None else set[str]()
+        self._text = text
+        if text is not None and cut and self.optional:
+            self._text = f"(None if {fields.text(attr.name)} is None else {text})"
+
+    def source(self, names: Names) -> str:
+        return self._text or attribute_source(self._attr, f"f_{self._attr.name}", names)
+
+
+def _measured(aggregate: AggregateModel) -> set[str]:
+    """Return the fields that must be read as values: what is measured, and what conditions ask for."""
+    conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
+    return {slot.attr.name for slot in aggregate.slots if slot.attr is not None}.union(*map(_where_names, conditions))
+
+
+@lru_cache(maxsize=None)
+def _sortable_of(kind: Hashable) -> Callable[[Any], Any]:
+    return lambda value: store_sortable(cast(Any, kind), value)
+
+
+def _sortable(attr: Attr[Any, Any]) -> Callable[[Any], Any]:
+    return _sortable_of(cast(Any, attr.type))

@@ -1,0 +1,448 @@
+"""From declarations to an immutable schema: what a class's rows look like, and whether the classes fit together.
+
+A *row* is what every engine and the maintenance work with, a tuple in stored form::
+
+    (partition key, row key, timestamp in µs, property, property, …)
+
+The properties are the fields that the key does not hold, in the order of the class. An engine may add values of its
+own at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import attrs
+import msgspec
+
+from ..codegen import Names, compile_functions
+from ..entities.aggregates import AggregateModel, aggregate_model
+from ..entities.declaration import Declaration, IndexModel, declaration, located
+from ..entities.entity import Record
+from ..entities.fields import FieldModel
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
+from ..expressions.predicates import forms
+from ..keys.forms import check_key
+from ..keys.overlap import disjoint
+from ..keys.template import Template
+from ..limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size, fixed_size
+
+__all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
+
+Row = tuple[Any, ...]
+
+_FIRST = 3  # where the properties begin in a row
+_SAFE_LENGTH = 16_000  # characters that can not be over any limit of size, whatever they are
+
+
+@attrs.frozen(eq=False, slots=False)
+class Model:
+    """One record class, lowered: the layout of its rows and the functions between rows and objects."""
+
+    declaration: Declaration
+    columns: tuple[FieldModel, ...]
+    to_row: Callable[[Any], Row]
+    """Entity → row, with the timestamp 0.
+
+    Raises InvalidEntity, EntityTooLarge."""
+    to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
+    """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
+    most: Callable[[Row], int]
+    """The size in bytes that an entity can not be above, for as long as that is enough to know."""
+    build: Callable[[Iterable[Row]], list[Any]]
+    """Rows → entities, which carry their row."""
+    build_one: Callable[[Row], Any]
+    """Row → entity."""
+    aggregate: AggregateModel | None
+
+    @cached_property
+    def cls(self) -> type[Any]:
+        return self.declaration.cls
+
+    @cached_property
+    def name(self) -> str:
+        return self.declaration.cls.__name__
+
+    @cached_property
+    def table(self) -> str:
+        assert self.declaration.table is not None
+        return self.declaration.table
+
+    @property
+    def indexes(self) -> tuple[IndexModel, ...]:
+        return self.declaration.indexes
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where in a row a field's property stands."""
+        return {field.name: at for at, field in enumerate(self.columns, _FIRST)}
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What a property reads as, in stored form, in rows that were written before it was declared."""
+        return {
+            field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
+        }
+
+    @cached_property
+    def partial_indexes(self) -> tuple[tuple[str, list[Any]], ...]:
+        """The indexes that hold some entities only, by name, each with the forms of its conditions."""
+        return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
+
+    def index(self, name: str) -> IndexModel:
+        """Return an index by its name."""
+        return next(index for index in self.indexes if index.name == name)
+
+    def size(self, row: Row) -> int:
+        """Return the size of an entity in bytes, by Azure's published formula."""
+        return entity_size(row[0], row[1], self.properties(row))
+
+    def properties(self, row: Row) -> Iterator[tuple[str, Edm, Any]]:
+        """Yield the stored properties of a row: name, EDM type, stored value."""
+        for at, field in enumerate(self.columns, _FIRST):
+            if (value := row[at]) is None:
+                continue
+            if field.type.name == "extra":
+                yield from ((name, edm, item) for name, (edm, item) in msgspec.json.decode(value).items())
+            else:
+                yield field.property, field.type.edm, value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the catalogue keeps: everything that decides what is stored and maintained."""
+        made = self.declaration
+        partition, row = made.templates
+        form: dict[str, Any] = {
+            "table": made.table,
+            "type": made.type_name,
+            "partition": partition.to_json(),
+            "row": row.to_json(),
+            "fields": {
+                field.property: {
+                    "type": field.type.name,
+                    "optional": field.optional,
+                    "in_key": field.name in made.key_only,
+                    "default": None if field.missing is None else field.type.dump(field.missing),
+                }
+                for field in made.fields
+            },
+            "indexes": {index.name: index.to_json() for index in made.indexes},
+        }
+        if self.aggregate is not None:
+            form["aggregate"] = self.aggregate.to_json()
+        return form
+
+
+@attrs.frozen(eq=False, slots=False)
+class Schema:
+    """The record classes of a store, compiled together."""
+
+    models: tuple[Model, ...]
+
+    @cached_property
+    def by_class(self) -> dict[type[Any], Model]:
+        return {model.cls: model for model in self.models}
+
+    @cached_property
+    def by_name(self) -> dict[str, Model]:
+        return {model.name: model for model in self.models}
+
+    def tables(self) -> dict[str, list[Model]]:
+        """Return the models of each entity table, in the order they were given."""
+        found: dict[str, list[Model]] = {}
+        for model in self.models:
+            found.setdefault(model.table, []).append(model)
+        return found
+
+    def aggregates_of(self, model: Model) -> list[Model]:
+        """Return the aggregates that are maintained from a model."""
+        return [m for m in self.models if m.aggregate is not None and m.aggregate.source is model.cls]
+
+    def to_json(self) -> dict[str, Any]:
+        return {model.name: model.to_json() for model in self.models}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ if anything that is stored or maintained differs."""
+        text = msgspec.json.encode(self.to_json(), order="deterministic")
+        return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def compile_schema(classes: Sequence[type[Any]]) -> Schema:
+    """Compile record classes into a schema.
+
+    Raises:
+        InvalidModel: with every fault of their living together.
+    """
+    faults: list[str] = []
+    models: list[Model] = []
+    given: Any = classes
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidModel("models", [f"a list of entity classes is needed, not {given!r}"])
+    for cls in dict.fromkeys(given):
+        if not _is_record(cls) or declaration(cls).table is None:
+            faults.append(f"{cls!r} is not an entity class with table=")
+            continue
+        try:
+            models.append(_model(cls))
+        except InvalidModel as error:
+            faults += [f"{error.subject}: {fault}" for fault in error.faults]
+    schema = Schema(tuple(models))
+    if len(schema.by_name) < len(models):
+        names = [model.name for model in models]
+        faults += [f"two classes are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    faults += _table_faults(schema)
+    for model in models:
+        if model.aggregate is not None and model.aggregate.source not in schema.by_class:
+            faults.append(f"{model.name} is an aggregate of {model.aggregate.source.__name__}, which is not among them")
+    for table, members in schema.tables().items():
+        faults += _overlaps(table, members)
+    if faults:
+        raise InvalidModel("models", faults)
+    return schema
+
+
+def _is_record(cls: object) -> bool:
+    return isinstance(cls, type) and issubclass(cls, Record)
+
+
+def _table_faults(schema: Schema) -> Iterator[str]:
+    owner: dict[str, tuple[str, str]] = {}
+    for table in schema.tables():
+        if (other := owner.setdefault(table.lower(), (table, "entities")))[0] != table:
+            yield f'the tables "{table}" and "{other[0]}" differ only in case'
+    for model in schema.models:
+        for index in model.indexes:
+            taken = owner.get(index.table.lower())
+            if taken is not None:
+                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; say table=…'
+            owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
+
+
+def _overlaps(table: str, models: list[Model]) -> Iterator[str]:
+    for at, a in enumerate(models):
+        for b in models[at + 1 :]:
+            first, second = a.declaration.templates, b.declaration.templates
+            if disjoint(first, second) == "overlap":
+                yield (
+                    f'{a.name} and {b.name} share the table "{table}", but their keys can be equal: '
+                    f"{_shown(first)} and {_shown(second)}; give one a literal of its own, as in "
+                    f'row=("{b.name.lower()}", …)'
+                )
+
+
+def _shown(templates: tuple[Template, Template]) -> str:
+    return " / ".join(repr(template.text) for template in templates)
+
+
+def carved(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | None]]:
+    """Return, by class, the test for keys that fall into the range of a more special type of the same table.
+
+    The test takes the key and returns the name of that type, or None.
+    """
+    special: dict[type[Any], list[tuple[str, Template, Template]]] = {}
+    for at, a in enumerate(models):
+        for b in models[at + 1 :]:
+            verdict = disjoint(a.declaration.templates, b.declaration.templates)
+            if verdict in ("carve a", "carve b"):
+                general, carve = (b, a) if verdict == "carve a" else (a, b)
+                special.setdefault(general.cls, []).append((carve.name, *carve.declaration.templates))
+
+    def test(entries: list[tuple[str, Template, Template]]) -> Callable[[str, str], str | None]:
+        def falls(partition: str, row: str) -> str | None:
+            for name, partitions, rows in entries:
+                if partitions.matches_prefix(partition) and rows.matches_prefix(row):
+                    return name
+            return None
+
+        return falls
+
+    return {cls: test(entries) for cls, entries in special.items()}
+
+
+@lru_cache(maxsize=None)
+def _model(cls: Any) -> Model:
+    """Return the lowered form of a record class; made once."""
+    made = declaration(cls)
+    columns = tuple(field for field in made.fields if field.name not in made.key_only)
+    if len(columns) > MAX_PROPERTIES:
+        raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
+    names = Names(
+        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
+        check_key=check_key,
+    )  # fmt: skip
+    source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
+    functions = compile_functions(f"{made.name} rows", source, names)
+    return Model(
+        made,
+        columns,
+        to_row=functions["to_row"],
+        to_rows=functions["to_rows"],
+        most=functions["most"],
+        build=functions["build"],
+        build_one=functions["build_one"],
+        aggregate=None if made.of is None else aggregate_model(made),
+    )
+
+
+def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    body = list(_entity_source(made, columns, names))
+    yield "def to_row(e):"
+    yield from (f"    {line}" for line in body)
+    yield "    return row"
+    yield "def to_rows(entities, kept, rows):"
+    yield "    keep = kept.append; add = rows.append"
+    yield "    total = 0"
+    yield "    for e in entities:"
+    yield from (f"        {line}" for line in body)
+    yield "        total += n"
+    yield "        keep(e); add(row)"
+    yield "    return total"
+    yield "def most(row):"
+    long = [at for at, field in enumerate(columns, _FIRST) if _has_length(field)]
+    fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
+    yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
+
+
+def _has_length(field: FieldModel) -> bool:
+    return field.type.edm in ("String", "Binary") and field.measure is None
+
+
+def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "row = e._row"
+    yield "if row is None:"
+    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
+    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+        yield f"    {key} = {template.encode_source(keys, names)}"
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
+    yield "else:"  # key fields are read-only by now
+    yield "    pk = row[0]; rk = row[1]"
+    values, lengths = [], ["len(pk)", "len(rk)"]
+    for at, field in enumerate(columns):
+        variable = f"v{at}"
+        stored = field.type.store_source(variable, names)
+        if field.type.kind is object:  # nested values can have changed since they were set
+            store = names.name("store", field.type.store)
+            yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
+            yield f"except ValueError as error: bad({field.name!r}, error)"
+            stored = variable
+        else:
+            yield f"{variable} = e.{field.name}"
+            if _may_be_wide(field):
+                stored = f"{names.name('wide', _store_wide)}({variable})"
+        optional = field.optional or field.measure is not None
+        if field.type.spillable:
+            lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
+        values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
+    yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
+    yield f"n = {' + '.join(lengths)}"
+    extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
+    also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
+    yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+
+
+def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    body = list(_object_source(made, columns, names))
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    failed = [
+        "    except DAMAGE as error:",
+        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') "
+        "from error",
+    ]
+    yield "def build(rows):"
+    yield "    built = []; add = built.append"
+    yield "    row = None"
+    yield "    try:"
+    yield "        for row in rows:"
+    yield from (f"            {line}" for line in body)
+    yield "            add(e)"
+    yield from failed
+    yield "    return built"
+    yield "def build_one(row):"
+    yield "    try:"
+    yield from (f"        {line}" for line in body)
+    yield "        return e"
+    yield from failed
+
+
+def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    partition, row = made.templates
+    yield "e = Raw()"
+    yield "pk = row[0]; rk = row[1]"
+    for text, template in (("pk", partition), ("rk", row)):
+        wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
+        if template is row:
+            wanted = [f for f in wanted if f not in partition.lossless_fields]
+        if wanted:
+            yield from template.decode_source(text, {f: f"e.{f}" for f in wanted}, names)
+    for at, field in enumerate(columns, _FIRST):
+        variable = f"row[{at}]"
+        load = load_source(field, variable, names)
+        if load != variable:  # it can name the value more than once
+            yield f"v = {variable}"
+            load = load_source(field, "v", names)
+        yield f"e.{field.name} = {load}"
+    yield "e._row = row"
+    yield "e.__class__ = Cls"
+
+
+def load_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source of a field's value, a variable holding its stored property."""
+    load = field.type.load_source(variable, names)
+    if _may_be_wide(field):
+        load = f"{variable} if {variable}.__class__ is int else int({variable})"
+    if load != variable and (field.optional or field.measure is not None):
+        load = f"None if {variable} is None else {load}"
+    return load
+
+
+def _may_be_wide(field: FieldModel) -> bool:
+    """Tell whether a field holds a sum of ints, which can be beyond 64 bits."""
+    return field.measure is not None and field.type.name in ("int", "int32")
+
+
+def _store_wide(value: int | None) -> int | str | None:
+    """Return an integer as SQLite can hold it: as text beyond 64 bits."""
+    return value if value is None or -(2**63) <= value < 2**63 else str(value)
+
+
+def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
+    def bad(field: str, error: ValueError) -> None:
+        raise InvalidEntity(made.name, [located(field, error)]) from None
+
+    return bad
+
+
+def _extra_faults(made: Declaration, declared: int, extra: dict[str, Any]) -> Iterator[str]:
+    taken = {field.property for field in made.fields}
+    for name in extra:
+        if name in taken:
+            yield f'the undeclared property "{name}" is a declared one; set that instead'
+    if declared + len(extra) > MAX_PROPERTIES:
+        yield f"{declared + len(extra)} properties, but an entity may have {MAX_PROPERTIES}"
+
+
+def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
+    def check(row: Row) -> None:
+        faults = []
+        properties: list[tuple[str, Edm, Any]] = []
+        for at, field in enumerate(columns, _FIRST):
+            if (value := row[at]) is not None:
+                if field.type.spillable and field.type.name != "extra":
+                    fault = check_value(field.name, value)
+                    if fault is not None:
+                        faults.append(fault)
+                properties.append((field.property, field.type.edm, value))
+                if field.type.name == "extra":
+                    faults += _extra_faults(made, len(columns) - 1, msgspec.json.decode(value))
+        if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
+            faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
+        if faults:
+            raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
+
+    return check

@@ -1,0 +1,5 @@
+"""What a value of a field may be, how it is checked and stored.
+
+- `scalars`: the types that are one value.
+- `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
+"""

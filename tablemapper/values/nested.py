@@ -1,0 +1,529 @@
+"""Field types: the one place that says what a value of a field may be, and how it is stored.
+
+`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here, which are stored as
+JSON text: lists, dicts, attrs classes, dataclasses, msgspec Structs, TypedDicts, and any class with a cattrs hook.
+
+A check of a nested value writes that text and reads it back, so what a field holds is what a read will return. The
+text is canonical: equal values have equal texts, sets and dicts stand in order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from uuid import UUID
+
+import attrs
+import msgspec
+from msgspec import inspect
+
+from ..errors import did_you_mean
+from .scalars import (
+    INT32,
+    INT32_RANGE,
+    SCALARS,
+    Fault,
+    Int32,
+    ValueType,
+    enum_type,
+    inside_json,
+    literal_type,
+    shown,
+    unexpected,
+)
+
+if TYPE_CHECKING:
+    import cattrs
+
+__all__ = ["Extra", "Fault", "GeoPoint", "Int32", "Int32Value", "ValueType", "converter", "value_type"]
+
+MAX_DEPTH = 100
+_SUPPORTED = (
+    "str, int, Int32, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, Enum, Literal, "
+    "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
+    "Extra, and any class with hooks on tablemapper.converter()"
+)
+_converter: cattrs.Converter | None = None
+_NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
+
+
+def converter() -> cattrs.Converter:
+    """Return the converter whose hooks say how classes that nothing else knows are stored.
+
+    Register both, before the class is used in a field::
+
+        tablemapper.converter().register_unstructure_hook(Money, lambda money: [str(money.amount), money.currency])
+        tablemapper.converter().register_structure_hook(Money, lambda stored, _: Money(Decimal(stored[0]), stored[1]))
+
+    Classes that have a form of their own (attrs, dataclasses, Structs) keep it, here and nested.
+    """
+    global _converter
+    if _converter is None:
+        import cattrs
+
+        _converter = cattrs.Converter()
+    return _converter
+
+
+def _unstructure(value: Any) -> Any:
+    if value.__class__ is GeoPoint:
+        return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
+    if _converter is not None and (plain := _converter.unstructure(value)) is not value:
+        return plain
+    for kind, form in SCALARS.items():
+        if isinstance(value, kind):
+            return form.check(value)
+    raise TypeError(f"{type(value).__name__} {shown(value)} can not be stored")
+
+
+def _structure(kind: Any, plain: Any) -> Any:
+    if kind is GeoPoint:
+        if not isinstance(plain, dict) or plain.get("type") != "Point" or len(plain.get("coordinates", ())) != 2:
+            raise ValueError("expected a GeoJSON point")
+        longitude, latitude = plain["coordinates"]
+        return GeoPoint(latitude, longitude)
+    return converter().structure(plain, kind)
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    """Return builtins that JSON knows for what msgspec took apart, each scalar in its canonical form."""
+    kind = value.__class__
+    if value is None or kind is bool:
+        return value
+    if kind is dict or kind is list or kind is tuple:
+        if depth == MAX_DEPTH:
+            raise Fault(f"nested more than {MAX_DEPTH} deep", path)
+        if kind is not dict:
+            return [_plain(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(value)]
+        return {_plain(key, path, depth): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if kind is bytearray or kind is memoryview:
+        kind = bytes
+    try:
+        form = SCALARS[kind]
+        plain = form.to_json(form.check(value))
+    except KeyError:
+        raise Fault(f"{kind.__name__} {shown(value)} can not be stored", path) from None
+    except Fault as fault:
+        raise Fault(fault.problem, path) from None
+    if kind is float and plain.__class__ is str:
+        raise Fault("a nested float must be finite: JSON knows no infinity", path)
+    return plain
+
+
+def _take_apart(value: Any) -> Any:
+    if isinstance(value, (set, frozenset)):  # msgspec orders only what has an order
+        return sorted(_take_apart(list(value)), key=lambda item: (type(item).__name__, msgspec.json.encode(item)))
+    return msgspec.to_builtins(
+        value, builtin_types=_NATIVE, str_keys=True, enc_hook=_unstructure, order="deterministic"
+    )
+
+
+def _told_by_msgspec(error: Exception) -> Fault:
+    """Turn "Expected `int`, got `str` - at `$.city`" around."""
+    text, _, where = str(error).partition(" - at ")
+    text = text.replace("`", "")
+    return Fault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
+
+
+def _compare(given: Any, kept: Any, path: str) -> None:
+    """Raise a `Fault` where a value read back is not the one that was given."""
+    if given == kept:
+        return
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for name in given:
+            if name not in kept:
+                raise Fault(f'no field "{name}" (fields: {", ".join(kept)}){did_you_mean(name, kept)}', path)
+            _compare(given[name], kept[name], f"{path}.{name}")
+    elif given.__class__ is kept.__class__ and isinstance(given, (list, tuple)) and len(given) == len(kept):
+        for number, item in enumerate(given):
+            _compare(item, kept[number], f"{path}[{number}]")
+    raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(kept).__name__} {shown(kept)}", path)
+
+
+def _json_type(annotation: Any) -> ValueType:
+    """Return the type of values that are stored as JSON."""
+    try:
+        _check_shape(inspect.type_info(annotation), set(), outermost=True)
+        decode = msgspec.json.Decoder(annotation, dec_hook=_structure).decode
+    except (TypeError, NameError) as error:
+        raise Fault(str(error)) from None
+    shape = get_origin(annotation) or annotation
+    if not isinstance(shape, type) or shape is types.UnionType:
+        shape = object
+    elif typing.is_typeddict(shape):
+        shape = dict
+    name = readable = _readable(annotation)
+    encode, element = msgspec.json.encode, _element(shape, get_args(annotation))
+
+    def through_text(value: Any) -> tuple[Any, str]:
+        if not isinstance(value, shape):
+            raise unexpected(readable, value)
+        try:
+            given = _take_apart(value)
+            text = encode(_plain(given, "", 0))
+            kept = decode(text)
+            _compare(given, _take_apart(kept), "")
+        except Fault:
+            raise
+        except msgspec.MsgspecError as error:
+            raise _told_by_msgspec(error) from None
+        except RecursionError:
+            raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
+        except Exception as error:  # a hook may raise anything
+            raise Fault(f"{type(error).__name__}: {error}") from error
+        return kept, text.decode()
+
+    both = _list_of(element, readable) if shape is list and element is not None else through_text
+
+    def load(stored: Any) -> Any:
+        try:
+            return decode(stored)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise Fault(f"{shown(stored)} is not the stored form of {readable}: {error}") from None
+
+    def store(value: Any) -> str:
+        return both(value)[1]
+
+    if shape is list and element is not None:
+        name = f"list[{element.name}]"
+    elif shape is not GeoPoint:
+        name = f"json[{name}]"
+    return ValueType(
+        name, object, "String", lambda value: both(value)[0], store, load,
+        lambda value: msgspec.json.decode(store(value)), writes="{store}({v})", reads="{load}({v})",
+        objects={"store": store, "load": load}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
+        element=element, member=lambda name: _member(annotation, name),
+    )  # fmt: skip
+
+
+_ORDERED = (
+    inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BytesType, inspect.DateTimeType, inspect.DateType,
+    inspect.TimeType, inspect.TimeDeltaType, inspect.UUIDType, inspect.DecimalType, inspect.LiteralType,
+)  # fmt: skip
+
+
+def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
+    """Raise a `Fault` for what can be declared but not stored."""
+    if isinstance(info, inspect.CustomType):
+        _check_hooks(info.cls)
+    if isinstance(info, inspect.DictType) and not isinstance(info.key_type, (inspect.StrType, inspect.AnyType)):
+        raise Fault("the keys of a dict must be str")
+    is_set = isinstance(info, (inspect.SetType, inspect.FrozenSetType))
+    if is_set and not outermost and not isinstance(info.item_type, _ORDERED):
+        raise Fault("a set inside another value can hold only what has an order, str and numbers: use a list")
+    if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
+        seen.add(id(info))
+        for name in info.__struct_fields__:
+            part = getattr(info, name)
+            for one in part if isinstance(part, tuple) else (part,):
+                if isinstance(one, inspect.Field) and one.name.startswith("_"):
+                    owner = _readable(getattr(info, "cls", info))
+                    raise Fault(f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore')
+                _check_shape(one, seen)
+
+
+def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
+    """Return the type of the elements, if they are scalars and none may be missing."""
+    if (shape in (list, set, frozenset) and args) or (shape is tuple and len(args) == 2 and args[1] is ...):
+        try:
+            element, optional = value_type(args[0])
+        except Fault:  # such as Any: nothing can be asked of it
+            return None
+        return None if optional or element.kind is object else inside_json(element)
+    return None
+
+
+def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
+    """Return the function that checks and writes a list of scalars, which needs no reading back."""
+
+    def both(value: Any) -> tuple[Any, str]:
+        if not isinstance(value, list):
+            raise unexpected(name, value)
+        kept: list[Any] = []
+        try:
+            for item in value:
+                kept.append(element.check(item))
+        except Fault as fault:
+            raise Fault(fault.problem, f"[{len(kept)}]") from None
+        if element.kind is float and not all(map(math.isfinite, kept)):
+            raise Fault("a nested float must be finite: JSON knows no infinity")
+        return kept, msgspec.json.encode([element.to_json(item) for item in kept]).decode()
+
+    return both
+
+
+def _check_hooks(kind: Any) -> None:
+    if kind is GeoPoint:
+        return
+    fault = Fault(
+        f"{_readable(kind)} can not be stored: register_structure_hook and register_unstructure_hook on "
+        f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
+    )
+    if kind in (object, Extra) or not isinstance(kind, type):
+        raise fault
+    import cattrs
+
+    try:
+        converter().get_structure_hook(kind)
+    except cattrs.StructureHandlerNotFoundError:
+        raise fault from None
+    unknown = type("unknown", (), {})
+    if converter().get_unstructure_hook(kind) is converter().get_unstructure_hook(unknown) and not issubclass(
+        kind, (str, int, float)
+    ):
+        raise fault
+
+
+def _readable(annotation: Any) -> str:
+    """Return the annotation as a user writes it, the same in all versions of Python."""
+    if annotation is None or annotation is type(None):
+        return "None"
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return "int32" if INT32_RANGE in args else _readable(args[0])
+    if origin is Union or origin is types.UnionType:
+        return " | ".join(map(_readable, args))
+    if origin is Literal:
+        return f"literal[{', '.join(map(repr, args))}]"
+    if isinstance(annotation, NewType):
+        return _readable(annotation.__supertype__)
+    if annotation is ...:
+        return "..."
+    if origin is not None:
+        return f"{_readable(origin)}[{', '.join(map(_readable, args))}]"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _members(kind: Any) -> dict[str, str] | None:
+    """Return the attributes of a class that is stored as a JSON object, each with its name there; None if it is not."""
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, msgspec.Struct):
+        if kind.__struct_config__.array_like:
+            return None
+        return dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    if attrs.has(kind):
+        return {field.name: field.name for field in attrs.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: field.name for field in dataclasses.fields(kind)}
+    return {name: name for name in kind.__annotations__} if typing.is_typeddict(kind) else None
+
+
+def _member(kind: Any, name: str) -> tuple[ValueType, str]:
+    """Return the type of a nested value, and its step in a JSON path."""
+    if kind is GeoPoint and name in ("latitude", "longitude"):
+        return SCALARS[float], ".coordinates[1]" if name == "latitude" else ".coordinates[0]"
+    kind, args = get_origin(kind) or kind, get_args(kind)
+    if kind is dict:
+        if '"' in name:
+            raise Fault(f"the key {name!r} can not be asked for: it holds a quotation mark")
+        return value_type(args[1] if args else Any)[0], f'."{name}"'
+    members = _members(kind)
+    if members is None:
+        raise Fault(f"{_readable(kind)} has no nested values to ask for; attrs classes, Structs and dicts have")
+    if name not in members:
+        known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
+        raise Fault(f'{kind.__name__} has no field "{name}" {known}')
+    return value_type(typing.get_type_hints(kind, include_extras=True)[name])[0], f'."{members[name]}"'
+
+
+class GeoPoint:
+    """A place on the earth, in degrees. It is stored as GeoJSON, which puts the longitude first."""
+
+    __slots__ = ("latitude", "longitude")
+    latitude: float
+    longitude: float
+
+    def __init__(self, latitude: float, longitude: float) -> None:
+        for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
+            number = SCALARS[float].check(value)
+            if not -most <= number <= most:
+                raise Fault(f"a {name} is between -{most} and {most}, not {value!r}")
+            object.__setattr__(self, name, number)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a GeoPoint can not be changed: make a new one with another {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a GeoPoint can not be changed")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GeoPoint):
+            return NotImplemented
+        return (self.latitude, self.longitude) == (other.latitude, other.longitude)
+
+    def __hash__(self) -> int:
+        return hash((self.latitude, self.longitude))
+
+    def __repr__(self) -> str:
+        return f"GeoPoint(latitude={self.latitude!r}, longitude={self.longitude!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GeoPoint, (self.latitude, self.longitude)
+
+
+class Int32Value(int):
+    """An int in an `Extra` that is an Int32 on Azure; a plain int there is an Int64."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Int32Value({int(self)})"
+
+
+class Extra(dict[str, Any]):
+    """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
+
+    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Extra({super().__repr__()})"
+
+
+_EXTRA_TYPES: dict[type, ValueType] = {
+    Int32Value: INT32,
+    **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
+}
+_BY_EDM: dict[str, ValueType] = {form.edm: form for form in _EXTRA_TYPES.values()}
+_RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
+
+
+def _form_of(value: Any) -> ValueType | None:
+    if isinstance(value, bool):
+        return SCALARS[bool]
+    return next((form for kind, form in _EXTRA_TYPES.items() if isinstance(value, kind)), None)
+
+
+def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
+    """Return a normalised copy, and what stands for it in JSON: ``{name: [edm, value]}``."""
+    if not isinstance(value, dict):
+        raise unexpected("a dict of properties", value)
+    copy, plain = Extra(), {}
+    for name in sorted(value, key=str):
+        if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
+            raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
+        item = value[name]
+        form = _form_of(item)
+        if form is None:
+            raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
+        try:
+            checked = form.check(item)
+        except Fault as fault:
+            raise Fault(fault.problem, f".{name}") from None
+        copy[str(name)] = Int32Value(checked) if form is INT32 else checked
+        plain[str(name)] = [form.edm, form.to_json(checked)]
+    return copy, plain
+
+
+def _load_extra(stored: Any) -> Extra:
+    loaded = Extra()
+    try:
+        for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
+            form = _BY_EDM[edm]
+            value = float(plain) if edm == "Double" else form.check(plain) if plain.__class__ in (int, bool) else plain
+            if value.__class__ is str and edm != "String":
+                value = msgspec.convert(value, form.kind)
+            checked = form.check(value)
+            loaded[name] = Int32Value(checked) if edm == "Int32" else checked
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
+    return loaded
+
+
+def _store_extra(value: Any) -> str:
+    return msgspec.json.encode(_extra_parts(value)[1]).decode()
+
+
+def _check_any(value: Any) -> Any:
+    form = _form_of(value)
+    if form is None:
+        raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", value)
+    return form.check(value)
+
+
+def _dump_any(value: Any) -> Any:
+    form = _form_of(value)
+    return None if form is None else [form.edm, form.to_json(value)]
+
+
+_ANY = ValueType(
+    "any", object, "String", _check_any, _dump_any, _check_any, _dump_any, sql_ordered=False, keyable=False
+)
+"""The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
+
+_EXTRA = ValueType(
+    "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
+    lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
+    objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
+    spillable=True, member=lambda name: (_ANY, f'."{name}"[1]'),
+)  # fmt: skip
+
+
+# -- annotations -------------------------------------------------------------------------------------------------------
+
+
+def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
+    """Return the type that an annotation means, and whether None may stand for no value.
+
+    Args:
+        annotation: as `typing.get_type_hints` returns it, extras included.
+        path: what has this type, for the message: ``Product.price``.
+
+    Raises:
+        ValueError: No value of this type can be stored. The message says which can.
+    """
+    try:
+        return _value_type(annotation)
+    except Fault as fault:
+        raise Fault(fault.problem, path) from None
+
+
+def _value_type(annotation: Any) -> tuple[ValueType, bool]:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        if args[0] is int and INT32_RANGE in args:
+            return INT32, False
+        if any(isinstance(arg, msgspec.Meta) for arg in args):
+            raise Fault("the constraints of msgspec.Meta are not checked on a field, only inside of Structs")
+        return _value_type(args[0])
+    if origin in (typing.Required, typing.NotRequired):
+        return _value_type(args[0])
+    if isinstance(annotation, NewType):
+        return _value_type(annotation.__supertype__)
+    if type(annotation).__name__ == "TypeAliasType":
+        return _value_type(annotation.__value__)
+    if origin is Literal and None in args:
+        return literal_type(tuple(value for value in args if value is not None)), True
+    if origin is Literal:
+        return literal_type(args), False
+    if origin is Union or origin is types.UnionType:
+        rest = tuple(arg for arg in args if arg is not type(None))
+        if len(rest) == 1:
+            return _value_type(rest[0])[0], True
+        if any(_value_type(arg)[0].kind is not object for arg in rest):
+            raise Fault(f"{_readable(annotation)}: a field has one type, or it and None; tagged Structs can be united")
+        return _json_type(reduce(or_, rest)), len(rest) < len(args)
+    if isinstance(annotation, str):
+        raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
+    if annotation is Extra:
+        return _EXTRA, False
+    if isinstance(annotation, type) and origin is None:
+        if annotation in SCALARS:
+            return SCALARS[annotation], False
+        if issubclass(annotation, Enum):
+            return enum_type(annotation), False
+    if annotation is None or annotation is type(None) or annotation is Any:
+        raise Fault(f"a field of {_readable(annotation)} can not be stored; supported are {_SUPPORTED}")
+    return _json_type(annotation), False

@@ -1,0 +1,460 @@
+"""What a field type is, and the types of single values: scalars, Enums, Literals.
+
+Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
+and the Python source of the same for generated functions. The types of nested values are in `tablemapper.values`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Clamped, Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded, Subnormal
+from enum import Enum
+from typing import Annotated, Any, TypeAlias
+from uuid import UUID
+
+import attrs
+import msgspec
+
+from ..codegen import Names
+from ..limits import Edm
+
+__all__ = [
+    "INT32",
+    "INT32_RANGE",
+    "SCALARS",
+    "Fault",
+    "Int32",
+    "ValueType",
+    "checked_load",
+    "enum_type",
+    "inside_json",
+    "literal_type",
+    "shown",
+    "unexpected",
+]
+
+INT32_RANGE = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
+Int32: TypeAlias = Annotated[int, INT32_RANGE]
+"""An int of 32 bits: Azure's Int32, where a plain int is an Int64."""
+
+_FIRST = datetime(1601, 1, 1, tzinfo=UTC)
+_DECIMALS = Context(34, Emin=-6143, Emax=6144, traps=[Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal])
+_PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
+_WELL = re.compile("[^\ud800-\udfff]*").fullmatch
+_text = msgspec.to_builtins
+_Function: TypeAlias = Callable[[Any], Any]
+
+
+class Fault(ValueError):
+    """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.problem = problem
+        self.path = path
+
+
+def shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = "…"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> Fault:
+    return Fault(f"expected {expected}, got {type(value).__name__} {shown(value)}{hint and '; ' + hint}", at)
+
+
+@attrs.frozen(eq=False, repr=False)
+class ValueType:
+    """The type of a field."""
+
+    name: str
+    """Canonical text: equal for equal types, stored in the catalogue."""
+    kind: type
+    """The scalar type of the values; for Enum and Literal that of *their* values, ``object`` for nested ones."""
+    edm: Edm
+    """The type of the property on Azure."""
+    check: _Function
+    """Return the value, normalised; raise `Fault` if it is none of this type."""
+    store: _Function
+    """Return the stored form of a checked value."""
+    load: _Function
+    """Return the value that a stored form stands for; raise ValueError if it is the form of none."""
+    to_json: _Function
+    """Return what stands for a checked value inside JSON."""
+    fast: str = "False"
+    writes: str = "{v}"
+    reads: str = "{v}"
+    objects: Mapping[str, Any] = {}
+    """The globals of the three sources above, by the name that stands for them there."""
+    ordered: bool = True
+    """Whether the values can be compared with ``<``."""
+    sql_ordered: bool = True
+    """Whether the stored forms are equal, and sort, as the values do."""
+    keyable: bool = True
+    key_kind: Any = None
+    """What the key codec gets: the scalar type, or the Enum."""
+    spillable: bool = False
+    """Whether a value can be so long that it is kept apart from its row."""
+    fixed: int | None = None
+    """The size of every value in bytes, as Azure counts it; None if it depends on the value."""
+    enum: type[Enum] | None = None
+    element: ValueType | None = None
+    """The type of the elements of a list, set or tuple of scalars; its ``store`` is the form inside JSON."""
+    member: Callable[[str], tuple[ValueType, str]] | None = None
+    """Return the type of a nested value, and its step in a JSON path; None if there are none."""
+
+    def __repr__(self) -> str:
+        return f"<ValueType {self.name}>"
+
+    def operand(self, value: Any) -> Any:
+        """Return the value as it is compared; raise ValueError if it is of another type."""
+        return self.check(value)
+
+    def dump(self, value: Any) -> Any:
+        """Return the value in builtins that JSON knows."""
+        return self.to_json(value)
+
+    def fast_source(self, variable: str, names: Names) -> str:
+        """Return source that is true only of values that are as `check` would return them; ``variable`` is a name."""
+        return self._source(self.fast, variable, names)
+
+    def store_source(self, variable: str, names: Names) -> str:
+        """Return source of what `store` returns for a checked value."""
+        return self._source(self.writes, variable, names)
+
+    def load_source(self, variable: str, names: Names) -> str:
+        """Return source of what `load` returns; it trusts the stored form."""
+        return self._source(self.reads, variable, names)
+
+    def _source(self, template: str, variable: str, names: Names) -> str:
+        used = {hint: names.name(hint, value) for hint, value in self.objects.items() if f"{{{hint}}}" in template}
+        return template.format(v=variable, **used)
+
+    def nested(self, path: tuple[str, ...]) -> ValueType:
+        """Return the type of a nested value, stored as it is inside JSON; of a datetime, that of its date or a cut."""
+        if self.name == "datetime" and len(path) == 1 and (path[0] == "date" or "%" in path[0]):
+            return SCALARS[date if path[0] == "date" else str]
+        found = self
+        for name in path:
+            found = found._member(name)[0]
+        return inside_json(found)
+
+    def json_path(self, path: tuple[str, ...]) -> str:
+        """Return where a nested value stands in the JSON text, as SQLite's ``json_extract`` takes it."""
+        found, text = self, "$"
+        for name in path:
+            found, step = found._member(name)
+            text += step
+        return text
+
+    def _member(self, name: str) -> tuple[ValueType, str]:
+        if self.member is None:
+            raise Fault(f"{self.name} has no nested values; attrs classes, dataclasses, Structs and dicts have")
+        return self.member(name)
+
+
+# -- scalars -----------------------------------------------------------------------------------------------------------
+
+
+def _check_str(value: Any) -> str:
+    if not isinstance(value, str):
+        if not isinstance(value, Enum) or not isinstance(value.value, str):
+            raise unexpected("str", value)
+        value = value.value
+    elif isinstance(value, Enum):
+        value = value.value
+    value = str.__str__(value)
+    if not value.isascii() and not _WELL(value):
+        raise Fault(f"{shown(value)} holds a lone surrogate, which is no character and can not be stored")
+    return value  # type: ignore[no-any-return]
+
+
+def _check_integer(bits: int) -> _Function:
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
+    name, wider = ("int", "Decimal") if bits == 64 else (f"int{bits}", "int")
+
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or value.__class__ is bool:
+            raise unexpected(name, value)
+        if not low <= value < high:
+            raise Fault(f"{shown(int(value))} does not fit in {bits} bits; {wider} holds more")
+        return int(value)
+
+    return check
+
+
+def _check_float(value: Any) -> float:
+    if isinstance(value, int) and value.__class__ is not bool:
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.nan
+        if number != value:
+            raise Fault(f"the int {shown(value)} is no float: the nearest float differs")
+        return number or 0.0
+    if not isinstance(value, float):
+        raise unexpected("float", value)
+    if math.isnan(value):
+        raise Fault("nan can not be stored: it equals nothing, itself included; None says that there is no value")
+    return float(value) or 0.0
+
+
+def _check_bool(value: Any) -> bool:
+    if value is True or value is False:
+        return value
+    raise unexpected("bool", value)
+
+
+def _check_datetime(value: Any) -> datetime:
+    if value.__class__ is datetime and value.tzinfo is UTC and not value.fold and value >= _FIRST:
+        return value
+    if not isinstance(value, datetime):
+        raise unexpected("datetime", value)
+    if value.utcoffset() is None:
+        raise Fault(f"{shown(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one")
+    try:
+        utc = value.astimezone(UTC)
+    except OverflowError:
+        raise Fault(f"{shown(value)} is outside the years 1601 to 9999 in UTC") from None
+    at = datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, UTC)
+    if at < _FIRST:
+        raise Fault(f"{shown(value)} is before 1601-01-01, the first time that Azure Table storage knows")
+    return at
+
+
+def _check_date(value: Any) -> date:
+    if isinstance(value, datetime):
+        raise unexpected("date", value, "use .date()")
+    if not isinstance(value, date):
+        raise unexpected("date", value)
+    return date(value.year, value.month, value.day)
+
+
+def _check_time(value: Any) -> time:
+    if not isinstance(value, time):
+        raise unexpected("time", value)
+    if value.tzinfo is not None:
+        raise Fault(f"{shown(value)} has a time zone; a time of day is stored without one")
+    return time(value.hour, value.minute, value.second, value.microsecond)
+
+
+def _check_timedelta(value: Any) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise unexpected("timedelta", value)
+    if not -(2**63) <= _microseconds(value) < 2**63:
+        raise Fault(f"{shown(value)} does not fit in 64 bits of microseconds (292,000 years)")
+    return timedelta(value.days, value.seconds, value.microseconds)
+
+
+def _microseconds(value: timedelta) -> int:
+    return value.days * 86400000000 + value.seconds * 1000000 + value.microseconds
+
+
+def _check_decimal(value: Any) -> Decimal:
+    if not isinstance(value, Decimal):
+        raise unexpected("Decimal", value, f"use Decimal({str(value)!r})" if type(value) in (int, float) else "")
+    if not value.is_finite():
+        raise Fault(f"{shown(value)} is not finite")
+    try:
+        return _DECIMALS.plus(value)
+    except ArithmeticError:
+        raise Fault(f"{shown(value)} is outside the Decimals: 34 digits, exponent -6143 to 6144") from None
+
+
+def _check_uuid(value: Any) -> UUID:
+    if not isinstance(value, UUID):
+        raise unexpected("UUID", value, f"use UUID({value!r})" if isinstance(value, str) and len(value) == 36 else "")
+    return value if value.__class__ is UUID else UUID(int=value.int)
+
+
+def _check_bytes(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise unexpected("bytes", value, "use .encode()" if isinstance(value, str) else "")
+    return bytes(value)
+
+
+def _store_datetime(value: datetime) -> str:
+    text: str = _text(value)
+    return text if value.microsecond else f"{text[:19]}.000000Z"
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def checked_load(name: str, read: _Function, store: _Function) -> _Function:
+    """Return a load that refuses whatever ``store`` would not have written."""
+
+    def load(stored: Any) -> Any:
+        try:
+            value = read(stored)
+            if store(value) == stored and store(value).__class__ is stored.__class__:
+                return value
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError):
+            pass
+        raise Fault(f"{shown(stored)} is not the stored form of {name}")
+
+    return load
+
+
+def _scalar(
+    kind: type,
+    check: _Function,
+    edm: Edm,
+    fast: str,
+    *,
+    name: str = "",
+    fixed: int | None = None,
+    store: _Function = _same,
+    read: _Function | None = None,
+    to_json: _Function | None = None,
+    writes: str = "{v}",
+    reads: str = "{v}",
+    sql_ordered: bool = True,
+    spillable: bool = False,
+    **objects: Any,
+) -> ValueType:
+    name = name or kind.__name__
+    return ValueType(
+        name, kind, edm, check, store, checked_load(name, read or check, store), to_json or store,
+        fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads,
+        objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
+        fixed=fixed,
+    )  # fmt: skip
+
+
+SCALARS: dict[Any, ValueType] = {
+    str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, well=_WELL),
+    bool: _scalar(
+        bool, _check_bool, "Boolean", "", fixed=1, store=int, read={0: False, 1: True}.__getitem__, to_json=_same,
+        writes="({v} is True) + 0", reads="({v} == 1)",
+    ),
+    int: _scalar(
+        int, _check_integer(64), "Int64", " and -9223372036854775808 <= {v} <= 9223372036854775807", fixed=8
+    ),
+    float: _scalar(
+        float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", fixed=8,
+        to_json=lambda value: value if math.isfinite(value) else str(value),
+    ),
+    datetime: _scalar(
+        datetime, _check_datetime, "DateTime", " and {v}.tzinfo is {utc} and {v}.year > 1600", fixed=8,
+        store=_store_datetime, read=datetime.fromisoformat,
+        writes="({text}({v}) if {v}.microsecond else {text}({v})[:19] + '.000000Z')", reads="{from_text}({v})",
+        utc=UTC, text=_text, from_text=datetime.fromisoformat,
+    ),
+    date: _scalar(
+        date, _check_date, "String", "", fixed=24, store=date.isoformat, read=date.fromisoformat,
+        writes="{v}.isoformat()", reads="{from_text}({v})", from_text=date.fromisoformat,
+    ),
+    time: _scalar(
+        time, _check_time, "String", " and {v}.tzinfo is None", fixed=34,
+        store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
+        writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", from_text=time.fromisoformat,
+    ),
+    timedelta: _scalar(
+        timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", fixed=8,
+        store=_microseconds, read=lambda stored: timedelta(0, 0, stored), to_json=_text,
+        writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
+    ),
+    Decimal: _scalar(
+        Decimal, _check_decimal, "String", "False", store=str, read=Decimal, writes="{str}({v})",
+        reads="{Decimal}({v})", sql_ordered=False, str=str,
+    ),
+    UUID: _scalar(
+        UUID, _check_uuid, "Guid", "", fixed=16, store=str, read=UUID,
+        writes="{text}({v})", reads="{convert}({v}, {UUID})", text=_text, convert=msgspec.convert,
+    ),
+    bytes: _scalar(bytes, _check_bytes, "Binary", "", spillable=True, to_json=_text),
+}  # fmt: skip
+INT32 = _scalar(int, _check_integer(32), "Int32", " and -2147483648 <= {v} <= 2147483647", name="int32", fixed=4)
+
+
+def inside_json(type: ValueType) -> ValueType:
+    """Return the type with the form that its values have inside JSON as the stored one."""
+    if type.kind not in (timedelta, bytes):
+        return type
+    kind = type.kind
+    return attrs.evolve(
+        type, store=_text, load=checked_load(type.name, lambda stored: msgspec.convert(stored, kind), _text),
+        writes="{text}({v})", reads="{convert}({v}, {kind})", sql_ordered=False,
+        objects={**type.objects, "text": _text, "convert": msgspec.convert, "kind": kind},
+    )  # fmt: skip
+
+
+def enum_type(enum: type[Enum]) -> ValueType:
+    values = [member.value for member in enum]
+    kind = str if values and type(values[0]) is str else int
+    if not values or any(type(value) is not kind for value in values):
+        raise Fault(f"the values of the Enum {enum.__name__} must all be str, or all int")
+    base = SCALARS[kind]
+    for member in enum:
+        base.check(member.value)
+    members = _Members(enum)
+    listed = ",".join(
+        f"{member.name}={value if _PLAIN_WORD(str(value)) else repr(value)}"
+        for member, value in zip(enum, values, strict=True)
+    )
+
+    def check(value: Any) -> Enum:
+        if value.__class__ is enum or isinstance(value, enum):
+            return value
+        names = ", ".join(f"{enum.__name__}.{member.name}" for member in enum)
+        near = members.known(value)
+        raise unexpected(f"one of {names}", value, f"use {enum.__name__}.{near.name}" if near is not None else "")
+
+    return ValueType(
+        f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value,
+        checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value), _enum_value,
+        fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]",
+        objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
+        key_kind=enum, fixed=base.fixed, enum=enum,
+    )  # fmt: skip
+
+
+def _enum_value(value: Any) -> Any:
+    return value._value_
+
+
+class _Members(dict[Any, Any]):
+    """The members of an Enum by their values."""
+
+    def __init__(self, enum: type[Enum]) -> None:
+        super().__init__((member.value, member) for member in enum)
+        self.enum = enum
+
+    def known(self, value: Any) -> Any:
+        try:
+            return self.get(value)
+        except TypeError:
+            return None
+
+    def __missing__(self, value: Any) -> Any:
+        try:
+            return self.enum(value)
+        except ValueError:
+            raise Fault(f"{shown(value)} is not the stored form of a member of {self.enum.__name__}") from None
+
+
+def literal_type(values: tuple[Any, ...]) -> ValueType:
+    kind = type(values[0])
+    if kind not in (str, int) or any(type(value) is not kind for value in values):
+        raise Fault("the values of a Literal must all be str, or all int")
+    base, allowed = SCALARS[kind], frozenset(map(SCALARS[kind].check, values))
+    listed = ", ".join(map(repr, sorted(values)))
+
+    def check(value: Any) -> Any:
+        if value.__class__ is bool or not isinstance(value, kind) or (plain := base.check(value)) not in allowed:
+            raise unexpected(f"one of {listed}", value)
+        return plain
+
+    return attrs.evolve(
+        base, name=f"literal[{listed}]", check=check, load=checked_load(f"one of {listed}", check, _same),
+        fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
+        spillable=False,
+    )  # fmt: skip
