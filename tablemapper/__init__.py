@@ -49,7 +49,10 @@ from .query.query import Query, Rows
 from .schema.check import Problem, Report
 from .store.store import Store, Transaction, Unknown
 from .store.store import open_store as open
-from .values.nested import Extra, GeoPoint, Int32, converter
+from .values.extra import Extra
+from .values.geo import GeoPoint
+from .values.nested import converter
+from .values.scalars import Int32
 
 __all__ = [
     "Aggregate",

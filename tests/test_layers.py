@@ -14,7 +14,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress"]}],
     [
-        {"values": ["scalars", "nested"]},
+        {"values": ["scalars", "geo", "extra", "nested"]},
         {"keys": ["forms", "codec", "template", "overlap"]},
     ],
     [{"expressions": ["arithmetic", "tree", "predicates"]}],

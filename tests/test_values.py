@@ -22,7 +22,10 @@ from hypothesis import strategies as st
 from tablemapper.codegen import Names
 from tablemapper.expressions.predicates import matcher
 from tablemapper.expressions.tree import Attr, OperandType
-from tablemapper.values.nested import Extra, Fault, GeoPoint, Int32, Int32Value, ValueType, converter, value_type
+from tablemapper.values.extra import Extra, Int32Value
+from tablemapper.values.geo import GeoPoint
+from tablemapper.values.nested import converter, value_type
+from tablemapper.values.scalars import Fault, Int32, ValueType
 
 
 class Color(Enum):

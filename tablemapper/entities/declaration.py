@@ -14,7 +14,8 @@ from ..expressions.predicates import attributes, dump
 from ..expressions.tree import Predicate
 from ..keys.template import Template, compile_template
 from ..limits import check_property_name, check_table_name
-from ..values.nested import ValueType, value_type
+from ..values.nested import value_type
+from ..values.scalars import ValueType
 from .fields import FieldModel, FieldOptions, Measure
 from .index import Index, Key
 

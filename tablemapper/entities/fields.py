@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 import attrs
 
 from ..expressions.tree import Attr, Expr, Predicate
-from ..values.nested import ValueType
+from ..values.scalars import ValueType
 
 __all__ = [
     "Field",

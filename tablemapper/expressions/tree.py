@@ -18,7 +18,7 @@ from ..errors import InvalidQuery
 from .arithmetic import NO_TRUTH, Computed, Expr, Number
 
 if TYPE_CHECKING:
-    from ..values.nested import Extra
+    from ..values.extra import Extra
 
 __all__ = [
     "And",

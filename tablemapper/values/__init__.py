@@ -1,5 +1,7 @@
 """What a value of a field may be, how it is checked and stored.
 
 - `scalars`: the types that are one value.
+- `geo`: a place on the earth.
+- `extra`: the properties that a class does not declare.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 """

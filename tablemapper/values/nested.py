@@ -27,12 +27,13 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import did_you_mean
+from .extra import EXTRA, Extra
+from .geo import GeoPoint
 from .scalars import (
     INT32,
     INT32_RANGE,
     SCALARS,
     Fault,
-    Int32,
     ValueType,
     enum_type,
     inside_json,
@@ -44,7 +45,7 @@ from .scalars import (
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["Extra", "Fault", "GeoPoint", "Int32", "Int32Value", "ValueType", "converter", "value_type"]
+__all__ = ["converter", "value_type"]
 
 MAX_DEPTH = 100
 _SUPPORTED = (
@@ -127,7 +128,7 @@ def _take_apart(value: Any) -> Any:
     )
 
 
-def _told_by_msgspec(error: Exception) -> Fault:
+def _fault_of(error: Exception) -> Fault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
     text = text.replace("`", "")
@@ -175,7 +176,7 @@ def _json_type(annotation: Any) -> ValueType:
         except Fault:
             raise
         except msgspec.MsgspecError as error:
-            raise _told_by_msgspec(error) from None
+            raise _fault_of(error) from None
         except RecursionError:
             raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
         except Exception as error:  # a hook may raise anything
@@ -336,141 +337,6 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     return value_type(typing.get_type_hints(kind, include_extras=True)[name])[0], f'."{members[name]}"'
 
 
-class GeoPoint:
-    """A place on the earth, in degrees. It is stored as GeoJSON, which puts the longitude first."""
-
-    __slots__ = ("latitude", "longitude")
-    latitude: float
-    longitude: float
-
-    def __init__(self, latitude: float, longitude: float) -> None:
-        for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-            number = SCALARS[float].check(value)
-            if not -most <= number <= most:
-                raise Fault(f"a {name} is between -{most} and {most}, not {value!r}")
-            object.__setattr__(self, name, number)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a GeoPoint can not be changed: make a new one with another {name}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("a GeoPoint can not be changed")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, GeoPoint):
-            return NotImplemented
-        return (self.latitude, self.longitude) == (other.latitude, other.longitude)
-
-    def __hash__(self) -> int:
-        return hash((self.latitude, self.longitude))
-
-    def __repr__(self) -> str:
-        return f"GeoPoint(latitude={self.latitude!r}, longitude={self.longitude!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return GeoPoint, (self.latitude, self.longitude)
-
-
-class Int32Value(int):
-    """An int in an `Extra` that is an Int32 on Azure; a plain int there is an Int64."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"Int32Value({int(self)})"
-
-
-class Extra(dict[str, Any]):
-    """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
-
-    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes.
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"Extra({super().__repr__()})"
-
-
-_EXTRA_TYPES: dict[type, ValueType] = {
-    Int32Value: INT32,
-    **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
-}
-_BY_EDM: dict[str, ValueType] = {form.edm: form for form in _EXTRA_TYPES.values()}
-_RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
-
-
-def _form_of(value: Any) -> ValueType | None:
-    if isinstance(value, bool):
-        return SCALARS[bool]
-    return next((form for kind, form in _EXTRA_TYPES.items() if isinstance(value, kind)), None)
-
-
-def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
-    """Return a normalised copy, and what stands for it in JSON: ``{name: [edm, value]}``."""
-    if not isinstance(value, dict):
-        raise unexpected("a dict of properties", value)
-    copy, plain = Extra(), {}
-    for name in sorted(value, key=str):
-        if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
-            raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
-        item = value[name]
-        form = _form_of(item)
-        if form is None:
-            raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
-        try:
-            checked = form.check(item)
-        except Fault as fault:
-            raise Fault(fault.problem, f".{name}") from None
-        copy[str(name)] = Int32Value(checked) if form is INT32 else checked
-        plain[str(name)] = [form.edm, form.to_json(checked)]
-    return copy, plain
-
-
-def _load_extra(stored: Any) -> Extra:
-    loaded = Extra()
-    try:
-        for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
-            form = _BY_EDM[edm]
-            value = float(plain) if edm == "Double" else form.check(plain) if plain.__class__ in (int, bool) else plain
-            if value.__class__ is str and edm != "String":
-                value = msgspec.convert(value, form.kind)
-            checked = form.check(value)
-            loaded[name] = Int32Value(checked) if edm == "Int32" else checked
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-        raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
-    return loaded
-
-
-def _store_extra(value: Any) -> str:
-    return msgspec.json.encode(_extra_parts(value)[1]).decode()
-
-
-def _check_any(value: Any) -> Any:
-    form = _form_of(value)
-    if form is None:
-        raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", value)
-    return form.check(value)
-
-
-def _dump_any(value: Any) -> Any:
-    form = _form_of(value)
-    return None if form is None else [form.edm, form.to_json(value)]
-
-
-_ANY = ValueType(
-    "any", object, "String", _check_any, _dump_any, _check_any, _dump_any, sql_ordered=False, keyable=False
-)
-"""The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
-
-_EXTRA = ValueType(
-    "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
-    lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
-    objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
-    spillable=True, member=lambda name: (_ANY, f'."{name}"[1]'),
-)  # fmt: skip
-
-
 # -- annotations -------------------------------------------------------------------------------------------------------
 
 
@@ -518,7 +384,7 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     if isinstance(annotation, str):
         raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
-        return _EXTRA, False
+        return EXTRA, False
     if isinstance(annotation, type) and origin is None:
         if annotation in SCALARS:
             return SCALARS[annotation], False

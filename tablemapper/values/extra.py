@@ -1,0 +1,111 @@
+"""The properties of an entity that its class does not declare. Each keeps its type on Azure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from .scalars import INT32, SCALARS, Fault, ValueType, shown, unexpected
+
+__all__ = ["EXTRA", "Extra", "Int32Value"]
+
+
+class Int32Value(int):
+    """An int in an `Extra` that is an Int32 on Azure; a plain int there is an Int64."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Int32Value({int(self)})"
+
+
+class Extra(dict[str, Any]):
+    """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
+
+    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Extra({super().__repr__()})"
+
+
+_TYPES: dict[type, ValueType] = {
+    Int32Value: INT32,
+    **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
+}
+_BY_EDM: dict[str, ValueType] = {form.edm: form for form in _TYPES.values()}
+_RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
+
+
+def _form_of(value: Any) -> ValueType | None:
+    if isinstance(value, bool):
+        return SCALARS[bool]
+    return next((form for kind, form in _TYPES.items() if isinstance(value, kind)), None)
+
+
+def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
+    """Return a normalised copy, and what stands for it in JSON: ``{name: [edm, value]}``."""
+    if not isinstance(value, dict):
+        raise unexpected("a dict of properties", value)
+    copy, plain = Extra(), {}
+    for name in sorted(value, key=str):
+        if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
+            raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
+        item = value[name]
+        form = _form_of(item)
+        if form is None:
+            raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
+        try:
+            checked = form.check(item)
+        except Fault as fault:
+            raise Fault(fault.problem, f".{name}") from None
+        copy[str(name)] = Int32Value(checked) if form is INT32 else checked
+        plain[str(name)] = [form.edm, form.to_json(checked)]
+    return copy, plain
+
+
+def _load_extra(stored: Any) -> Extra:
+    loaded = Extra()
+    try:
+        for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
+            form = _BY_EDM[edm]
+            value = float(plain) if edm == "Double" else form.check(plain) if plain.__class__ in (int, bool) else plain
+            if value.__class__ is str and edm != "String":
+                value = msgspec.convert(value, form.kind)
+            checked = form.check(value)
+            loaded[name] = Int32Value(checked) if edm == "Int32" else checked
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
+    return loaded
+
+
+def _store_extra(value: Any) -> str:
+    return msgspec.json.encode(_extra_parts(value)[1]).decode()
+
+
+def _check_any(value: Any) -> Any:
+    form = _form_of(value)
+    if form is None:
+        raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", value)
+    return form.check(value)
+
+
+def _dump_any(value: Any) -> Any:
+    form = _form_of(value)
+    return None if form is None else [form.edm, form.to_json(value)]
+
+
+ANY = ValueType("any", object, "String", _check_any, _dump_any, _check_any, _dump_any, sql_ordered=False, keyable=False)
+"""The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
+
+EXTRA = ValueType(
+    "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
+    lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
+    objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
+    spillable=True, member=lambda name: (ANY, f'."{name}"[1]'),
+)  # fmt: skip
