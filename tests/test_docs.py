@@ -10,7 +10,8 @@ import pytest
 from tablemapper import errors
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -20,7 +21,7 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "page"}
@@ -29,7 +30,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_page_about_paging_shows_the_example_as_it_is() -> None:
-    shown = next(source for _, source in blocks(ROOT / "docs" / "paging.md") if "def orders(" in source)
+    shown = next(source for _, source in blocks(DOCS / "how-to" / "paging.md") if "def orders(" in source)
     example = (ROOT / "examples" / "paging_service.py").read_text(encoding="utf-8")
     settings, *functions = shown.split("\n\n\n")[:3]
     assert [part for part in (settings, *functions) if part not in example] == []
@@ -38,11 +39,13 @@ def test_the_page_about_paging_shows_the_example_as_it_is() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert sorted(re.findall(r": (\w+\.md)$", config, re.MULTILINE)) == sorted(page.name for page in PAGES[1:])
+    assert sorted(re.findall(r": (\S+\.md)$", config, re.MULTILINE)) == sorted(
+        page.relative_to(DOCS).as_posix() for page in PAGES[1:]
+    )
 
 
 def test_every_error_is_documented() -> None:
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
     assert not [
         name for name in errors.__all__ if name[0].isupper() and f"`{name}`" not in text and f".{name}" not in text
     ]
