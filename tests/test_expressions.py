@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.codegen import Names, compile_functions
-from tablemapper.expressions.predicates import attributes, conjuncts, dump, matcher, python_source
+from tablemapper.expressions.predicates import conjuncts, dump
+from tablemapper.expressions.python import matcher, python_source
 
 
 class Color(Enum):
@@ -139,7 +140,7 @@ def test_a_dump_is_stable_and_json(case: Case) -> None:
 
     form = dump(case[0])
     assert json.loads(json.dumps(form)) == form == dump(case[0])
-    assert {attr.name for attr in attributes(case[0])} <= {field.name for field in attrs.fields(Thing)}
+    assert {attr.name for attr in case[0].attributes()} <= {field.name for field in attrs.fields(Thing)}
 
 
 @given(st.lists(leaves, min_size=1, max_size=5))
@@ -208,7 +209,7 @@ def test_a_wrong_operand_is_refused_at_once(program: Callable[[], Any], said: st
 
 def test_attributes_of_two_classes_with_one_name_are_not_one() -> None:
     assert dump(Thing.name == "x") == dump(Other.name == "x")
-    assert next(attributes(Thing.name == "x")).owner is not next(attributes(Other.name == "x")).owner
+    assert next((Thing.name == "x").attributes()).owner is not next((Other.name == "x").attributes()).owner
 
 
 def test_a_value_is_dumped_as_it_is_stored() -> None:

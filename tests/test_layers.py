@@ -17,7 +17,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"values": ["scalars", "geo", "extra", "nested"]},
         {"keys": ["forms", "codec", "template", "overlap"]},
     ],
-    [{"expressions": ["arithmetic", "tree", "predicates"]}],
+    [{"expressions": ["arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "index", "declaration", "entity", "aggregates"]}],
     [{"schema": ["sums", "model", "maintenance", "evolution", "assignments", "check"]}],
     [

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names
-from tablemapper.expressions.predicates import matcher
-from tablemapper.expressions.tree import Attr, OperandType
+from tablemapper.expressions.python import matcher
+from tablemapper.expressions.tree import Attr
 from tablemapper.values.extra import Extra, Int32Value
 from tablemapper.values.geo import GeoPoint
 from tablemapper.values.nested import converter, value_type
@@ -766,7 +766,7 @@ def test_a_fraction_is_no_value_of_any_type(value: Fraction) -> None:
 
 
 def test_a_value_type_is_an_operand_type() -> None:
-    operand: OperandType = of(int)
+    operand: ValueType = of(int)
     assert operand.operand(5) == 5
 
 

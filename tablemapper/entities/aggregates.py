@@ -17,10 +17,11 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..errors import CorruptStore, InvalidQuery
-from ..expressions.predicates import attributes, dump
-from ..expressions.tree import Attr, OperandType, Predicate
+from ..expressions.predicates import dump
+from ..expressions.tree import Attr, Predicate, as_predicate
 from ..keys.codec import key_text
 from ..schema.sums import SUMS, Sum
+from ..values.scalars import ValueType
 from .declaration import Declaration
 from .entity import Record
 from .fields import FieldModel, Measure
@@ -279,12 +280,12 @@ def _extremes(held: list[Any], change: dict[Any, int], slot: int, seek: Seek) ->
     return held
 
 
-def store_sortable(kind: OperandType, value: Any) -> Any:
+def store_sortable(kind: ValueType, value: Any) -> Any:
     """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
     return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
 
 
-def load_sortable(kind: OperandType, stored: Any) -> Any:
+def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
     return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
 
@@ -354,7 +355,10 @@ def _listed(names: set[str] | frozenset[str]) -> str:
 def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
     attr = measure.attr
     try:
-        read = [*([] if attr is None else [attr]), *([] if measure.where is None else attributes(measure.where))]
+        read = [
+            *([] if attr is None else [attr]),
+            *([] if measure.where is None else as_predicate(measure.where).attributes()),
+        ]
     except InvalidQuery as error:
         return [f"where=: {error}"]
     for one in read:

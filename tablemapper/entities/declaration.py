@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hin
 import attrs
 
 from ..errors import InvalidModel, InvalidQuery, did_you_mean
-from ..expressions.predicates import attributes, dump
-from ..expressions.tree import Predicate
+from ..expressions.predicates import dump
+from ..expressions.tree import Predicate, as_predicate
 from ..keys.template import Template, compile_template
 from ..limits import check_property_name, check_table_name
 from ..values.nested import value_type
@@ -310,8 +310,8 @@ def _condition(
     if where is None:
         return None
     try:
-        predicate = where(owner)
-        for attr in attributes(predicate):
+        predicate = as_predicate(where(owner))
+        for attr in predicate.attributes():
             if not issubclass(owner, attr.owner):
                 raise InvalidQuery(f"{attr!r} is not a field of {owner.__name__}")
     except (InvalidQuery, AttributeError, TypeError) as error:

@@ -2,5 +2,6 @@
 
 - `arithmetic`: what operators do with each type.
 - `tree`: attributes, predicates, orders and assignments.
-- `predicates`: walks over predicates, and predicates as Python.
+- `predicates`: predicates taken apart, written down, and with other constants.
+- `python`: what predicates mean, as Python source.
 """

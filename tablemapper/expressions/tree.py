@@ -1,24 +1,24 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `tablemapper.predicates`, and both say
+An expression is data. It is lowered to SQL by an engine and to Python source by `tablemapper.expressions.python`, and both say
 the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
 exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import date, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
+from itertools import chain, islice
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 import attrs
 
 from ..errors import InvalidQuery
+from ..values.extra import Extra
+from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Number
-
-if TYPE_CHECKING:
-    from ..values.extra import Extra
 
 __all__ = [
     "And",
@@ -30,13 +30,15 @@ __all__ = [
     "Expr",
     "In",
     "IsNull",
+    "Junction",
+    "Leaf",
     "Not",
-    "OperandType",
     "Or",
     "Order",
     "Parameter",
     "Predicate",
     "StartsWith",
+    "as_predicate",
 ]
 
 T = TypeVar("T")
@@ -47,65 +49,16 @@ O_contra = TypeVar("O_contra", contravariant=True)
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
-class OperandType(Protocol):
-    """What an expression needs to know of a field's type; the value types of `tablemapper.values` are such."""
-
-    @property
-    def name(self) -> str:
-        """Canonical: equal for types whose values compare."""
-        ...
-
-    @property
-    def ordered(self) -> bool:
-        """Whether < and > mean something."""
-        ...
-
-    @property
-    def kind(self) -> type:
-        """The Python class of the values."""
-        ...
-
-    @property
-    def keyable(self) -> bool:
-        """Whether a key can be made of it: it is scalar."""
-        ...
-
-    def store(self, value: Any, /) -> Any:
-        """Return the stored form of a value."""
-        ...
-
-    def load(self, stored: Any, /) -> Any:
-        """Return the value of a stored form."""
-        ...
-
-    def operand(self, value: Any) -> Any:
-        """Return the value as it is compared; raise ValueError if it is of another type."""
-        ...
-
-    def dump(self, value: Any) -> Any:
-        """Return the value in builtins that JSON knows."""
-        ...
-
-    def nested(self, path: tuple[str, ...]) -> OperandType:
-        """Return the type of a nested value; raise ValueError if there is none."""
-        ...
-
-    @property
-    def element(self) -> OperandType | None:
-        """The type of a list's elements, if it is a list."""
-        ...
-
-
 class Predicate(Generic[O_contra]):
     """A condition on the entities of a class, or of a class that it lends its fields to."""
 
     __slots__ = ()
 
     def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return And(parts=(self, _predicate(other)))
+        return And(parts=(self, as_predicate(other)))
 
     def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return Or(parts=(self, _predicate(other)))
+        return Or(parts=(self, as_predicate(other)))
 
     def __invert__(self) -> Predicate[O_contra]:
         return Not(part=self)
@@ -115,6 +68,14 @@ class Predicate(Generic[O_contra]):
 
     def shape(self, constants: list[Any], /) -> Hashable:
         """Return what this has in common with predicates that differ in their constants only, and add the constants."""
+        raise NotImplementedError
+
+    def with_constants(self, constants: Iterator[Any], /) -> Predicate[O_contra]:
+        """Return this with other constants, taken in the order in which `shape` adds them."""
+        raise NotImplementedError
+
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        """Yield every attribute that this reads."""
         raise NotImplementedError
 
 
@@ -128,7 +89,8 @@ class Parameter:
         return f"?{self.number}"
 
 
-def _predicate(value: object) -> Predicate[Any]:
+def as_predicate(value: object) -> Predicate[Any]:
+    """Return a value that is a predicate; raise InvalidQuery if it is something else."""
     if isinstance(value, Predicate):
         return value
     raise InvalidQuery(f"a predicate is needed, not {value!r}: compare a field, as in Product.price > 10")
@@ -140,7 +102,7 @@ class Attr(Number[O, T]):
 
     owner: type[O]
     name: str
-    type: OperandType
+    type: ValueType
     path: tuple[str, ...] = ()
     part: str = ""
     """Empty, ``date``, or a time format such as ``%Y-%m``."""
@@ -326,11 +288,31 @@ class Assignment(Generic[O]):
     adds: bool = False
 
 
+# ---------------------------------------------------------------------------------------------- predicates
+#
+# A new one says here what it reads, what its constants are and how it looks with others; in `tablemapper.expressions.python`
+# what it means, and in each engine's filters how that is said there.
+
+
 @attrs.frozen(eq=False, kw_only=True)
-class Compare(Predicate[O_contra]):
-    """``attr op value``; the value is an operand or another attribute."""
+class Leaf(Predicate[O_contra]):
+    """A predicate that is made of no others: it tests an attribute."""
 
     attr: Attr[Any, Any]
+
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        yield self.attr
+
+    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Self | None:
+        """Return the same test of other attributes; None if there is none for one of them."""
+        attr = own(self.attr)
+        return None if attr is None else attrs.evolve(self, attr=attr)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Compare(Leaf[O_contra]):
+    """``attr op value``; the value is an operand or another attribute."""
+
     op: Comparison
     value: Any
 
@@ -342,71 +324,101 @@ class Compare(Predicate[O_contra]):
         constants.append(self.value)
         return self.op, self.attr.source
 
+    def with_constants(self, constants: Iterator[Any], /) -> Compare[O_contra]:
+        return self if self.value.__class__ is Attr else attrs.evolve(self, value=next(constants))
+
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        yield self.attr
+        if self.value.__class__ is Attr:
+            yield self.value
+
+    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Compare[O_contra] | None:
+        attr, value = own(self.attr), own(self.value) if self.value.__class__ is Attr else self.value
+        return None if attr is None or value is None else attrs.evolve(self, attr=attr, value=value)
+
 
 @attrs.frozen(eq=False, kw_only=True)
-class In(Predicate[O_contra]):
+class In(Leaf[O_contra]):
     """``attr`` equals one of the values."""
 
-    attr: Attr[Any, Any]
     values: tuple[Any, ...]
 
     def shape(self, constants: list[Any], /) -> Hashable:
         constants += self.values
         return "in", self.attr.source, len(self.values)
 
+    def with_constants(self, constants: Iterator[Any], /) -> In[O_contra]:
+        return In(attr=self.attr, values=tuple(islice(constants, len(self.values))))
+
 
 @attrs.frozen(eq=False, kw_only=True)
-class IsNull(Predicate[O_contra]):
+class IsNull(Leaf[O_contra]):
     """``attr`` has no value."""
-
-    attr: Attr[Any, Any]
 
     def shape(self, _: list[Any], /) -> Hashable:
         return "null", self.attr.source
 
+    def with_constants(self, _: Iterator[Any], /) -> IsNull[O_contra]:
+        return self
+
 
 @attrs.frozen(eq=False, kw_only=True)
-class StartsWith(Predicate[O_contra]):
+class StartsWith(Leaf[O_contra]):
     """The text begins with another."""
 
-    attr: Attr[Any, Any]
     text: Any
 
     def shape(self, constants: list[Any], /) -> Hashable:
         constants.append(self.text)
         return "startswith", self.attr.source
 
+    def with_constants(self, constants: Iterator[Any], /) -> StartsWith[O_contra]:
+        return StartsWith(attr=self.attr, text=next(constants))
+
 
 @attrs.frozen(eq=False, kw_only=True)
-class Contains(Predicate[O_contra]):
+class Contains(Leaf[O_contra]):
     """The text has a part, or the list an element."""
 
-    attr: Attr[Any, Any]
     value: Any
 
     def shape(self, constants: list[Any], /) -> Hashable:
         constants.append(self.value)
         return "contains", self.attr.source
 
+    def with_constants(self, constants: Iterator[Any], /) -> Contains[O_contra]:
+        return Contains(attr=self.attr, value=next(constants))
+
 
 @attrs.frozen(eq=False, kw_only=True)
-class And(Predicate[O_contra]):
+class Junction(Predicate[O_contra]):
+    """A predicate that is made of others."""
+
+    parts: tuple[Predicate[Any], ...]
+    word: ClassVar[str]
+
+    def shape(self, constants: list[Any], /) -> Hashable:
+        return self.word, *[part.shape(constants) for part in self.parts]
+
+    def with_constants(self, constants: Iterator[Any], /) -> Self:
+        return attrs.evolve(self, parts=tuple([part.with_constants(constants) for part in self.parts]))
+
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        return chain.from_iterable(part.attributes() for part in self.parts)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class And(Junction[O_contra]):
     """All parts hold."""
 
-    parts: tuple[Predicate[Any], ...]
-
-    def shape(self, constants: list[Any], /) -> Hashable:
-        return "and", *[part.shape(constants) for part in self.parts]
+    word: ClassVar[str] = "and"
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Or(Predicate[O_contra]):
+class Or(Junction[O_contra]):
     """One part holds."""
 
-    parts: tuple[Predicate[Any], ...]
-
-    def shape(self, constants: list[Any], /) -> Hashable:
-        return "or", *[part.shape(constants) for part in self.parts]
+    word: ClassVar[str] = "or"
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -417,3 +429,9 @@ class Not(Predicate[O_contra]):
 
     def shape(self, constants: list[Any], /) -> Hashable:
         return "not", self.part.shape(constants)
+
+    def with_constants(self, constants: Iterator[Any], /) -> Not[O_contra]:
+        return Not(part=self.part.with_constants(constants))
+
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        return self.part.attributes()

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from ..expressions.predicates import attributes, conjuncts
+from ..expressions.predicates import conjuncts
 from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 
 __all__ = ["Conditions", "alternatives", "conditions", "field_name", "normal", "present"]
@@ -131,7 +131,7 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
     """Return the attributes that have a value wherever a predicate holds."""
     match predicate:
         case Compare() | In() | StartsWith() | Contains():
-            return tuple(attributes(predicate))
+            return tuple(predicate.attributes())
         case Not(part=IsNull(attr=attr)):
             return (attr,)
     return ()

@@ -14,7 +14,6 @@ import attrs
 
 from ..entities.declaration import IndexModel
 from ..errors import ScanRefused
-from ..expressions.predicates import attributes
 from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter
 from ..keys.template import Slot, Template
 from ..schema.model import Model
@@ -292,7 +291,7 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
         direction = (question.backwards, False) if index is None and not question.order else None
     else:
         direction = _direction(question, path, several and not scan, fixed)
-    needed = [*(question.wanted or ()), *(attr for p in left for attr in attributes(p))]
+    needed = [*(question.wanted or ()), *(attr for p in left for attr in p.attributes())]
     needed += [step.attr for step in question.order] if direction is None else []
     distinct = index is not None and index.fan_out is not None and index.fan_out not in fixed
     return Plan(

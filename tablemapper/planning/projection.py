@@ -10,7 +10,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..errors import CorruptStore
-from ..expressions.predicates import attribute_source, attributes, python_source
+from ..expressions.python import attribute_source, python_source
 from ..expressions.tree import Attr
 from ..keys.template import Template
 from ..schema.model import Row, load_source
@@ -80,7 +80,7 @@ def tuples(
     """
     names = Names(damaged=CorruptStore)
     model = path.model
-    needed = {attr.name for attr in (*wanted, *(a for p in residual for a in attributes(p)))}
+    needed = {attr.name for attr in (*wanted, *(a for p in residual for a in p.attributes()))}
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
     keyed = _in_keys(path, covering=covering)
     fields = made.fields or ()

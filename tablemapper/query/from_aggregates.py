@@ -14,8 +14,9 @@ import attrs
 
 from ..entities.aggregates import AggregateModel, Slot, State
 from ..errors import InvalidModel, ScanRefused
-from ..expressions.predicates import attributes, conjuncts, cut, forms
-from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, StartsWith
+from ..expressions.predicates import conjuncts, forms
+from ..expressions.python import cut
+from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
 from ..keys.codec import key_text
 from ..planning.conditions import AnyPredicate, present
 from ..planning.ranges import Search
@@ -159,7 +160,7 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
         if len(where) == len(rest):
             made = attrs.evolve(asked, model=target, where=tuple(where), order=())
             return Fit(made, tuple(own[attr.source] for attr in groups), held)
-        mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in attributes(part))
+        mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in part.attributes())
         reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
     kept = "entities" if wanted.attr is None else wanted.attr.label
     return reasons[0] if reasons else f"it does not keep the {wanted.kind} of {kept}"
@@ -199,13 +200,9 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
         case Not(part=part):
             inner = _translated(part, own)
             return None if inner is None else Not(part=inner)
-        case Compare(attr=attr, value=Attr() as other):
-            if attr.source in own and other.source in own:
-                return attrs.evolve(predicate, attr=own[attr.source], value=own[other.source])
-            return None
-        case Compare() | In() | IsNull() | StartsWith() | Contains():
-            if predicate.attr.source in own:
-                return attrs.evolve(predicate, attr=own[predicate.attr.source])
+        case Leaf():
+            if (of_groups := predicate.with_attributes(lambda attr: own.get(attr.source))) is not None:
+                return of_groups
     if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
         for (name, path, part), attr in own.items():
             if part and (name, path, "") == predicate.attr.source:

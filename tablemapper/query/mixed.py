@@ -15,8 +15,8 @@ import attrs
 
 from ..entities.declaration import declaration
 from ..errors import InvalidQuery
-from ..expressions.predicates import attributes, conjuncts
-from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Order, Predicate, StartsWith
+from ..expressions.predicates import conjuncts
+from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
 from ..planning.projection import Layout
 from ..planning.ranges import Search
@@ -232,7 +232,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         models = [part.model for part in self._parts]
         for predicate in given:
             check_condition(predicate, models[0].name)
-            for attr in attributes(predicate):
+            for attr in predicate.attributes():
                 _known(attr, models)
         parts = tuple([_narrowed(part, given) for part in self._parts])
         return type(self)(self._plans, parts, (*self._where, *given))
@@ -299,14 +299,9 @@ def _asked_of(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
         case Not(part=part):
             inner = _asked_of(part, model)
             return not inner if isinstance(inner, bool) else Not(part=inner)
-        case Compare(attr=attr, value=Attr() as other):
-            left_attr, right_attr = _own(attr, model), _own(other, model)
-            if left_attr is None or right_attr is None:
-                return False
-            return attrs.evolve(predicate, attr=left_attr, value=right_attr)
-        case Compare() | In() | IsNull() | StartsWith() | Contains():
-            own = _own(predicate.attr, model)
-            return isinstance(predicate, IsNull) if own is None else attrs.evolve(predicate, attr=own)
+        case Leaf():
+            own = predicate.with_attributes(lambda attr: _own(attr, model))
+            return isinstance(predicate, IsNull) if own is None else own
     raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
 
 

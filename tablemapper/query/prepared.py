@@ -14,7 +14,7 @@ import attrs
 
 from ..codegen import Names, compile_functions
 from ..entities.index import IndexRange
-from ..expressions.predicates import attributes, conjuncts, forms, parametrised
+from ..expressions.predicates import conjuncts, forms, parametrised
 from ..expressions.tree import Attr, Order, Predicate
 from ..planning.budget import Budget, Spending
 from ..planning.conditions import AnyPredicate
@@ -167,7 +167,7 @@ class Prepared:
         """How many values in front of a row, if it has its place, are that."""
         lean = wanted is not None and not made.distinct
         if lean and wanted is not None:
-            needed = [*wanted, *(attr for p in self.residual for attr in attributes(p))]
+            needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
             self.layout = attrs.evolve(layout(made.path, needed, covering=made.covering), state=state)
             self._make = tuples(made.path, self.layout, wanted, self.residual, covering=made.covering, sorted_by=steps)
             self.placed = self.layout

@@ -15,7 +15,7 @@ import attrs
 from ..entities.aggregates import Slot
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean
-from ..expressions.predicates import attributes, conjuncts
+from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
@@ -228,7 +228,7 @@ class Query(Results[E]):
             if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
                 continue  # (what follows says the same, but takes longer)
             check_condition(predicate, model.name)
-            for attr in attributes(predicate):
+            for attr in predicate.attributes():
                 _own(attr, model)
         return self._with(self._asked.narrowed(predicates))
 

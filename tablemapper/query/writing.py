@@ -26,7 +26,7 @@ from ..codegen import Names, compile_functions
 from ..engines.protocol import Engine, Note, NoteChanged, Operation
 from ..entities.entity import key_of
 from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed
-from ..expressions.predicates import python_source
+from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
 from ..planning.ranges import Search

@@ -17,7 +17,7 @@ from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation, kind_of
-from ..expressions.predicates import attribute_source
+from ..expressions.python import attribute_source
 from ..expressions.tree import Assignment, Attr
 from .model import Model
 

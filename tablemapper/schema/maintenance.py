@@ -21,7 +21,7 @@ from ..entities.aggregates import AggregateModel, Delta, State, store_sortable
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, InvalidEntity, TableMapperError
-from ..expressions.predicates import attribute_source, attributes, python_source, walk
+from ..expressions.python import attribute_source, python_source, walk
 from ..expressions.tree import Attr, Predicate
 from ..keys.codec import plain_cut
 from ..keys.forms import check_key
@@ -351,7 +351,7 @@ def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
 
 
 def _where_names(where: Predicate[Any] | None) -> set[str]:
-    return set() if where is None else {attr.name for attr in attributes(where)}
+    return set() if where is None else {attr.name for attr in where.attributes()}
 
 
 def _too_many(label: str, count: int) -> None:

@@ -51,7 +51,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
             return None
         path = field.type.json_path(attr.path)
         return None if "'" in path else f"json_extract({sql}, '{path}')"
-    return sql if attr.type.kind is not object and attr.type.sql_ordered else None  # type: ignore[attr-defined]
+    return sql if attr.type.kind is not object and attr.type.sql_ordered else None
 
 
 _PLACES = {"%Y": (1, 4), "%m": (6, 2), "%d": (9, 2), "%H": (12, 2), "%M": (15, 2), "%S": (18, 2), "%L": (21, 3), "%f": (21, 6)}  # fmt: skip

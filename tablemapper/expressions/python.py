@@ -1,0 +1,123 @@
+"""Predicates and attributes as Python source: what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from ..codegen import Names, compile_functions
+from ..errors import InvalidQuery
+from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+
+__all__ = ["alike", "attribute_source", "cut", "matcher", "python_source", "walk"]
+
+
+def cut(value: datetime, format: str) -> str:
+    """Return a time as text, by our own formats: strftime writes the year 999 as ``999`` and knows no milliseconds."""
+    parts = {
+        "%Y": f"{value.year:04d}",
+        "%m": f"{value.month:02d}",
+        "%d": f"{value.day:02d}",
+        "%H": f"{value.hour:02d}",
+        "%M": f"{value.minute:02d}",
+        "%S": f"{value.second:02d}",
+        "%L": f"{value.microsecond // 1000:03d}",
+        "%f": f"{value.microsecond:06d}",
+    }
+    for directive, text in parts.items():
+        format = format.replace(directive, text)
+    return format
+
+
+def walk(value: Any, path: tuple[str, ...]) -> Any:
+    """Return a nested value, or None where something on the way is missing."""
+    for name in path:
+        if value is None:
+            return None
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value
+
+
+def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
+    """Return Python source for an attribute's value, ``field`` being the source of its field's value."""
+    if attr.path:
+        field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
+    if attr.part:
+        value = "time.date()" if attr.part == "date" else f"{names.name('cut', cut)}(time, {attr.part!r})"
+        field = f"(None if (time := {field}) is None else {value})"
+    return field
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Tell whether two values of any type are of types that compare."""
+    return a is not None and b is not None and _family(a) is _family(b)
+
+
+def _family(value: Any) -> Any:
+    kind = value.__class__
+    return kind if kind in _FAMILIES else next((one for one in _FAMILIES if isinstance(value, one)), kind)
+
+
+_FAMILIES: dict[type, type] = {bool: bool, int: float, float: float}
+
+
+def python_source(predicate: Predicate[Any], field: Callable[[str], str], names: Names) -> str:
+    """Return Python source that is true where the predicate holds.
+
+    Args:
+        predicate: what to lower.
+        field: gives the source of a field's value, None where it is missing, by the field's name.
+        names: gets the constants. The source of a parameter is ``v[number]``.
+    """
+
+    def value(attr: Attr[Any, Any]) -> str:
+        return attribute_source(attr, field(attr.name), names)
+
+    def given(constant: Any) -> str:
+        return f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
+
+    def lower(predicate: Predicate[Any]) -> str:
+        match predicate:
+            case And(parts=parts):
+                return f"({' and '.join(map(lower, parts))})" if parts else "True"
+            case Or(parts=parts):
+                return f"({' or '.join(map(lower, parts))})" if parts else "False"
+            case Not(part=part):
+                return f"(not {lower(part)})"
+            case Compare(attr=attr, op=op, value=other) if "any" in (attr.type.name, _type_name(other)):
+                right = value(other) if isinstance(other, Attr) else given(other)
+                return f"({names.name('alike', alike)}(a := {value(attr)}, b := {right}) and a {op} b)"
+            case Compare(attr=attr, op=op, value=Attr() as other):
+                return f"((a := {value(attr)}) is not None and (b := {value(other)}) is not None and a {op} b)"
+            case Compare(attr=attr, op=op, value=constant):
+                return f"((a := {value(attr)}) is not None and a {op} {given(constant)})"
+            case In(attr=attr, values=values):
+                listed = f"({''.join(f'{given(one)}, ' for one in values)})"
+                if attr.type.name == "any":
+                    same = names.name("alike", alike)
+                    return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {listed}]))"
+                return f"((a := {value(attr)}) is not None and a in {listed})"
+            case IsNull(attr=attr):
+                return f"({value(attr)} is None)"
+            case StartsWith(attr=attr, text=text):
+                return f"((a := {value(attr)}) is not None and a.startswith({given(text)}))"
+            case Contains(attr=attr, value=constant):
+                return f"((a := {value(attr)}) is not None and {given(constant)} in a)"
+        raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+
+    return lower(predicate)
+
+
+def _type_name(value: Any) -> str:
+    return value.type.name if isinstance(value, Attr) else ""
+
+
+def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
+    """Return a function that tells whether the predicate holds for an entity."""
+    names = Names()
+    source = python_source(predicate, lambda name: f"e.{name}", names)
+    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[
+        "holds"
+    ]
+    return test
