@@ -308,6 +308,7 @@ CONFIG = {
     "DQS_DML": 0,
     "DQS_DDL": 0,
     "ENABLE_LOAD_EXTENSION": 0,
+    "ENABLE_QPSG": 1,
 }
 LIMITS = {
     "ATTACHED": 0,
@@ -354,6 +355,21 @@ def test_relaxed_durability_is_normal_and_the_page_size_is_that_of_the_new_file(
     with File.open(path, durability="relaxed", page_size=16384) as file:
         assert file._connection is not None
         check_settings(file._connection, WRITER | {"synchronous": 1, "page_size": 16384})
+
+
+@pytest.mark.parametrize("which", ["writer", "reader"])
+def test_a_query_that_ran_before_is_not_compiled_anew_for_other_values(file: File, which: str) -> None:
+    sql = "SELECT v FROM t WHERE k > ? ORDER BY k LIMIT ?"
+    connection = file._connection if which == "writer" else file.take()
+    assert connection is not None
+    compiled: list[int] = []  # what the authorizer is asked about while a statement is compiled
+    connection.authorizer = lambda *what: compiled.append(1) or apsw.SQLITE_OK
+    connection.execute(sql, (0, 5)).fetchall()
+    assert compiled
+    compiled.clear()
+    for at in range(20):
+        connection.execute(sql, (at, at + 1)).fetchall()
+    assert not compiled
 
 
 HOSTILE = [

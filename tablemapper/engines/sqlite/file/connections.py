@@ -44,6 +44,7 @@ _CONFIG: tuple[tuple[int, int], ...] = (
     (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
     (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0),
+    (apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1),  # no statement is compiled anew because it was bound to other values
 )
 _LIMITS: tuple[tuple[int, int], ...] = (
     (apsw.SQLITE_LIMIT_ATTACHED, 0),
