@@ -1,24 +1,54 @@
-"""What the documentation shows runs as it stands."""
+"""What the documentation shows runs as it stands, and what it lists is what there is."""
 
 from __future__ import annotations
 
+import builtins
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tablemapper import errors
+import tablemapper
+from tablemapper import errors, limits
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+COLUMNS = 92  # of a code block: what fits beside both menus of the site
+
+_BLOCK = re.compile(r"^( *)```python[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
+
+
+def included(match: re.Match[str]) -> str:
+    """Return the file, or the section of it, that stands behind a line ``--8<-- "file:section"``."""
+    text = (ROOT / match[1]).read_text(encoding="utf-8")
+    if match[2]:
+        _, text = text.split(f"# --8<-- [start:{match[2]}]\n")
+        text, _ = text.split(f"# --8<-- [end:{match[2]}]\n")
+    return text
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
     """Return the Python blocks of a page, each with the line it begins on."""
     text = page.read_text(encoding="utf-8")
-    found = re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, match.start(1)), match[1]) for match in found]
+    return [
+        (text.count("\n", 0, match.start(2)), _INCLUDED.sub(included, textwrap.dedent(match[2])))
+        for match in _BLOCK.finditer(text)
+    ]
+
+
+def rows(page: Path, head: str) -> list[list[str]]:
+    """Return the cells of a page's table whose first heading is ``head``, row by row."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"| {head} |"))
+    table = []
+    for line in lines[first + 2 :]:
+        if not line.startswith("|"):
+            break
+        table.append([cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return table
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -39,13 +69,40 @@ def test_the_page_about_paging_shows_the_example_as_it_is() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert sorted(re.findall(r": (\S+\.md)$", config, re.MULTILINE)) == sorted(
+    assert sorted(re.findall(r"(\S+\.md)$", config, re.MULTILINE)) == sorted(
         page.relative_to(DOCS).as_posix() for page in PAGES[1:]
     )
 
 
-def test_every_error_is_documented() -> None:
-    text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
-    assert not [
-        name for name in errors.__all__ if name[0].isupper() and f"`{name}`" not in text and f".{name}" not in text
-    ]
+def test_the_reference_has_every_public_name_once() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference" / "api").glob("*.md"))
+    assert sorted(re.findall(r"^::: tablemapper\.(\w+)$", text, re.MULTILINE)) == sorted(tablemapper.__all__)
+
+
+def test_the_table_of_errors_is_the_tree_of_exceptions() -> None:
+    table = {row[0].strip("`"): re.findall(r"\w+", row[1]) for row in rows(DOCS / "reference" / "errors.md", "error")}
+    tree = {}
+    for name in errors.__all__:
+        error = getattr(errors, name)
+        if isinstance(error, type) and error is not errors.TableMapperError:
+            public = [base for base in error.__mro__[1:] if base.__name__ in errors.__all__]
+            own = [public[0].__name__] if public[0] is not errors.TableMapperError else []
+            builtin = [base.__name__ for base in error.__bases__ if hasattr(builtins, base.__name__)]
+            tree[name] = own + builtin
+    assert table == tree
+
+
+def test_the_numbers_on_the_page_of_limits_are_those_of_the_library() -> None:
+    table = {row[0]: row[1] for row in rows(DOCS / "reference" / "limits.md", "limit")}
+    numbers = {
+        "properties": limits.MAX_PROPERTIES,
+        "length of a name": limits.MAX_NAME,
+        "size of a value": limits.MAX_VALUE,
+        "size of an entity": limits.MAX_ENTITY,
+        "size of a transaction": limits.MAX_TRANSACTION,
+        "operations": limits.MAX_OPERATIONS,
+        "length of a key": limits.MAX_KEY_UNITS,
+        "length of a key in an index": limits.MAX_INDEX_ROW_UNITS,
+    }
+    assert {name: table[name] for name in numbers} == {name: f"{number:,}" for name, number in numbers.items()}
+    assert table["first moment"] == f"{limits.MIN_DATETIME:%Y-%m-%d}"

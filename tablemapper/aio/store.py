@@ -48,8 +48,12 @@ def open_async(
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
 
     Args:
-        path, models, durability, limits, timeout, progress: as for `tablemapper.open`; what is called to show progress
-            is called in another thread.
+        path: as for `tablemapper.open`, as are `models`, `durability`, `limits` and `timeout`.
+        models: the classes that are used.
+        durability: ``"full"`` or ``"relaxed"``.
+        limits: ``"azure"`` or None.
+        timeout: seconds to wait for another process that writes, and for a free connection.
+        progress: True for a bar, or a function, which is called in another thread.
         threads: the most calls that run at a time; further ones wait for their turn.
     """
     if threads < 1:

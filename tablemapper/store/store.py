@@ -256,7 +256,8 @@ class Store(Verbs):
         """Delete an entity, if it is still as it was read; or by its key, as it is.
 
         Raises:
-            EntityNotFound, PreconditionFailed
+            EntityNotFound: it is not there.
+            PreconditionFailed: someone else wrote it since it was read.
         """
         self._apply([self._deleting(target, if_match)])
 
