@@ -37,7 +37,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store, Transaction
 
 from .sqlite_vfs import Slow
-from .test_interrupts import Twin, Twins, check_clean, file_of
+from .twins import Twin, Twins, check_clean, file_of
 
 T = TypeVar("T")
 

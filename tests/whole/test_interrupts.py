@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,29 +12,11 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.file.file import File
 from tablemapper.schema.model import compile_schema
 
-from . import sqlite_vfs  # noqa: F401  registers the file layers
-from .interrupts import places, strike
-
-
-class Twin(tm.Entity, table="Twins"):
-    """Written in pairs, so that half a pair shows."""
-
-    group: tm.Field[str]
-    number: tm.Field[int]
-    text: tm.Field[str] = tm.field(default="x")
-
-    key = tm.Key[str, int](partition="{group}", row="{number}")
-    by_text = tm.Index[str](partition="{text}")
-
-
-class Twins(tm.Aggregate, of=Twin, table="TwinCounts"):
-    group: tm.Field[str] = tm.group_by(Twin.group)
-    count: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{group}")
+from .. import sqlite_vfs  # noqa: F401  registers the file layers
+from ..interrupts import places, strike
+from ..twins import Twin, Twins, check_clean, file_of
 
 
 @pytest.fixture
@@ -45,37 +24,6 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
     path = tmp_path / "store.db"
     with tm.Store(SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="faulty", most_readers=3)) as store:
         yield store
-
-
-def file_of(store: tm.Store) -> File:
-    engine: Any = store._engine
-    file: File = engine.file
-    return file
-
-
-def turn_is_free(file: File) -> bool:
-    descriptor = os.open(file.path + "-turn", os.O_RDWR)
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except BlockingIOError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
-
-
-def check_clean(store: tm.Store) -> None:
-    file = file_of(store)
-    assert file._connection is None or not file._connection.in_transaction, "a transaction was left open"
-    assert not file._writes.line.lock.locked()
-    assert not file._writes.line._waiting
-    assert turn_is_free(file)
-    assert all(not reader.in_transaction for reader in file._idle)
-    counts: dict[str, int] = {}
-    for twin in store.query(Twin).allow_scan():
-        counts[twin.group] = counts.get(twin.group, 0) + 1
-    assert all(count % 2 == 0 for count in counts.values()), "half a batch was written"
 
 
 class Pairs:
@@ -124,9 +72,12 @@ class Pairs:
         return [self.transaction, self.insert_many, self.read_and_rewrite, self.get_and_rewrite, self.swap]
 
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # Python swallows what comes within a finaliser
+pytestmark = [
+    pytest.mark.interrupts,
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # Python swallows what a finaliser raises
+]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
 from tablemapper.schema.model import compile_schema
 
-from .sqlite_vfs import Fault, Slow
+from ....sqlite_vfs import Fault, Slow
 
 
 def create_table(w: Writer) -> None:

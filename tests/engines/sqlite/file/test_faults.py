@@ -22,7 +22,7 @@ from tablemapper.engines.sqlite.file import transactions as transacting_module
 from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
-from .sqlite_vfs import Fault
+from ....sqlite_vfs import Fault
 
 EXPECTED = {"xWrite": 5, "xSync": 2}  # at the least so many points at which a write can fail
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
@@ -388,6 +388,7 @@ def interrupt(rounds: int, work: Any, after: Any) -> int:
     return hit
 
 
+@pytest.mark.interrupts
 def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) -> None:
     with File.open(folder / "ki.db", durability="relaxed") as file:
         file.write(create_tables)
@@ -414,6 +415,7 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) 
         assert len(file._known) < 10
 
 
+@pytest.mark.interrupts
 def test_a_transaction_written_in_python_would_be_left_open(folder: Path) -> None:
     """The control: the interrupts do come at the moments that matter."""
     connection = apsw.Connection(str(folder / "control.db"))

@@ -1,0 +1,69 @@
+"""A table of one column, and what the tests of a file do with it."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from tablemapper.engines.sqlite.file.file import Writer
+
+
+def create_table(w: Writer) -> None:
+    w.execute("CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, v)")
+
+
+def insert(value: object) -> Callable[[Writer], int]:
+    def apply(w: Writer) -> int:
+        w.execute("INSERT INTO t (v) VALUES (?)", (value,))
+        return w.timestamp
+
+    return apply
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path.parent) if name != path.name)
+
+
+def sqlite_file(path: Path, *statements: str) -> None:
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        connection.execute(statement).fetchall()
+    connection.close()
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """Run ``work`` in a forked process; return what it returned or raised."""
+    end, pipe = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.close(end)
+            try:
+                said = str(work())
+            except BaseException as error:
+                said = type(error).__name__
+            os.write(pipe, said.encode())
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.close(pipe)
+    with os.fdopen(end, "rb") as answer:
+        said = answer.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+class Clock:
+    def __init__(self, now: int = 10**15) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def drawn(place: Path) -> int:
+    """Return how many tickets were drawn."""
+    return int.from_bytes(Path(f"{place}-turn").read_bytes(), "little")

@@ -1,0 +1,79 @@
+"""A copy while others write."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.errors import (
+    StoreError,
+)
+
+from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from .table import insert
+
+
+def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) -> None:
+    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 4000,) for _ in range(3_000)]))
+    steps: list[tuple[int, int]] = []
+
+    def progress(done: int, total: int) -> None:
+        steps.append((done, total))
+        file.write(insert("meanwhile"))
+
+    copy = path.with_name("copy.db")
+    file.backup(copy, progress)
+    assert len(steps) >= 3
+    assert steps[-1][0] == steps[-1][1]
+    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
+    assert sorted(os.listdir(path.parent)) == ["copy.db", "store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
+    with File.open(copy) as other:
+        assert other.get("SELECT count(*) FROM t") == (3_000,)
+        assert other.store_id() == file.store_id()
+        assert other.integrity() == []
+        assert other.write(insert(1)) > 0
+    assert file.checkpoint()
+
+
+def test_a_backup_has_its_name_only_once_it_is_on_the_disk(
+    path: Path, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = path.with_name("copy.db")
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), copy.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    file.backup(copy)
+    (part, there), directory = synced
+    assert part.startswith("copy.db.")
+    assert part.endswith(".part")
+    assert not there
+    assert directory == (path.parent.name, True)
+
+
+def test_a_backup_never_overwrites_and_a_failed_one_leaves_nothing(path: Path, file: File) -> None:
+    copy = path.with_name("copy.db")
+    copy.write_text("mine")
+    with pytest.raises(StoreError, match="never overwrites"):
+        file.backup(copy)
+    assert copy.read_text() == "mine"
+    copy.unlink()
+
+    def stop(done: int, total: int) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        file.backup(copy, stop)
+    with pytest.raises(StoreError):
+        file.backup(path.with_name("missing") / "copy.db")
+    assert sorted(os.listdir(path.parent)) == ["store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
+    file.write(insert(1))
+    assert file.checkpoint()

@@ -1,0 +1,279 @@
+"""One open database file: what threads and processes see of it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.errors import (
+    StoreClosed,
+    StoreError,
+)
+
+from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from .table import beside, create_table, in_child, insert
+
+SEEK = "SELECT v FROM t WHERE k = ?"
+
+
+def test_a_thread_that_arrive_seeks_with_the_connection_that_writes(file: File) -> None:
+    file.write(insert("x"))
+    assert file.seek(SEEK, (1,)) == ("x",)
+    assert file.seek(SEEK, (2,)) is None
+    assert len(file._known) == 1
+
+
+def test_once_there_are_several_threads_a_seek_waits_for_no_writer(file: File) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def write(w: Writer) -> None:
+        insert("x")(w)
+        inside.set()
+        leave.wait(10)
+
+    thread = threading.Thread(target=file.write, args=(write,))
+    thread.start()
+    assert inside.wait(10)
+    assert file.seek(SEEK, (1,)) is None
+    leave.set()
+    thread.join()
+    assert file.seek(SEEK, (1,)) == ("x",)
+    assert len(file._known) == 2
+    assert not file._arrive()
+
+
+def test_a_seek_within_a_write_or_after_one_that_was_left_open_sees_what_was_committed(file: File) -> None:
+    def write(w: Writer) -> object:
+        insert("x")(w)
+        return file.seek(SEEK, (1,))
+
+    assert file.write(write) is None
+    connection = file._connection
+    assert connection is not None
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM t")
+    assert file.seek(SEEK, (1,)) == ("x",)
+
+
+def test_what_an_interrupt_runs_within_a_seek_may_write_and_close(file: File) -> None:
+    """A handler of a signal, or a finaliser."""
+    file.write(insert("x"))
+
+    def meanwhile(work: Callable[[], object]) -> Callable[[apsw.Cursor], Any]:
+        def fetch(cursor: apsw.Cursor) -> Any:
+            work()
+            return cursor.fetchone()
+
+        return fetch
+
+    def fails(w: Writer) -> None:
+        insert("no")(w)
+        raise RuntimeError("undone")
+
+    def write_and_fail() -> None:
+        with pytest.raises(RuntimeError):
+            file.write(fails)
+
+    assert file._read_here(meanwhile(lambda: file.write(insert("y"))), SEEK, (1,)) == ("x",)
+    assert file._read_here(meanwhile(lambda: file.seek(SEEK, (2,))), SEEK, (2,)) == ("y",)
+    assert file._read_here(meanwhile(write_and_fail), SEEK, (2,)) == ("y",)
+    assert file.read("SELECT v FROM t") == [("x",), ("y",)]
+    with pytest.raises(StoreClosed):
+        file._read_here(meanwhile(file.close), SEEK, (2,))
+
+
+def test_a_seek_that_fails_on_one_connection_is_tried_on_another_and_the_first_is_given_up(file: File) -> None:
+    file.write(insert("x"))
+    writer = file._connection
+
+    def fetch(cursor: apsw.Cursor) -> Any:
+        if cursor.connection is writer:
+            raise apsw.CorruptError("a page of its cache")
+        return cursor.fetchone()
+
+    assert file._read_here(fetch, SEEK, (1,)) == ("x",)
+    assert file._connection is None
+    file.write(insert("y"))
+    assert file.seek(SEEK, (2,)) == ("y",)
+
+
+def test_a_wrong_seek_spoils_nothing(file: File) -> None:
+    with pytest.raises(StoreError, match="no such table"):
+        file.seek("SELECT v FROM missing")
+    file.write(insert("x"))
+    assert file.seek(SEEK, (1,)) == ("x",)
+
+
+def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path) -> None:
+    failures: list[BaseException] = []
+    with File.open(path, durability="relaxed", readers=2) as file:
+        file.write(lambda w: [w.execute("CREATE TABLE a (n)"), w.execute("INSERT INTO a VALUES (0), (0)")])
+        stop = threading.Event()
+        stamps: list[int] = []
+
+        def write() -> None:
+            try:
+                for _ in range(150):
+
+                    def apply(w: Writer) -> None:
+                        w.execute("UPDATE a SET n = n + 1 WHERE rowid = 1")
+                        w.execute("UPDATE a SET n = n + 1 WHERE rowid = 2")
+                        stamps.append(w.timestamp)
+
+                    file.write(apply)
+            except BaseException as error:
+                failures.append(error)
+
+        def read() -> None:
+            try:
+                while not stop.is_set():
+                    with file.snapshot() as snapshot:
+                        assert snapshot.get("SELECT n FROM a WHERE rowid = 1") == snapshot.get(
+                            "SELECT n FROM a WHERE rowid = 2"
+                        )
+                    assert len(set(file.read("SELECT n FROM a"))) == 1
+                    assert len({row for chunk in file.stream("SELECT n FROM a", chunk=1) for row in chunk}) == 1
+                    file.get("SELECT n FROM a")
+            except BaseException as error:
+                failures.append(error)
+
+        writers = [threading.Thread(target=write) for _ in range(4)]
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for thread in writers + readers:
+            thread.start()
+        for thread in writers:
+            thread.join()
+        stop.set()
+        for thread in readers:
+            thread.join()
+        assert not failures
+        assert file.read("SELECT n FROM a") == [(600,), (600,)]
+        assert stamps == sorted(set(stamps))
+        assert len(file._idle) <= 2
+
+
+def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: Path, file: File) -> None:
+    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+    stream = file.stream("SELECT v FROM t", chunk=1)
+    next(stream)
+    file.read("SELECT 1")
+    assert file._idle
+    uses: list[Callable[[], object]] = [
+        lambda: file.get("SELECT 1"),
+        lambda: file.read("SELECT 1"),
+        lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"),
+        lambda: next(stream),
+        lambda: file.snapshot().__enter__(),
+        lambda: file.vacuum(),
+        lambda: file.checkpoint(),
+    ]
+    for use in uses:
+        assert in_child(use) == "StoreClosed"
+    assert in_child(lambda: file.close()) == "None"
+
+    def own() -> int:
+        with File.open(path) as mine:
+            mine.write(insert("child"))
+        return 0
+
+    assert in_child(own) == "0"
+    assert next(stream) == [(1,)]
+    file.write(insert("parent"))
+    assert file.read("SELECT v FROM t WHERE k > 10") == [("child",), ("parent",)]
+    assert file.integrity() == []
+
+
+def test_a_forked_child_never_closes_what_is_the_parents(file: File) -> None:
+    file.read("SELECT 1")
+    connections_of_parent = [weakref.ref(connection) for connection in file._known]
+    assert len(connections_of_parent) == 2
+
+    def forget() -> int:
+        file.__dict__.clear()
+        gc.collect()
+        return sum(reference() is not None for reference in connections_of_parent)
+
+    assert in_child(forget) == "2"
+
+
+def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_say_no(file: File) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def apply(w: Writer) -> None:
+        inside.set()
+        leave.wait(10)
+
+    thread = threading.Thread(target=lambda: file.write(apply))
+    thread.start()
+    inside.wait(10)
+    assert in_child(lambda: file.write(insert(1))) == "StoreClosed"
+    leave.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
+    file = File.open(path if where == "file" else ":memory:")
+    file.write(create_table)
+    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+    stream = file.stream("SELECT v FROM t", chunk=1)
+    file.close()
+    file.close()
+    assert file.closed
+    uses: list[Callable[[], object]] = [
+        lambda: file.get("SELECT 1"),
+        lambda: file.read("SELECT 1"),
+        lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"),
+        lambda: file.snapshot().__enter__(),
+        lambda: file.backup(path.with_name("copy.db")),
+        lambda: file.integrity(),
+        lambda: file.vacuum(),
+    ]
+    for use in uses:
+        with pytest.raises(StoreClosed, match="was closed; open it again"):
+            use()
+    if where == "file":
+        with pytest.raises(StoreClosed):
+            next(stream)
+        assert beside(path) == []
+
+
+def test_a_vacuum_makes_the_file_smaller_and_closes_the_door_again(path: Path, file: File) -> None:
+    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 4000,) for _ in range(500)]))
+    file.checkpoint()
+    before = path.stat().st_size
+    file.write(lambda w: w.execute("DELETE FROM t"))
+    file.vacuum()
+    file.checkpoint()
+    assert path.stat().st_size < before / 10
+    assert file._connection is not None
+    assert file._connection.limit(apsw.SQLITE_LIMIT_ATTACHED) == 0
+    file.write(insert(1))
+
+
+def test_damage_is_listed(path: Path) -> None:
+    with File.open(path) as file:
+        file.write(create_table)
+        file.write(lambda w: w.execute("CREATE INDEX i ON t (v)"))
+        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 100 + str(i),) for i in range(500)]))
+        assert file.integrity() == []
+        (root,) = file.get("SELECT rootpage FROM sqlite_schema WHERE name = 'i'") or (0,)
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * 4096 : root * 4096] = bytes(4096)
+    path.write_bytes(data)
+    with File.open(path) as file:
+        assert file.integrity()
+
+
+def test_the_schema_is_listed_as_it_was_written(file: File) -> None:
+    assert ("table", "t", "t", "CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, v)") in file.schema()
