@@ -381,7 +381,7 @@ def _direction(question: Question, path: Path, several: bool, fixed: set[str]) -
     base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
     choices = [((*partition.slots, *row.slots, *base), False)]
     if several:
-        choices.append(((*row.slots, *base), True))
+        choices.append(((*row.slots, *base, *partition.slots), True))
     for slots, merged in choices:
         backwards = _backwards(question.order, slots, fixed)
         if backwards is not None:

@@ -181,7 +181,8 @@ class Prepared:
                 self._make = chosen(self._make, wanted)
         self._lean = lean
         access = made.accesses[0]
-        single = made.index is None and self.whole and len(made.accesses) == 1 and not access.several
+        # (A filter may be the engine's own, which does not run where a row is read by its key.)
+        single = made.index is None and not made.filter and len(made.accesses) == 1 and not access.several
         single = single and access.row is not None and access.row.point
         self.key = _key_of(made.model, access) if single and wanted is None else None
         """Gives the key of the only entity that can be a result, of values; None if there can be several."""

@@ -106,14 +106,15 @@ class Selecting:
         """Return the first row."""
         select = self.select(search.plan)
         lean = select.lean and select.can_be_lean(made)
-        for sql, args in select.statements(search, made, limit=1, lean=lean):
-            if (row := self._file.get(sql, args)) is not None:
-                if not lean or row[-1] is None:
-                    select.lean = lean or (select.can_be_lean(made) and row[-1] is None)
-                    return row
-                select.lean = False
-                return self.find(search, made)
-        return None
+        statements = list(select.statements(search, made, limit=1, lean=lean))
+        if len(statements) != 1:
+            return next(chain.from_iterable(self.rows(search, made, limit=1)), None)
+        row = self._file.get(*statements[0])
+        if row is None or not lean or row[-1] is None:
+            select.lean = lean or (row is not None and select.can_be_lean(made) and row[-1] is None)
+            return row
+        select.lean = False
+        return self.find(search, made)
 
     def _several(
         self, select: Select, statements: list[Statement], made: Layout, within: Snapshot | None
@@ -323,11 +324,11 @@ class Select:
         return " AND ".join(found) or "TRUE"
 
     def in_merged_order(self, made: Layout) -> Callable[[Row], Any]:
-        """Return the function that gives what several ranges are merged by: the row key before the partition key."""
+        """Return the function that gives what several ranges are merged by: the order of each, then the partition key."""
         if self.plan.index is None:
             return lambda row: (row[1], row[0])
         assert made.places
-        return lambda row: (row[1], row[0], row[2], row[3])
+        return lambda row: (row[1], row[2], row[3], row[0])
 
     # ------------------------------------------------------------------------------------------ sorting
 
@@ -423,8 +424,8 @@ def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
 
 
 def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
-    """Return the places of a path in its order; of merged partitions the row key first."""
-    return [places[1], places[0], *places[2:]] if plan.merged else list(places)
+    """Return the places of a path in its order; of merged partitions the partition key is the last."""
+    return [*places[1:], places[0]] if plan.merged else list(places)
 
 
 @attrs.frozen
