@@ -765,11 +765,6 @@ def test_a_fraction_is_no_value_of_any_type(value: Fraction) -> None:
 # -- expressions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_type_is_an_operand_type() -> None:
-    operand: ValueType = of(int)
-    assert operand.operand(5) == 5
-
-
 @pytest.mark.parametrize(
     ("annotation", "path", "name"),
     [

@@ -114,9 +114,7 @@ class Declaration:
         if self.partition is None:
             return frozenset()
         lossless = frozenset[str]().union(*(t.lossless_fields for t in self.templates))
-        return frozenset(
-            f.name for f in self.fields if f.name in lossless and not f.stored and f.type.name != "Decimal"
-        )
+        return frozenset(f.name for f in self.fields if f.name in lossless and not f.stored and f.type.lossless_in_key)
 
 
 def declaration(cls: type[Any]) -> Declaration:
@@ -269,7 +267,7 @@ def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:
             optional_before = model.name
         elif optional_before is not None:
             faults.append(f"{model.name} has no default but stands after {optional_before}, which has one")
-    if len(extras := [f.name for f in fields.values() if f.type.name == "extra"]) > 1:
+    if len(extras := [f.name for f in fields.values() if f.type.undeclared]) > 1:
         faults.append(f"{' and '.join(extras)}: one Extra field is enough")
 
 

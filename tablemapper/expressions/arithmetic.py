@@ -63,6 +63,7 @@ _DIVISION = Context(
     prec=28, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Clamped, DivisionByZero, InvalidOperation, Overflow, Subnormal]
 )
 
+Kind: TypeAlias = type[Any]
 Function: TypeAlias = Callable[[Any, Any], Any]
 
 _RULES: tuple[tuple[str, type, type, type], ...] = (
@@ -86,7 +87,6 @@ _CALCULATIONS: dict[tuple[str, type, type], tuple[type, Function]] = {
     for op in ops
 }
 _KINDS = (datetime, date, timedelta, Decimal, float, int)
-_NAMES = frozenset({"int", "int32", "float", "Decimal", "timedelta", "datetime", "date"})
 
 
 def calculation(op: str, left: Any, right: Any) -> tuple[type, Function] | None:
@@ -96,11 +96,8 @@ def calculation(op: str, left: Any, right: Any) -> tuple[type, Function] | None:
 
 def kind_of(operand: Any) -> type | None:
     """Return the kind of an operand's values; None if it can not be calculated with."""
-    if isinstance(operand, Computed):
-        return operand.kind
     if isinstance(operand, Number):
-        kind: type = operand.type.kind  # type: ignore[attr-defined]
-        return kind if operand.type.name in _NAMES else None  # type: ignore[attr-defined]
+        return operand.number_kind
     if isinstance(operand, bool):
         return None
     return next((kind for kind in _KINDS if isinstance(operand, kind)), None)
@@ -124,6 +121,11 @@ class Number(Expr[T_co], Generic[O, T_co]):
     """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
 
     __slots__ = ()
+
+    @property
+    def number_kind(self) -> Kind | None:
+        """The kind of its values; None if they can not be calculated with."""
+        raise NotImplementedError
 
     @overload
     def __add__(self: _Int[O], other: int | _Int[O], /) -> Computed[O, int]: ...
@@ -298,6 +300,10 @@ class Computed(Number[O, T_co]):
     right: Any
     kind: type = attrs.field(init=False)
     """The kind of its values."""
+
+    @property
+    def number_kind(self) -> Kind:
+        return self.kind
 
     def __attrs_post_init__(self) -> None:
         for one in (self.left, self.right):

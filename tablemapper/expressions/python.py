@@ -85,7 +85,9 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"({' or '.join(map(lower, parts))})" if parts else "False"
             case Not(part=part):
                 return f"(not {lower(part)})"
-            case Compare(attr=attr, op=op, value=other) if "any" in (attr.type.name, _type_name(other)):
+            case Compare(attr=attr, op=op, value=other) if attr.type.dynamic or (
+                isinstance(other, Attr) and other.type.dynamic
+            ):
                 right = value(other) if isinstance(other, Attr) else given(other)
                 return f"({names.name('alike', alike)}(a := {value(attr)}, b := {right}) and a {op} b)"
             case Compare(attr=attr, op=op, value=Attr() as other):
@@ -94,7 +96,7 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"((a := {value(attr)}) is not None and a {op} {given(constant)})"
             case In(attr=attr, values=values):
                 listed = f"({''.join(f'{given(one)}, ' for one in values)})"
-                if attr.type.name == "any":
+                if attr.type.dynamic:
                     same = names.name("alike", alike)
                     return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {listed}]))"
                 return f"((a := {value(attr)}) is not None and a in {listed})"
@@ -107,10 +109,6 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
         raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
 
     return lower(predicate)
-
-
-def _type_name(value: Any) -> str:
-    return value.type.name if isinstance(value, Attr) else ""
 
 
 def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:

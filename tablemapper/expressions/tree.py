@@ -18,7 +18,7 @@ import attrs
 from ..errors import InvalidQuery
 from ..values.extra import Extra
 from ..values.scalars import ValueType
-from .arithmetic import NO_TRUTH, Computed, Expr, Number
+from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 
 __all__ = [
     "And",
@@ -116,6 +116,10 @@ class Attr(Number[O, T]):
         text = ".".join((self.name, *self.path))
         return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
 
+    @property
+    def number_kind(self) -> Kind | None:
+        return self.type.kind if self.type.calculable else None
+
     @cached_property
     def source(self) -> tuple[str, tuple[str, ...], str]:
         """What two attributes have in common if they always have the same value."""
@@ -136,8 +140,7 @@ class Attr(Number[O, T]):
         if op not in ("==", "!=") and not self.type.ordered:
             raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
         if isinstance(other, Attr):
-            names = {self.type.name, other.type.name}
-            if len(names) > 1 and "any" not in names and names - {"int", "int32", "float"}:
+            if not self.type.comparable(other.type):
                 raise InvalidQuery(f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} do not compare")
             return Compare(attr=self, op=op, value=other)
         return Compare(attr=self, op=op, value=self._operand(other, op))
@@ -182,7 +185,7 @@ class Attr(Number[O, T]):
 
     def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
         """Hold for texts that begin with ``prefix``, case-sensitive."""
-        if self.type.name != "str" or prefix.__class__ is not str:
+        if not self.type.text or prefix.__class__ is not str:
             raise InvalidQuery(f"{self!r}.startswith({prefix!r}): both must be text")
         return StartsWith(attr=self, text=prefix)
 
@@ -198,7 +201,7 @@ class Attr(Number[O, T]):
                 return Contains(attr=self, value=element.operand(value))
             except ValueError as error:
                 raise InvalidQuery(f"{self!r}.contains({value!r}): {error}") from None
-        if self.type.name != "str" or not isinstance(value, str):
+        if not self.type.text or not isinstance(value, str):
             raise InvalidQuery(f"{self!r}.contains({value!r}): a part of a text, or an element of a list, is needed")
         return Contains(attr=self, value=value)
 
@@ -211,7 +214,7 @@ class Attr(Number[O, T]):
         return self._truncated(format)
 
     def _truncated(self, part: str) -> Attr[O, Any]:
-        if self.type.name != "datetime" or self.part:
+        if not self.type.cuttable or self.part:
             raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part")
         return attrs.evolve(self, part=part, type=self.type.nested((part,)))
 
@@ -251,7 +254,7 @@ class Attr(Number[O, T]):
 
     def add(self, value: T, /) -> Assignment[O]:
         """Say that `merge` adds to what is stored; a missing value counts as nothing."""
-        if self.type.name not in ("int", "int32", "float", "Decimal", "timedelta"):
+        if not self.type.summable:
             raise InvalidQuery(f"{self!r}.add(…): {self.type.name} can not be added to")
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
 

@@ -109,7 +109,7 @@ class Conditions:
 
 def field_name(attr: Attr[Any, Any]) -> str | None:
     """Return the name under which a template knows an attribute; None if no template can hold it."""
-    return None if attr.part or attr.type.name == "any" else ".".join((attr.name, *attr.path))
+    return None if attr.part or attr.type.dynamic else ".".join((attr.name, *attr.path))
 
 
 def conditions(where: Iterable[AnyPredicate]) -> Conditions:

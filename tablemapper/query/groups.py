@@ -17,7 +17,6 @@ __all__ = ["Groups"]
 G = TypeVar("G")
 T = TypeVar("T")
 
-_SUMMED = frozenset({"int", "int32", "float", "Decimal", "timedelta"})
 
 Compute: TypeAlias = Callable[[Measured, Slot], States]
 
@@ -79,14 +78,14 @@ class Groups(Generic[G]):
 
 def _summed(measured: Measured, field: object) -> Attr[Any, Any]:
     attr = _attr(measured, field)
-    if attr.type.name not in _SUMMED:
+    if not attr.type.summable:
         raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; numbers and timedeltas can be summed")
     return attr
 
 
 def _ordered(measured: Measured, field: object) -> Attr[Any, Any]:
     attr = _attr(measured, field)
-    if not attr.type.ordered or attr.type.name == "any":
+    if not attr.type.sortable:
         raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}, which has no order")
     return attr
 

@@ -320,7 +320,7 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
         own = model.declaration.field(attr.name).type.nested(attr.path)
     except ValueError:
         return None
-    if own.name != theirs.name and not {own.name, theirs.name} <= {"int", "int32"}:
+    if not own.same_kind(theirs):
         label = ".".join((attr.name, *attr.path))
         raise InvalidQuery(
             f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: ask each class by itself"

@@ -239,7 +239,7 @@ class Query(Results[E]):
         for step in steps:
             one = _step(step, model)
             _own(one.attr, model)
-            if not one.attr.type.ordered or one.attr.type.name == "any":
+            if not one.attr.type.sortable:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
             order.append(one)
         return self._with(attrs.evolve(self._asked, order=tuple(order)))

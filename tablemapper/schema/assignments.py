@@ -19,6 +19,7 @@ from ..errors import InvalidEntity, did_you_mean
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation, kind_of
 from ..expressions.python import attribute_source
 from ..expressions.tree import Assignment, Attr
+from ..values.scalars import SCALARS
 from .model import Model
 
 __all__ = ["Assignments", "assignments"]
@@ -144,21 +145,9 @@ def _step(model: Model, field: FieldModel, value: Any, *, adds: bool) -> _Step:
 
 def _check_kind(field: FieldModel, value: Number[Any, Any]) -> None:
     """Raise ValueError if the values of an expression are of another type than the field."""
-    wanted = field.type.name
-    if isinstance(value, Attr):
-        # (An undeclared property may hold anything: each value is checked.)
-        fits = value.type.name in (wanted, "any") or (wanted in _WIDER.get(value.type.name, ()))
-        found = value.type.name
-    else:
-        kind = kind_of(value)
-        found = "" if kind is None else kind.__name__
-        fits = wanted == found or wanted in _WIDER.get(found, ())
-    if not fits:
-        raise ValueError(f"{value!r} is {found}, but the field is {wanted}")
-
-
-_WIDER = {"int": ("int32", "float"), "int32": ("int", "float")}
-"""What the values of a type may be assigned to, besides: each is checked."""
+    source = value.type if isinstance(value, Attr) else SCALARS[kind_of(value)]
+    if not field.type.takes(source):
+        raise ValueError(f"{value!r} is {source.name}, but the field is {field.type.name}")
 
 
 def _attributes(value: Any) -> list[Attr[Any, Any]]:

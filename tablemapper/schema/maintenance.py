@@ -218,7 +218,7 @@ class _Fields:
         model = self._model
         if (at := model.position.get(name)) is not None:
             source = f"row[{at}][:{cut}]" if cut else f"row[{at}]"
-            return source if model.columns[at - 3].type.name in STORED_AS_TEXT else None
+            return source if model.columns[at - 3].type.key_text else None
         first, second = model.declaration.templates
         return first.text_source(name, "row[0]", cut) or second.text_source(name, "row[1]", cut)
 
@@ -251,10 +251,6 @@ class _Fields:
         position = self._model.position
         at = sorted({position[name] for name in wanted if name in position})
         return itemgetter(*at) if at else None
-
-
-STORED_AS_TEXT = frozenset({"datetime", "date", "time", "UUID"})
-"""The types whose stored form is the plain text that they have in a key."""
 
 
 def _loop(label: str, head: str, prologue: list[str], body: list[str], result: str, names: Names) -> Callable[..., Any]:

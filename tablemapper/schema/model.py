@@ -105,7 +105,7 @@ class Model:
         for at, field in enumerate(self.columns, _FIRST):
             if (value := row[at]) is None:
                 continue
-            if field.type.name == "extra":
+            if field.type.undeclared:
                 yield from ((name, edm, item) for name, (edm, item) in msgspec.json.decode(value).items())
             else:
                 yield field.property, field.type.edm, value
@@ -341,7 +341,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
     yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
     yield f"n = {' + '.join(lengths)}"
-    extra = next((at for at, field in enumerate(columns) if field.type.name == "extra"), None)
+    extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
     also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
     yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
 
@@ -433,12 +433,12 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
         properties: list[tuple[str, Edm, Any]] = []
         for at, field in enumerate(columns, _FIRST):
             if (value := row[at]) is not None:
-                if field.type.spillable and field.type.name != "extra":
+                if field.type.spillable and not field.type.undeclared:
                     fault = check_value(field.name, value)
                     if fault is not None:
                         faults.append(fault)
                 properties.append((field.property, field.type.edm, value))
-                if field.type.name == "extra":
+                if field.type.undeclared:
                     faults += _extra_faults(made, len(columns) - 1, msgspec.json.decode(value))
         if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")

@@ -100,12 +100,23 @@ def _dump_any(value: Any) -> Any:
     return None if form is None else [form.edm, form.to_json(value)]
 
 
-ANY = ValueType("any", object, "String", _check_any, _dump_any, _check_any, _dump_any, sql_ordered=False, keyable=False)
+ANY = ValueType(
+    "any",
+    object,
+    "String",
+    _check_any,
+    _dump_any,
+    _check_any,
+    _dump_any,
+    sql_ordered=False,
+    keyable=False,
+    dynamic=True,
+)
 """The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
 
 EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
     lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
     objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
-    spillable=True, member=lambda name: (ANY, f'."{name}"[1]'),
+    spillable=True, undeclared=True, member=lambda name: (ANY, f'."{name}"[1]'),
 )  # fmt: skip

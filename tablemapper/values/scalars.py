@@ -96,6 +96,24 @@ class ValueType:
     """Whether the values can be compared with ``<``."""
     sql_ordered: bool = True
     """Whether the stored forms are equal, and sort, as the values do."""
+    text: bool = False
+    """Whether the values are text of any kind: no Enum, no Literal."""
+    cuttable: bool = False
+    """Whether the values are times, of which the date or another part can be taken."""
+    summable: bool = False
+    """Whether the values can be added up."""
+    calculable: bool = False
+    """Whether operators such as + work on the values."""
+    key_text: bool = False
+    """Whether the stored form is the plain text that the value has in a key."""
+    lossless_in_key: bool = True
+    """Whether a key gives back all of a value."""
+    sql_in_json: bool = False
+    """Whether SQL takes the same value out of JSON as out of a column."""
+    dynamic: bool = False
+    """Whether only each value says what type it is of."""
+    undeclared: bool = False
+    """Whether the values are the properties that a class does not declare."""
     keyable: bool = True
     key_kind: Any = None
     """What the key codec gets: the scalar type, or the Enum."""
@@ -111,6 +129,27 @@ class ValueType:
 
     def __repr__(self) -> str:
         return f"<ValueType {self.name}>"
+
+    @property
+    def sortable(self) -> bool:
+        """Whether any two values can be put in order."""
+        return self.ordered and not self.dynamic
+
+    def same_kind(self, other: ValueType) -> bool:
+        """Tell whether two types differ in their range at most."""
+        return self.name == other.name or (self.calculable and other.calculable and self.kind is other.kind)
+
+    def comparable(self, other: ValueType) -> bool:
+        """Tell whether values of two types can be compared."""
+        if self.dynamic or other.dynamic or self.same_kind(other):
+            return True
+        return self.calculable and other.calculable and {self.kind, other.kind} == {int, float}
+
+    def takes(self, other: ValueType) -> bool:
+        """Tell whether values of another type may be assigned; each is checked."""
+        if other.dynamic or self.same_kind(other):
+            return True
+        return self.calculable and other.calculable and (other.kind, self.kind) == (int, float)
 
     def operand(self, value: Any) -> Any:
         """Return the value as it is compared; raise ValueError if it is of another type."""
@@ -138,7 +177,7 @@ class ValueType:
 
     def nested(self, path: tuple[str, ...]) -> ValueType:
         """Return the type of a nested value, stored as it is inside JSON; of a datetime, that of its date or a cut."""
-        if self.name == "datetime" and len(path) == 1 and (path[0] == "date" or "%" in path[0]):
+        if self.cuttable and len(path) == 1 and (path[0] == "date" or "%" in path[0]):
             return SCALARS[date if path[0] == "date" else str]
         found = self
         for name in path:
@@ -318,6 +357,13 @@ def _scalar(
     reads: str = "{v}",
     sql_ordered: bool = True,
     spillable: bool = False,
+    text: bool = False,
+    cuttable: bool = False,
+    summable: bool = False,
+    calculable: bool = False,
+    key_text: bool = False,
+    lossless_in_key: bool = True,
+    sql_in_json: bool = False,
     **objects: Any,
 ) -> ValueType:
     name = name or kind.__name__
@@ -325,54 +371,69 @@ def _scalar(
         name, kind, edm, check, store, checked_load(name, read or check, store), to_json or store,
         fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads,
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
-        fixed=fixed,
+        fixed=fixed, text=text, cuttable=cuttable, summable=summable, calculable=calculable or summable,
+        key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
     )  # fmt: skip
 
 
 SCALARS: dict[Any, ValueType] = {
-    str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, well=_WELL),
+    str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, text=True,
+                 sql_in_json=True, well=_WELL),
     bool: _scalar(
         bool, _check_bool, "Boolean", "", fixed=1, store=int, read={0: False, 1: True}.__getitem__, to_json=_same,
-        writes="({v} is True) + 0", reads="({v} == 1)",
+        writes="({v} is True) + 0", reads="({v} == 1)", sql_in_json=True,
     ),
     int: _scalar(
-        int, _check_integer(64), "Int64", " and -9223372036854775808 <= {v} <= 9223372036854775807", fixed=8
+        int, _check_integer(64), "Int64", " and -9223372036854775808 <= {v} <= 9223372036854775807", fixed=8,
+        summable=True, sql_in_json=True,
     ),
     float: _scalar(
-        float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", fixed=8,
+        float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", fixed=8, summable=True,
         to_json=lambda value: value if math.isfinite(value) else str(value),
     ),
     datetime: _scalar(
         datetime, _check_datetime, "DateTime", " and {v}.tzinfo is {utc} and {v}.year > 1600", fixed=8,
+        cuttable=True, calculable=True, key_text=True,
+        sql_in_json=True,
         store=_store_datetime, read=datetime.fromisoformat,
-        writes="({text}({v}) if {v}.microsecond else {text}({v})[:19] + '.000000Z')", reads="{from_text}({v})",
-        utc=UTC, text=_text, from_text=datetime.fromisoformat,
+        writes="({to_text}({v}) if {v}.microsecond else {to_text}({v})[:19] + '.000000Z')", reads="{from_text}({v})",
+        utc=UTC, to_text=_text, from_text=datetime.fromisoformat,
     ),
     date: _scalar(
-        date, _check_date, "String", "", fixed=24, store=date.isoformat, read=date.fromisoformat,
+        date, _check_date, "String", "", fixed=24, calculable=True, key_text=True, sql_in_json=True,
+        store=date.isoformat, read=date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=date.fromisoformat,
     ),
     time: _scalar(
-        time, _check_time, "String", " and {v}.tzinfo is None", fixed=34,
+        time, _check_time, "String", " and {v}.tzinfo is None", fixed=34, key_text=True, sql_in_json=True,
         store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
         writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", from_text=time.fromisoformat,
     ),
     timedelta: _scalar(
-        timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", fixed=8,
+        timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", fixed=8, summable=True,
         store=_microseconds, read=lambda stored: timedelta(0, 0, stored), to_json=_text,
         writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
     ),
     Decimal: _scalar(
         Decimal, _check_decimal, "String", "False", store=str, read=Decimal, writes="{str}({v})",
-        reads="{Decimal}({v})", sql_ordered=False, str=str,
+        reads="{Decimal}({v})", sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
-        UUID, _check_uuid, "Guid", "", fixed=16, store=str, read=UUID,
-        writes="{text}({v})", reads="{convert}({v}, {UUID})", text=_text, convert=msgspec.convert,
+        UUID, _check_uuid, "Guid", "", fixed=16, key_text=True, sql_in_json=True, store=str, read=UUID,
+        writes="{to_text}({v})", reads="{convert}({v}, {UUID})", to_text=_text, convert=msgspec.convert,
     ),
     bytes: _scalar(bytes, _check_bytes, "Binary", "", spillable=True, to_json=_text),
 }  # fmt: skip
-INT32 = _scalar(int, _check_integer(32), "Int32", " and -2147483648 <= {v} <= 2147483647", name="int32", fixed=4)
+INT32 = _scalar(
+    int,
+    _check_integer(32),
+    "Int32",
+    " and -2147483648 <= {v} <= 2147483647",
+    name="int32",
+    fixed=4,
+    summable=True,
+    sql_in_json=True,
+)
 
 
 def inside_json(type: ValueType) -> ValueType:
@@ -456,5 +517,5 @@ def literal_type(values: tuple[Any, ...]) -> ValueType:
     return attrs.evolve(
         base, name=f"literal[{listed}]", check=check, load=checked_load(f"one of {listed}", check, _same),
         fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
-        spillable=False,
+        spillable=False, text=False, summable=False, calculable=False, sql_in_json=False,
     )  # fmt: skip

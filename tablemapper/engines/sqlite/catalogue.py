@@ -168,7 +168,7 @@ def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, 
         return  # the key holds it
     statements = lowered.statements[model]
     condition = statements.type_filter(model, "t") or "TRUE"
-    extra = next((field for field in model.columns if field.type.name == "extra"), None)
+    extra = next((field for field in model.columns if field.type.undeclared), None)
     if extra is not None and extra.property in dict(old.properties):
         held = writer.get(
             f'SELECT "PartitionKey", "RowKey" FROM {quoted(table.name)} t '

@@ -18,7 +18,6 @@ __all__ = ["Column", "Condition", "cut_sql", "lower", "value_sql"]
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
 _BELOW_LOWER, _ABOVE_UPPER = 1 - 1e-14, 1 + 1e-14  # how far a Decimal, read as REAL, can be off, and more
-_TEXTS = frozenset({"str", "datetime", "date", "time", "UUID"})
 
 Column = Callable[[str], str | None]
 """Gives the SQL of a field's stored property by the field's name; None if rows have no such column."""
@@ -47,7 +46,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     if attr.part:
         return cut_sql(sql, "%Y-%m-%d" if attr.part == "date" else attr.part)
     if attr.path:
-        if attr.type.name not in _TEXTS | {"bool", "int", "int32"}:
+        if not attr.type.sql_in_json:
             return None
         path = field.type.json_path(attr.path)
         return None if "'" in path else f"json_extract({sql}, '{path}')"
@@ -101,7 +100,7 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
             left, right = value_sql(attr, model, column), value_sql(other, model, column)
             return None if left is None or right is None else Condition(f"({left}) {_OPS[op]} ({right})")
         case Compare(attr=attr, op=op, value=value):
-            if attr.type.name == "Decimal" and not attr.path:
+            if attr.type.kind is Decimal and not attr.path:
                 return _decimal(attr.name, op, value, column)
             sql = value_sql(attr, model, column)
             return None if sql is None else Condition(f"({sql}) {_OPS[op]} ?", ((value, attr.type.store),))
@@ -132,7 +131,7 @@ def _contains(predicate: Contains[Any], attr: Attr[Any, Any], column: Column) ->
     element = attr.type.element
     if element is None:
         return Condition(f"instr({sql}, ?) > 0", ((predicate.value, str),))
-    if element.name not in _TEXTS | {"int", "int32"}:
+    if not element.sql_in_json:
         return None
     return Condition(
         f"EXISTS (SELECT 1 FROM json_each({sql}) e WHERE e.value = ?)", ((predicate.value, element.store),)
