@@ -21,7 +21,7 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..entities.aggregates import AggregateModel, aggregate_model
 from ..entities.declaration import Declaration, IndexModel, declaration, located
-from ..entities.entity import Record
+from ..entities.entity import Record, check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
 from ..expressions.predicates import forms
@@ -270,7 +270,7 @@ def _model(cls: Any) -> Model:
     if len(columns) > MAX_PROPERTIES:
         raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
     names = Names(
-        Raw=cls.__mro__[1], Cls=cls, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
+        Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
         check_key=check_key,
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(made, columns, names), *_build_source(made, columns, names)])
@@ -312,7 +312,8 @@ def _has_length(field: FieldModel) -> bool:
 
 
 def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    yield "row = e._row"
+    yield "try: row = e._row"
+    yield "except AttributeError: row = check_whole(e)"  # which returns None
     yield "if row is None:"
     keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
     yield from (f"    {variable} = e.{name}" for name, variable in keys.items())

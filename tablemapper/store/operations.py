@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..engines.protocol import Batch, Engine, Operation, Verb
-from ..entities.entity import Record, etag_timestamp, key_of, set_row
+from ..entities.entity import Record, etag_timestamp, key_of, set_row, stored_row
 from ..entities.index import KeyOf
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed
 from ..expressions.tree import Assignment
@@ -79,7 +79,7 @@ class Verbs:
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
-        read = entity._row
+        read = stored_row(entity)
         if if_match is None:
             if read is None:
                 raise PreconditionFailed(
