@@ -68,6 +68,9 @@ class Day(tm.Aggregate, of=Item, table="Days"):
     dearest: tm.Field[Decimal | None] = tm.max(Item.price)
 
     key = tm.Key[str, date](partition="{p}", row="{day}")
+    by_items = tm.Index[str, int](partition="{p}", row="{items:desc}", include=("named", "mean"))
+    by_weight = tm.Index[float](partition="all", row="{weight}", where=lambda d: d.items > 1)
+    by_first = tm.Index[str, str, date](partition="{first}", row=("{p}", "{day}"), unique=True)
 
 
 class Ever(tm.Aggregate, of=Item, table="Items", where=lambda i: i.weight > 0):
@@ -76,6 +79,7 @@ class Ever(tm.Aggregate, of=Item, table="Items", where=lambda i: i.weight > 0):
     heaviest: tm.Field[float | None] = tm.max_ever(Item.weight)
 
     key = tm.Key[str](partition="{p}", row="ever")
+    by_heaviest = tm.Index[int, float](partition="{items}", row="{heaviest}")
 
 
 MODELS = [Item, Day, Ever]
@@ -367,6 +371,23 @@ class Machine(RuleBasedStateMachine):
         large = sum(sum(len(t) for t in (v["text"] or "",)) > 400 for v in model.values())
         assert with_own_eyes.execute('SELECT count(*) FROM "Items_big"').fetchone() == (large,)
         with_own_eyes.close()
+
+    @invariant()
+    def indexes_on_aggregates_hold_what_they_should(self) -> None:
+        days, evers = list(self.store.query(Day).allow_scan()), list(self.store.query(Ever).allow_scan())
+        for p in PARTITIONS:
+            mine = sorted([d for d in days if d.p == p], key=lambda d: (-d.items, d.day))
+            assert list(self.store.query(Day.by_items(p))) == mine
+            projected = [(d.items, d.named, d.mean) for d in mine]
+            assert list(self.store.query(Day.by_items(p)).select(Day.items, Day.named, Day.mean)) == projected
+        heavy = [d for d in days if d.items > 1 and d.weight is not None]
+        assert list(self.store.query(Day.by_weight())) == sorted(heavy, key=lambda d: (d.weight, tm.info(d)[:2]))
+        for name in NAMES:
+            first = sorted([d for d in days if d.first == name], key=lambda d: (d.p, d.day))
+            assert list(self.store.query(Day.by_first(name))) == first
+        for items in {0, *(e.items for e in evers)}:
+            wanted = sorted([e for e in evers if e.items == items], key=lambda e: (e.heaviest, e.p))
+            assert list(self.store.query(Ever.by_heaviest(items))) == wanted
 
     @invariant()
     def queries_find_what_a_filter_finds(self) -> None:

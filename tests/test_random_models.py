@@ -94,6 +94,7 @@ def models(draw: st.DrawFn) -> tuple[type[tm.Entity], type[tm.Aggregate] | None]
         "total": tm.sum(thing.f),
         "least": tm.min(thing.e),
         "key": tm.Key(partition=f"{{{groups[0]}}}", row=tuple(f"{{{name}}}" for name in groups[1:]) or "all"),
+        "by_total": tm.Index(partition="all", row="{total}", include=("least",)),
     }
     made: Any = type(tm.Aggregate)("Total", (tm.Aggregate,), body, of=thing, table="Totals")
     return thing, made

@@ -43,7 +43,7 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     if not lead and not ranged:
         return None
     ordered = [name for step in order if (name := field_name(step.attr)) is not None and name not in lead]
-    ordered = [name for name in ordered if not model.declaration.field(name.partition(".")[0]).optional]
+    ordered = [name for name in ordered if not model.optional(name.partition(".")[0])]
     partition = lead[:1] or [""]
     row = [*lead[1:], *(ranged[:1] or ordered[:1])]
     types = [attrs[name].type if name in attrs else model.declaration.field(name).type for name in (*lead[:1], *row)]

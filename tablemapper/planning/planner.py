@@ -245,8 +245,7 @@ def _unfit(question: Question, index: IndexModel, ways: list[Conditions]) -> str
         if index.fan_out is not None and index.fan_out not in way.elements:
             return f"it has a row for each element of {index.fan_out}; ask with .contains(…)"
         for name in index.fields:
-            field = question.model.declaration.field(name.partition(".")[0])
-            missing = field.optional or "." in name
+            missing = "." in name or question.model.optional(name)
             if missing and name != index.fan_out and name not in way.present:
                 return f"entities without {name} are not in it"
         if index.partition.slots and not _known(index.partition.slots[0], way):

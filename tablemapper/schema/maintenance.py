@@ -27,7 +27,7 @@ from ..keys.codec import plain_cut
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..limits import MAX_INDEX_ROW_UNITS
-from .model import Model, Row, Schema
+from .model import Model, Row, Schema, load_source
 
 __all__ = [
     "AggregateMaintenance",
@@ -239,12 +239,12 @@ class _Fields:
             if name in model.position:
                 variable = f"f_{name}"
                 yield f"{variable} = row[{model.position[name]}]"
-                load = model.declaration.field(name).type.load_source(variable, names)
+                load = load_source(model.declaration.field(name), variable, names)
                 if load != variable:
-                    yield f"if {variable} is not None: {variable} = {load}"
+                    yield f"{variable} = {load}"
 
     def optional(self, name: str) -> bool:
-        return name in self._model.position and self._model.declaration.field(name).optional
+        return name in self._model.position and self._model.optional(name)
 
     def read(self, wanted: Iterable[str]) -> Callable[[Row], Any] | None:
         """Return the function that picks fields from a row; None if the key holds all of them, which never changes."""

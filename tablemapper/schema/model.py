@@ -92,6 +92,16 @@ class Model:
         """The indexes that hold some entities only, by name, each with the forms of its conditions."""
         return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
 
+    def optional(self, name: str) -> bool:
+        """Tell whether rows can lack a field: an optional one, and a sum in a group that stays when it is empty."""
+        field = self.declaration.field(name)
+        return field.optional or (
+            self.aggregate is not None
+            and self.aggregate.keeps_empty
+            and field.measure is not None
+            and field.measure.kind == "sum"
+        )
+
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""
         return next(index for index in self.indexes if index.name == name)

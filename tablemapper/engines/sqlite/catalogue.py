@@ -20,7 +20,7 @@ from ..protocol import Note, NoteChanged
 from .file.file import Writer
 from .file.timestamps import STATE
 from .tables import EntityTable, IndexTable, quoted, values_ddl
-from .writes import Lowered, write_changes
+from .writes import Lowered, write_groups, write_indexes
 
 __all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
 
@@ -202,8 +202,9 @@ def _build(
         if model in new_models:
             for _, sql in values_ddl(model):
                 writer.execute(sql)
-    for model in lowered.schema.models:
-        if model.name not in catalogue.models:
+    # Aggregates last: what their indexes hold is known once every group is.
+    for model in sorted(lowered.schema.models, key=lambda one: one.aggregate is not None):
+        if (model.name if model.aggregate is None else model.aggregate.source.__name__) not in catalogue.models:
             continue
         kept = lowered.maintenance[model]
         wanted = Maintenance(
@@ -218,7 +219,8 @@ def _build(
             for rows in _chunks(writer, lowered, model):
                 changes = ChangeSet()
                 changes.added(wanted, rows)
-                write_changes(lowered, writer, changes)
+                write_indexes(lowered, writer, changes)
+                write_groups(lowered, writer, changes)
                 progress.advance(len(rows))
 
 

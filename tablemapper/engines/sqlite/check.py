@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import CorruptStore, TableMapperError
 from ...progress import Report as Meter
 from ...schema.check import Problem, Report, expected_state
-from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
+from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ...schema.model import Model, Row
 from .tables import quoted, values_table
 from .writes import Lowered
@@ -58,28 +58,20 @@ class _Check:
     def entities(self, model: Model, meter: Meter) -> Iterator[Problem]:
         """Check the rows of a class, and its index rows against them."""
         kept = self.lowered.maintenance[model]
-        expected = dict.fromkeys(kept.indexes, 0)
+        counts = dict.fromkeys(kept.indexes, 0)
         for row in self.rows(self.lowered.statements[model].scan):
             self.entity_count += 1
             meter.advance(1)
             try:
                 yield from self._wrong(model, row)
-                entries = [(index, index.rows((row,))) for index in kept.indexes]
+                entries = _entries(kept, row)
                 for aggregate in kept.aggregates:
                     aggregate.collect((row,), self.groups_of[aggregate], 1)
             except _UNREADABLE as error:
                 yield Problem("damaged", model.name, row[:2], str(error))
                 continue
-            for index, wanted in entries:
-                expected[index] += len(wanted)
-                for entry in wanted:
-                    yield from self._entry(index, entry)
-        for index, count in expected.items():
-            self.index_count += count
-            table = self.lowered.indexes[index.model.table]
-            found = next(self.rows(f"SELECT count(*) FROM {quoted(index.model.table)}"))[0]
-            if found != count:
-                yield from self._dangling(model, index, self.rows(table.scan))
+            yield from self._present(entries, counts)
+        yield from self._no_others(counts)
 
     def _wrong(self, model: Model, row: Row) -> Iterator[Problem]:
         """Check what a row says of itself; raises if it can not be read."""
@@ -93,27 +85,40 @@ class _Check:
         if not 0 < row[2] <= self.last:
             yield Problem("wrong", model.name, row[:2], f"its timestamp {row[2]} was never given out")
 
-    def _entry(self, index: IndexMaintenance, entry: tuple[Any, ...]) -> Iterator[Problem]:
-        where = f"{index.owner.name}.{index.model.name}"
-        table = self.lowered.indexes[index.model.table]
+    def _present(
+        self, entries: list[tuple[IndexMaintenance, IndexRow]], counts: dict[IndexMaintenance, int]
+    ) -> Iterator[Problem]:
+        """Check that the index rows of an entity or a group are there, and count those that are."""
         columns = " AND ".join(f"{quoted(c)} = ?" for c in ("PartitionKey", "RowKey", "_pk", "_rk"))
-        found = next(self.rows(f"SELECT * FROM {quoted(table.index.table)} WHERE {columns}", entry[:4]), None)
-        if found is None:
-            yield Problem("missing", where, entry[:4], "the entity has no such row in the index")
-        elif not _same(found, entry):
-            yield Problem("wrong", where, entry[:4], f"expected {entry[4:]}, found {found[4:]}")
+        for index, entry in entries:
+            where = f"{index.owner.name}.{index.model.name}"
+            found = next(self.rows(f"SELECT * FROM {quoted(index.model.table)} WHERE {columns}", entry[:4]), None)
+            if found is None:
+                yield Problem("missing", where, entry[:4], f"the {index.owner.name} has no such row in the index")
+                continue
+            counts[index] += 1
+            if not _same(found, entry):
+                yield Problem("wrong", where, entry[:4], f"expected {entry[4:]}, found {found[4:]}")
 
-    def _dangling(self, model: Model, index: IndexMaintenance, found: Iterator[Row]) -> Iterator[Problem]:
-        where = f"{model.name}.{index.model.name}"
-        get = self.lowered.statements[model].get
-        for entry in found:
+    def _no_others(self, counts: dict[IndexMaintenance, int]) -> Iterator[Problem]:
+        """Check that indexes have no rows but those that were counted."""
+        for index, count in counts.items():
+            self.index_count += count
+            found = next(self.rows(f"SELECT count(*) FROM {quoted(index.model.table)}"))[0]
+            if found != count:
+                yield from self._dangling(index)
+
+    def _dangling(self, index: IndexMaintenance) -> Iterator[Problem]:
+        where = f"{index.owner.name}.{index.model.name}"
+        get = self.lowered.statements[index.owner].get
+        for entry in self.rows(self.lowered.indexes[index.model.table].scan):
             row = next(self.rows(get, entry[2:4]), None)
             try:
                 stands = row is not None and any(wanted[:4] == entry[:4] for wanted in index.rows((row,)))
             except _UNREADABLE:
                 continue  # reported with its entity
             if not stands:
-                yield Problem("dangling", where, entry[:4], "no entity says that this row should be there")
+                yield Problem("dangling", where, entry[:4], f"no {index.owner.name} says that this row should be there")
 
     def aggregates(self) -> Iterator[AggregateMaintenance]:
         """Yield every aggregate that is maintained from an opened class."""
@@ -121,7 +126,7 @@ class _Check:
             yield from kept.aggregates
 
     def groups(self, kept: AggregateMaintenance) -> Iterator[Problem]:
-        """Check the groups of one aggregate, and the live values that its extremes are found by."""
+        """Check the groups of one aggregate, their index rows, and the live values that its extremes are found by."""
         model, aggregate = kept.model, kept.aggregate
         deltas = {}
         for group, delta in self.groups_of[kept].items():
@@ -130,6 +135,8 @@ class _Check:
             except _UNREADABLE as error:
                 yield Problem("damaged", model.name, (group,), str(error))
         seen = set()
+        indexed = self.lowered.maintenance[model]
+        counts = dict.fromkeys(indexed.indexes, 0)
         for *stored, blob in self.rows(self.lowered.statements[model].scan_state):
             key = (stored[0], stored[1])
             seen.add(key)
@@ -146,6 +153,13 @@ class _Check:
                 yield Problem(
                     "wrong", model.name, key, f"its columns show {tuple(stored[3:])}, but its state is {shown[3:]}"
                 )
+            try:
+                entries = _entries(indexed, tuple(stored))
+            except _UNREADABLE as error:
+                yield Problem("damaged", model.name, key, str(error))
+                continue
+            yield from self._present(entries, counts)
+        yield from self._no_others(counts)
         for key in deltas.keys() - seen:
             if deltas[key][0]:
                 yield Problem("missing", model.name, key, f"the group has {deltas[key][0]} entities")
@@ -184,6 +198,11 @@ class _Check:
             f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {quoted(name)} WHERE "_big" IS NOT NULL)'
         ):
             yield Problem("dangling", table.big_name, key, "large values of no entity")
+
+
+def _entries(kept: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
+    """Return the rows that an entity or a group should have in the indexes on its class."""
+    return [(index, entry) for index in kept.indexes for entry in index.rows((row,))]
 
 
 def _same(a: Any, b: Any) -> bool:

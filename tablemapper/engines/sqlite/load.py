@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Self
+from typing import Self
 
 import apsw
 
 from ...errors import EntityExists
 from ...progress import Report as Meter
-from ...schema.maintenance import ChangeSet, Groups, IndexMaintenance, Maintenance
+from ...schema.maintenance import ChangeSet, IndexChanges, IndexMaintenance, Maintenance
 from ...schema.model import Model, Row
 from ..protocol import Batch, Operation
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
-from .writes import Lowered, exists, insert_rows, put_rows, write_groups
+from .writes import Lowered, delete_rows, exists, insert_rows, put_rows, write_groups
 
 __all__ = ["Stage"]
 
@@ -80,9 +80,28 @@ class Stage:
 
     def _count(self, kept: Maintenance, writer: Writer, rows: list[Row]) -> None:
         """Write what entities add to aggregates: by chunks, so that no more groups are in memory than entities."""
-        groups: dict[Any, Groups] = {}
-        ChangeSet(groups=groups).added(Maintenance((), kept.aggregates), rows)
-        write_groups(self._lowered, writer, groups)
+        changes = ChangeSet()
+        changes.added(Maintenance((), kept.aggregates), rows)
+        write_groups(self._lowered, writer, changes)
+        for index, change in changes.indexes.items():
+            self._hold_back(index, change, writer)
+
+    def _hold_back(self, index: IndexMaintenance, change: IndexChanges, writer: Writer) -> None:
+        """Keep the rows that groups come to have in an index until every group is what it will be.
+
+        A unique value can be another group's until then. A group has one row at most.
+        """
+        gone = [*change.deletes, *change.rewrites]
+        if index in self._numbers:
+            gone = [row for row in gone if not self._taken_back(index, row)]
+        if gone:
+            delete_rows(self._lowered, index, writer, gone)
+        self._keep(index, [*change.puts, *change.rewrites])
+
+    def _taken_back(self, index: IndexMaintenance, row: Row) -> bool:
+        """Drop the row of a group that is held back, if there is one."""
+        self._connection.execute(f"DELETE FROM t{self._numbers[index]} WHERE c2 = ? AND c3 = ?", row[2:4])
+        return bool(self._connection.changes())
 
     def _keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
         if not rows:
@@ -91,6 +110,8 @@ class Stage:
         if number is None:
             number = self._numbers[what] = len(self._numbers)
             self._connection.execute(f"CREATE TABLE t{number}({', '.join(f'c{at}' for at in range(len(rows[0])))})")
+            if isinstance(what, IndexMaintenance) and what.owner.aggregate is not None:
+                self._connection.execute(f"CREATE INDEX i{number} ON t{number}(c2, c3)")
         self._connection.executemany(f"INSERT INTO t{number} VALUES({', '.join('?' * len(rows[0]))})", rows)
 
     def _sorted(self, what: Model | IndexMaintenance, places: int) -> Iterator[list[Row]]:

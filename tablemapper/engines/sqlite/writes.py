@@ -40,8 +40,8 @@ from .file.file import Writer
 from .tables import EntityTable, IndexTable, Statements, Values, has_values
 
 __all__ = [
-    "Lowered", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "put_rows", "stale", "write_changes",
-    "write_groups",
+    "Lowered", "Vanished", "apply", "delete_rows", "exists", "insert", "insert_rows", "missing", "put_rows", "stale",
+    "write_changes", "write_groups", "write_indexes",
 ]  # fmt: skip
 
 _first, _second = itemgetter(0), itemgetter(1)
@@ -114,11 +114,6 @@ def apply(
             changes.changed(kept, list(zip(_olds(batch.updates), _news(batch.updates), strict=True)))
         if batch.inserts:
             changes.added(kept, _news(batch.inserts))
-    if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
-        raise InvalidTransaction(
-            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
-            f"than {maintained_limit} in one entity group transaction; split it"
-        )
     for model, batch in batches.items():
         statements = lowered.statements[model]
         if batch.deletes:
@@ -130,6 +125,11 @@ def apply(
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
     write_changes(lowered, writer, changes)
+    if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
+        raise InvalidTransaction(
+            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
+            f"than {maintained_limit} in one entity group transaction; split it"
+        )
 
 
 def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
@@ -150,8 +150,8 @@ def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
             changes.added(kept, _sorted(rows))
-            _write_indexes(lowered, writer, changes)
-    write_groups(lowered, writer, groups)
+            write_indexes(lowered, writer, changes)
+    write_changes(lowered, writer, ChangeSet(groups=groups))
 
 
 def _olds(group: list[Operation]) -> list[Row]:
@@ -344,27 +344,24 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
 
 
 def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
-    """Write what a change set says about indexes and aggregates."""
-    _write_indexes(lowered, writer, changes)
-    write_groups(lowered, writer, changes.groups)
+    """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
+    write_groups(lowered, writer, changes)
+    write_indexes(lowered, writer, changes)
 
 
-def _write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+def write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about indexes."""
     for index, change in changes.indexes.items():
         if change.deletes:
-            table = lowered.indexes[index.model.table]
-            before = writer.total_changes()
-            _write(writer, table.delete, [row[:4] for row in _sorted(change.deletes)])
-            if writer.total_changes() - before != len(change.deletes):
-                raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
+            delete_rows(lowered, index, writer, change.deletes)
     for index, change in changes.indexes.items():
         _put(lowered, index, writer, change)
 
 
-def write_groups(lowered: Lowered, writer: Writer, changes: dict[AggregateMaintenance, Groups]) -> None:
-    """Write what changes in the groups of aggregates."""
-    for aggregate, groups in changes.items():
-        _aggregate(lowered, writer, aggregate, groups)
+def write_groups(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
+    for aggregate, groups in changes.groups.items():
+        _aggregate(lowered, writer, aggregate, groups, changes)
 
 
 def _put(lowered: Lowered, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
@@ -372,6 +369,14 @@ def _put(lowered: Lowered, index: IndexMaintenance, writer: Writer, change: Inde
         writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
     if change.puts:
         put_rows(lowered, index, writer, _sorted(change.puts))
+
+
+def delete_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Delete rows of an index."""
+    before = writer.total_changes()
+    _write(writer, lowered.indexes[index.model.table].delete, [row[:4] for row in _sorted(rows)])
+    if writer.total_changes() - before != len(rows):
+        raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
 
 
 def put_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
@@ -404,13 +409,18 @@ def _violation(
     return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
 
 
-def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: Groups) -> None:
+def _aggregate(
+    lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: Groups, changes: ChangeSet
+) -> None:
     aggregate = kept.aggregate
     statements = lowered.statements[kept.model]
     values = lowered.values.get(kept.model)
     execute, timestamp = writer.execute, writer.timestamp
     tail = (None,) if statements.has_big else ()
-    puts, gone = [], []
+    puts: list[Row] = []
+    new: list[Row] = []
+    changed: list[tuple[Row, Row]] = []
+    gone: list[Row] = []
     keyed = [(kept.key(group), delta) for group, delta in groups.items()]
     keyed.sort(key=_first)
     for key, delta in keyed:
@@ -422,12 +432,13 @@ def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, gro
         if stored is None:
             state = aggregate.combine(None, delta, seek)
             if state is not None:
-                puts.append((*kept.row(*key, timestamp, state), *tail, aggregate.pack(state)))
+                new.append(row := kept.row(*key, timestamp, state))
+                puts.append((*row, *tail, aggregate.pack(state)))
             continue
         written, *shown, blob = stored
         state = aggregate.combine(aggregate.unpack(blob), delta, seek)
         if state is None:
-            gone.append((*key, written))
+            gone.append((*key, written, *shown))
             continue
         packed = aggregate.pack(state)
         if packed == blob:
@@ -435,11 +446,18 @@ def _aggregate(lowered: Lowered, writer: Writer, kept: AggregateMaintenance, gro
         row = kept.row(*key, timestamp, state)
         if [*row[3:]] == shown:  # what is shown did not change, so neither does its ETag
             row = (*key, written, *row[3:])
+        else:
+            changed.append(((*key, written, *shown), row))
         puts.append((*row, *tail, packed))
     if puts:
         _write(writer, statements.put, puts)
     if gone:
-        _write(writer, statements.delete, gone)
+        _write(writer, statements.delete, [row[:3] for row in gone])
+    indexes = lowered.maintenance[kept.model]
+    if indexes.indexes:
+        changes.removed(indexes, gone)
+        changes.changed(indexes, changed)
+        changes.added(indexes, new)
 
 
 def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
