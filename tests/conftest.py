@@ -1,12 +1,31 @@
-"""Options of the whole suite."""
+"""Options of the whole suite, and how many examples a property gets."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
+# gives call `examples`. No example is kept from one run for the next, so that what fails does not depend on a folder.
+settings.register_profile(
+    "short", deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None, print_blob=True
+)
+settings.register_profile("long", settings.get_profile("short"), max_examples=100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="run tests that are marked long at full size")
+    parser.addoption(
+        "--long", action="store_true", help="run properties with many examples, and tests marked long at full size"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "short")
+
+
+def examples(short: int, *, long: int) -> settings:
+    """Return settings with so many examples, by the profile that runs."""
+    return settings(max_examples=long if settings.get_current_profile_name() == "long" else short)
 
 
 @pytest.fixture

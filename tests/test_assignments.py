@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -193,7 +193,6 @@ def test_what_can_not_be_calculated_names_the_entity_and_the_expression(
 DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9)
 
 
-@settings(max_examples=100, deadline=None)
 @given(a=DECIMALS, b=DECIMALS, c=DECIMALS, n=st.integers(-(10**6), 10**6))
 def test_decimals_are_exact_whatever_the_context_is(a: Decimal, b: Decimal, c: Decimal, n: int) -> None:
     expected = Fraction(a) * n - Fraction(b) + Fraction(c)
@@ -222,7 +221,6 @@ def _apply(op: str, a: Any, b: Any) -> Any:
     return a + b if op == "+" else a - b if op == "-" else a * b
 
 
-@settings(max_examples=100, deadline=None)
 @given(tree=TREES, n=st.integers(-50, 50), m=st.integers(-50, 50))
 def test_any_tree_is_calculated_as_python_does(tree: tuple[Any, Callable[[int, int], int]], n: int, m: int) -> None:
     assert calculated("n", tree[0], n=n, other=m) == tree[1](n, m)

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def run(name: str, *args: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *args], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(EXAMPLES / name), *args], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -47,6 +47,15 @@ def test_the_asyncio_service_stores_what_many_devices_send_at_once() -> None:
     assert "1200 readings stored" in out
     assert "d-7 on 2024-01-01: 24 readings, mean 21.92" in out
     assert "check: ok" in out
+
+
+def test_the_service_answers_requests() -> None:
+    assert run("service.py", "--try").splitlines()[-1].endswith("(204, None, None)")
+
+
+def test_every_example_is_run_here() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert [example.name for example in EXAMPLES.glob("*.py") if f'run("{example.name}"' not in here] == []
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names, compile_functions
@@ -24,11 +23,10 @@ from tablemapper.keys.forms import NotAKey, check_key
 from tablemapper.keys.overlap import disjoint
 from tablemapper.keys.template import Template, compile_template
 
-EXAMPLES = int(os.environ.get("KEY_EXAMPLES", "4000"))
-many = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True
-)
-some = settings(many, max_examples=EXAMPLES // 5)
+from .conftest import examples
+
+many = examples(400, long=4000)
+some = examples(100, long=800)
 
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -83,7 +81,7 @@ def same(a: Any, b: Any) -> bool:
 def test_a_value_comes_back_from_its_text(kind: Any) -> None:
     text = key_text(kind)
 
-    @settings(many, max_examples=max(EXAMPLES // len(VALUES), 200))
+    @some
     @given(VALUES[kind])
     def holds(value: Any) -> None:
         assert same(text.parse(text.encode(value)), value)
@@ -95,7 +93,7 @@ def test_a_value_comes_back_from_its_text(kind: Any) -> None:
 def test_a_descending_value_comes_back_from_its_text(kind: Any) -> None:
     text = key_text(kind, "desc")
 
-    @settings(many, max_examples=max(EXAMPLES // len(DESCENDING), 200))
+    @some
     @given(VALUES[kind], VALUES[kind])
     def holds(a: Any, b: Any) -> None:
         assert text.parse(text.encode(a)) == a
@@ -317,7 +315,7 @@ WEAKENED = [plain, percent, no_guard, quoted_hex, upper, stripped, cut_at_nul, n
 
 @pytest.mark.parametrize("weak", WEAKENED, ids=lambda weak: weak.__name__)
 def test_a_weakened_codec_is_caught(weak: Callable[[str], str]) -> None:
-    @settings(many, max_examples=max(EXAMPLES, 20_000), report_multiple_bugs=False, phases=[Phase.generate])
+    @settings(max_examples=20_000, derandomize=True, report_multiple_bugs=False, phases=[Phase.generate])
     @given(st.tuples(TEXTS, TEXTS), st.tuples(TEXTS, TEXTS))
     def holds(a: tuple[str, str], b: tuple[str, str]) -> None:
         one, other = (" !".join(map(weak, pair)) for pair in (a, b))
@@ -330,7 +328,7 @@ def test_a_weakened_codec_is_caught(weak: Callable[[str], str]) -> None:
 
 
 def test_left_padded_numbers_are_caught() -> None:
-    @settings(many, max_examples=2000)
+    @settings(max_examples=2000)
     @given(VALUES[int], VALUES[int])
     def holds(a: int, b: int) -> None:
         assert (f"{a:020d}" < f"{b:020d}") == (a < b)
@@ -340,7 +338,7 @@ def test_left_padded_numbers_are_caught() -> None:
 
 
 def test_assumptions_are_not_vacuous() -> None:
-    @settings(many, max_examples=200)
+    @settings(max_examples=200)
     @given(TEXTS)
     def escaped(value: str) -> None:
         assume(key_text(str).encode(value) != value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -146,9 +146,6 @@ class Chosen(Plans):
         return self._prepared[key], values
 
 
-FEW = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> Iterator[None]:
     logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
@@ -174,7 +171,6 @@ def key(entity: Any) -> tuple[str, str]:
     return key_of(entity)[1:]
 
 
-@FEW
 @given(entities=st.lists(ENTITIES, max_size=25), asked=ASKED, plan=st.integers(0, 2), size=st.integers(1, 4))
 def test_it_gives_what_a_filter_over_all_entities_gives(
     store: tm.Store, entities: list[Any], asked: tuple[list[Any], list[Test]], plan: int, size: int
@@ -204,7 +200,6 @@ def ranked(entity: Any, steps: list[tuple[str, bool]]) -> Any:
     return [(v is not None, v) for v in values]
 
 
-@FEW
 @given(
     entities=st.lists(ENTITIES, max_size=25),
     classes=st.sampled_from(

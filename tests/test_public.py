@@ -35,11 +35,3 @@ def test_importing_loads_nothing_that_is_not_needed_yet() -> None:
     heavy = ["cattrs", "asyncio", "sqlite3", "unittest", "http", "email", "multiprocessing"]
     loaded = _python(f"import sys, tablemapper; print([m for m in {heavy!r} if m in sys.modules])")
     assert loaded.strip() == "[]"
-
-
-def test_importing_takes_a_time_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    program = "import time; t = time.perf_counter(); import tablemapper; print(1000 * (time.perf_counter() - t))"
-    times = sorted(float(_python(program)) for _ in range(5))
-    with capsys.disabled():
-        sys.stdout.write(f"\nimport tablemapper: {times[2]:.0f} ms (median of 5)\n")
-    assert times[2] > 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -21,6 +21,8 @@ from tablemapper.expressions.tree import Attr
 from tablemapper.planning.planner import candidates
 from tablemapper.query.prepared import Asked, Plans, Prepared, Reader, question
 from tablemapper.query.query import Query
+
+from .conftest import examples
 
 
 class Unit(tm.Entity, table="Units"):
@@ -126,7 +128,7 @@ ORDERS = st.lists(
     max_size=2,
     unique_by=lambda step: step[0],
 )
-FEW = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+FEW = examples(100, long=400)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -262,7 +264,6 @@ def test_backwards_is_forwards_reversed(store: tm.Store, units: list[Unit]) -> N
     assert list(map(place, rows)) == forwards
 
 
-@settings(FEW, max_examples=100)
 @given(
     units=st.lists(UNITS, min_size=4, max_size=12),
     later=st.lists(UNITS, min_size=1, max_size=6),

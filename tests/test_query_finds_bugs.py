@@ -203,7 +203,6 @@ def test_comparing_every_plan_finds(
         for function, examples_of, examples in properties:
             run = function.hypothesis.inner_test  # type: ignore[attr-defined]
             settings(
-                test_query.FEW,
                 max_examples=examples,
                 derandomize=True,
                 report_multiple_bugs=False,

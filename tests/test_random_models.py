@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
 
+from .conftest import examples
 from .test_query import forced
 
 FIELDS = {
@@ -170,7 +171,7 @@ def in_order(things: list[Any], order: list[tuple[str, bool]]) -> list[tuple[Any
     return rows
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@examples(30, long=60)
 @given(
     made=models(),
     rows=st.lists(st.tuples(ROWS, st.lists(st.sampled_from(TAGS), max_size=2)), max_size=15),

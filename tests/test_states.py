@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
+from hypothesis import settings
 
-from hypothesis import HealthCheck, settings
-
+from .conftest import examples
 from .machine import Machine
 
 TestStates = Machine.TestCase
-TestStates.settings = settings(
-    max_examples=int(os.environ.get("STATE_EXAMPLES", "40")),
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestStates.settings = settings(examples(12, long=40), stateful_step_count=25)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tablemapper.engines.sqlite import writes as operations
@@ -176,12 +176,9 @@ def test_the_state_machine_finds(bug: Callable[[Patch], None], monkeypatch: Patc
     quick = settings(
         max_examples=150,
         stateful_step_count=25,
-        deadline=None,
         derandomize=True,
-        database=None,
         phases=[Phase.generate],
         report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
     )
     with pytest.raises(BaseException) as found:
         run_state_machine_as_test(Machine, settings=quick)

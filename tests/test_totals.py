@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -56,7 +56,6 @@ class Hourly(tm.Aggregate, of=Reading, table="Hourly", where=lambda r: r.on == T
     key = tm.Key[str, str](partition="{place}", row="{hour}")
 
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 START = datetime(2024, 2, 28, tzinfo=UTC)
 TIMES = [START + timedelta(hours=h, minutes=m) for h in (0, 1, 23, 24, 25, 48) for m in (0, 30)]
 EDGES = [*TIMES, START + timedelta(hours=24, microseconds=-1), START + timedelta(hours=2)]
@@ -136,7 +135,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tm.Store]:
 
 
 @pytest.mark.parametrize("at", range(len(MEASURES)))
-@FEW
 @given(
     readings=st.lists(READINGS, max_size=15),
     tests=st.lists(TESTS, max_size=3),
@@ -169,7 +167,6 @@ def test_a_total_is_what_python_says(
     assert places == sorted(places)
 
 
-@FEW
 @given(readings=st.lists(READINGS, max_size=15))
 def test_both_ways_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -> None:
     store.delete_many(store.query(Reading).allow_scan())

@@ -20,6 +20,7 @@ from .typing.accept import Product, Reading
 
 HERE = Path(__file__).parent / "typing"
 ROOT = HERE.parent.parent
+FILES = ("accept.py", "reject.py")
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -31,43 +32,26 @@ def _wrong_lines() -> set[int]:
     return {number for number, line in enumerate(lines, 1) if re.search(r"# type: ignore\[[a-z-, ]+\]$", line)}
 
 
-@pytest.fixture(scope="module")
-def pyright() -> dict[str, dict[int, str]]:
-    """What pyright reports, ``type: ignore`` ignored: messages by file and line."""
-    pytest.importorskip("pyright")
-    done = _run("pyright", "--pythonpath", sys.executable, "--outputjson", "-p", str(HERE))
-    found: dict[str, dict[int, str]] = {"accept.py": {}, "reject.py": {}}
-    report = json.loads(done.stdout)
-    assert report["summary"]["filesAnalyzed"] >= 2
-    for one in report["generalDiagnostics"]:
-        if one["severity"] == "error":
-            found[Path(one["file"]).name][one["range"]["start"]["line"] + 1] = one["message"]
-    return found
-
-
-@pytest.mark.parametrize("what", ["tablemapper", "tests/typing/accept.py", "tests/typing/reject.py"])
-def test_mypy_strict_reports_exactly_the_marked_lines(what: str) -> None:
+def test_mypy_refuses_exactly_the_marked_lines() -> None:
     # An unused ignore is an error in strict mode, so reject.py passes only if every line of it is refused.
     pytest.importorskip("mypy")
-    done = _run("mypy", "--strict", "--no-incremental", *(["-p", what] if what == "tablemapper" else [what]))
+    done = _run("mypy", "--strict", "--no-incremental", *(str(HERE / name) for name in FILES))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_pyright_finds_nothing_in_the_package() -> None:
+def test_pyright_refuses_exactly_the_lines_that_mypy_refuses() -> None:
     pytest.importorskip("pyright")
-    done = _run("pyright", "--pythonpath", sys.executable)
-    assert done.returncode == 0, done.stdout
-
-
-def test_pyright_accepts_right_programs(pyright: dict[str, dict[int, str]]) -> None:
-    assert pyright["accept.py"] == {}
-
-
-def test_pyright_refuses_exactly_the_lines_that_mypy_refuses(pyright: dict[str, dict[int, str]]) -> None:
+    report = json.loads(_run("pyright", "--pythonpath", sys.executable, "--outputjson", "-p", str(HERE)).stdout)
+    assert report["summary"]["filesAnalyzed"] >= 2
+    refused: dict[str, dict[int, str]] = {name: {} for name in FILES}
+    for one in report["generalDiagnostics"]:
+        if one["severity"] == "error":
+            refused[Path(one["file"]).name][one["range"]["start"]["line"] + 1] = one["message"]
     wrong = _wrong_lines()
     assert len(wrong) >= 25
-    assert dict.fromkeys(wrong - set(pyright["reject.py"]), "not refused") == {}
-    assert {n: message for n, message in pyright["reject.py"].items() if n not in wrong} == {}
+    assert refused["accept.py"] == {}
+    assert dict.fromkeys(wrong - set(refused["reject.py"]), "not refused") == {}
+    assert {n: message for n, message in refused["reject.py"].items() if n not in wrong} == {}
 
 
 def test_right_programs_can_be_imported() -> None:

@@ -16,7 +16,7 @@ from uuid import UUID
 import attrs
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names
@@ -641,7 +641,6 @@ TYPES = pytest.mark.parametrize("annotation", VALUES, ids=str)
 
 
 @TYPES
-@settings(deadline=None)
 @given(data=st.data())
 def test_what_is_stored_is_read_back(annotation: Any, data: st.DataObject) -> None:
     form = of(annotation)
@@ -662,7 +661,6 @@ def test_what_is_stored_is_read_back(annotation: Any, data: st.DataObject) -> No
 
 
 @TYPES
-@settings(deadline=None)
 @given(data=st.data())
 def test_the_sources_agree_with_the_functions(annotation: Any, data: st.DataObject) -> None:
     form, names = of(annotation), Names()
@@ -695,7 +693,6 @@ OBJECTS = st.one_of(
 
 
 @TYPES
-@settings(deadline=None)
 @given(data=st.data())
 def test_what_the_fast_source_lets_through_needs_no_check(annotation: Any, data: st.DataObject) -> None:
     form, names = of(annotation), Names()
@@ -734,7 +731,6 @@ def test_the_fast_source_lets_ordinary_values_through(annotation: Any, value: An
 
 
 @TYPES
-@settings(deadline=None)
 @given(value=OBJECTS)
 def test_a_check_returns_or_raises_a_fault_whatever_it_gets(annotation: Any, value: Any) -> None:
     form = of(annotation)
@@ -748,7 +744,6 @@ def test_a_check_returns_or_raises_a_fault_whatever_it_gets(annotation: Any, val
 @pytest.mark.parametrize(
     "annotation", [str, int, float, bool, datetime, date, time, timedelta, UUID, bytes, Size, Rank, Literal[1, 2]]
 )
-@settings(deadline=None)
 @given(data=st.data())
 def test_stored_forms_sort_as_the_values_do(annotation: Any, data: st.DataObject) -> None:
     form = of(annotation)
@@ -756,7 +751,6 @@ def test_stored_forms_sort_as_the_values_do(annotation: Any, data: st.DataObject
     assert (a < b) == (form.store(a) < form.store(b))
 
 
-@settings(deadline=None)
 @given(st.fractions())
 def test_a_fraction_is_no_value_of_any_type(value: Fraction) -> None:
     assert "expected Decimal" in refusal(Decimal, value)
@@ -816,7 +810,6 @@ def test_the_json_path_is_by_the_stored_names(annotation: Any, path: tuple[str, 
 @pytest.mark.parametrize(
     "annotation", [list[timedelta], list[bytes], list[datetime], list[Decimal], list[Color], list[bool]]
 )
-@settings(deadline=None)
 @given(data=st.data())
 def test_an_element_is_stored_as_it_is_inside_the_json(annotation: Any, data: st.DataObject) -> None:
     form = of(annotation)

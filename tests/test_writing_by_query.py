@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -28,7 +28,7 @@ from tablemapper.query.writing import Rewriting
 from tablemapper.schema.model import compile_schema
 
 from .sqlite_vfs import Fault
-from .test_query import FEW, LEAVES, ORDERS, UNITS, Forced, Test, Unit, combined
+from .test_query import LEAVES, ORDERS, UNITS, Forced, Test, Unit, combined
 
 
 class Census(tm.Aggregate, of=Unit, table="Censuses"):
@@ -118,7 +118,6 @@ PATHS = [
 ]
 
 
-@settings(FEW, max_examples=100)
 @given(
     st.lists(UNITS, max_size=14, unique_by=lambda u: (u.city, u.building, u.number)),
     st.lists(combined(LEAVES), max_size=2),
