@@ -23,7 +23,6 @@ from typing import Final, Literal, TypeAlias
 
 __all__ = [
     "FIXED_SIZES",
-    "MAX_COMPARISONS",
     "MAX_ENTITY",
     "MAX_INDEX_ROW_UNITS",
     "MAX_INT32",
@@ -31,7 +30,6 @@ __all__ = [
     "MAX_KEY_UNITS",
     "MAX_NAME",
     "MAX_OPERATIONS",
-    "MAX_PAGE",
     "MAX_PROPERTIES",
     "MAX_TRANSACTION",
     "MAX_VALUE",
@@ -59,8 +57,6 @@ MAX_TRANSACTION: Final = 4 * 1024 * 1024  # bytes
 MAX_OPERATIONS: Final = 100  # of one entity group transaction
 MAX_KEY_UNITS: Final = 512  # UTF-16 units, of a partition key and of a row key
 MAX_INDEX_ROW_UNITS: Final = 448  # ours: what an index row's own part may take, so that the entity's key fits behind it
-MAX_PAGE: Final = 1000  # entities in one answer
-MAX_COMPARISONS: Final = 15  # in one $filter
 MIN_INT32: Final = -(2**31)
 MAX_INT32: Final = 2**31 - 1
 MIN_INT64: Final = -(2**63)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tablemapper.codegen import Names, compile_functions
 from tablemapper.errors import InvalidEntity, InvalidModel
 from tablemapper.keys import codec as keytext
-from tablemapper.keys.codec import key_text
+from tablemapper.keys.codec import key_codec
 from tablemapper.keys.forms import NotAKey, check_key
 from tablemapper.keys.overlap import disjoint
 from tablemapper.keys.template import Template, compile_template
@@ -79,7 +79,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("kind", list(VALUES), ids=lambda kind: kind.__name__)
 def test_a_value_comes_back_from_its_text(kind: Any) -> None:
-    text = key_text(kind)
+    text = key_codec(kind)
 
     @some
     @given(VALUES[kind])
@@ -91,7 +91,7 @@ def test_a_value_comes_back_from_its_text(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", DESCENDING, ids=lambda kind: kind.__name__)
 def test_a_descending_value_comes_back_from_its_text(kind: Any) -> None:
-    text = key_text(kind, "desc")
+    text = key_codec(kind, "desc")
 
     @some
     @given(VALUES[kind], VALUES[kind])
@@ -105,7 +105,7 @@ def test_a_descending_value_comes_back_from_its_text(kind: Any) -> None:
 @many
 @given(st.text())
 def test_any_text_of_unicode_is_encoded_legally_and_comes_back(value: str) -> None:
-    text = key_text(str)
+    text = key_codec(str)
     encoded = text.encode(value)
     assert not FORBIDDEN.search(encoded)
     assert text.parse(encoded) == value
@@ -114,7 +114,7 @@ def test_any_text_of_unicode_is_encoded_legally_and_comes_back(value: str) -> No
 @many
 @given(TEXTS)
 def test_a_text_that_is_not_ours_is_refused(foreign: str) -> None:
-    text = key_text(str)
+    text = key_codec(str)
     try:
         value = text.parse(foreign)
     except (NotAKey, ValueError):
@@ -124,7 +124,7 @@ def test_a_text_that_is_not_ours_is_refused(foreign: str) -> None:
 
 def test_ordinary_text_stands_as_it_is() -> None:
     for ordinary in ("sensor-abc-123", "New York", "example.com", "100 %", "it's", "São Paulo", "日本", "a_b-c:d"):
-        assert key_text(str).encode(ordinary) == ordinary
+        assert key_codec(str).encode(ordinary) == ordinary
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_ordinary_text_stands_as_it_is() -> None:
     ],
 )
 def test_the_format_of_a_key_does_not_change(kind: Any, value: Any, text: str) -> None:
-    assert key_text(kind).encode(value) == text
+    assert key_codec(kind).encode(value) == text
 
 
 @pytest.mark.parametrize(("length", "fits"), [(512, True), (513, False)])
@@ -158,9 +158,9 @@ def test_a_key_has_at_most_512_units(length: int, fits: bool) -> None:
 
 def test_a_lone_surrogate_and_nan_are_refused() -> None:
     with pytest.raises(InvalidEntity):
-        key_text(str).encode("a\ud800")
+        key_codec(str).encode("a\ud800")
     with pytest.raises(InvalidEntity):
-        key_text(float).encode(float("nan"))
+        key_codec(float).encode(float("nan"))
 
 
 # ---------------------------------------------------------------------------------------------- tuples
@@ -201,7 +201,7 @@ def test_every_pair_of_short_texts_is_ordered_and_apart() -> None:
     keys = [template.encode(named(pair)) for pair in pairs]
     assert keys == sorted(set(keys))
     singles = sorted(words)
-    texts = [key_text(str).encode(word) for word in singles]
+    texts = [key_codec(str).encode(word) for word in singles]
     assert texts == sorted(set(texts))
 
 
@@ -287,7 +287,7 @@ def percent(value: str) -> str:
 
 
 def no_guard(value: str) -> str:
-    return re.sub(r'(?<=[".>\[~])\}', "", keytext.key_text(str).encode(value)) if "}" not in value else value
+    return re.sub(r'(?<=[".>\[~])\}', "", keytext.key_codec(str).encode(value)) if "}" not in value else value
 
 
 def quoted_hex(value: str) -> str:
@@ -295,19 +295,19 @@ def quoted_hex(value: str) -> str:
 
 
 def upper(value: str) -> str:
-    return keytext.key_text(str).encode(value.upper())
+    return keytext.key_codec(str).encode(value.upper())
 
 
 def stripped(value: str) -> str:
-    return keytext.key_text(str).encode(value.rstrip())
+    return keytext.key_codec(str).encode(value.rstrip())
 
 
 def cut_at_nul(value: str) -> str:
-    return keytext.key_text(str).encode(value.split("\x00", maxsplit=1)[0])
+    return keytext.key_codec(str).encode(value.split("\x00", maxsplit=1)[0])
 
 
 def no_space(value: str) -> str:
-    return keytext.key_text(str).encode(value).replace(' "20', " ")
+    return keytext.key_codec(str).encode(value).replace(' "20', " ")
 
 
 WEAKENED = [plain, percent, no_guard, quoted_hex, upper, stripped, cut_at_nul, no_space]
@@ -341,6 +341,6 @@ def test_assumptions_are_not_vacuous() -> None:
     @settings(max_examples=200)
     @given(TEXTS)
     def escaped(value: str) -> None:
-        assume(key_text(str).encode(value) != value)
+        assume(key_codec(str).encode(value) != value)
 
     escaped()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import ast
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,7 +31,6 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[]))
 
 def test_the_limits_are_those_that_azure_publishes() -> None:
     assert {name: getattr(limits, name) for name in limits.__all__ if name.startswith("M")} == {
-        "MAX_COMPARISONS": 15,
         "MAX_ENTITY": 1_048_576,
         "MAX_INDEX_ROW_UNITS": 448,
         "MAX_INT32": 2_147_483_647,
@@ -37,7 +38,6 @@ def test_the_limits_are_those_that_azure_publishes() -> None:
         "MAX_KEY_UNITS": 512,
         "MAX_NAME": 255,
         "MAX_OPERATIONS": 100,
-        "MAX_PAGE": 1000,
         "MAX_PROPERTIES": 252,
         "MAX_TRANSACTION": 4_194_304,
         "MAX_VALUE": 65_536,
@@ -180,3 +180,16 @@ def test_anything_else_is_no_table_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["tables", "Tables"])
 def test_the_name_of_the_list_of_tables_is_reserved(name: str) -> None:
     assert check_table_name(name) == f'"{name}" is a name that Azure reserves; choose another'
+
+
+def test_no_other_module_states_a_limit_again() -> None:
+    stated = {1601, 252, 448, 2**31 - 1, 2**63 - 1}
+    again = []
+    package = Path(limits.__file__).parent
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and node.value in stated and node.value is not True:
+                again.append((path.relative_to(package), node.lineno))
+            if isinstance(node, ast.BinOp) and ast.unparse(node) in ("2 ** 31", "2 ** 63"):
+                again.append((path.relative_to(package), node.lineno))
+    assert {str(path) for path, _ in again} == {"limits.py"}, again

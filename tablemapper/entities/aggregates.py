@@ -19,7 +19,7 @@ from ..codegen import Names, compile_functions
 from ..errors import CorruptStore, InvalidQuery
 from ..expressions.predicates import dump
 from ..expressions.tree import Attr, Predicate, as_predicate
-from ..keys.codec import key_text
+from ..keys.codec import key_codec
 from ..schema.sums import SUMS, Sum
 from ..values.scalars import ValueType
 from .declaration import Declaration
@@ -35,7 +35,7 @@ Delta: TypeAlias = list[Any]
 Seek: TypeAlias = Callable[[int, Literal["min", "max"]], Any]
 """Finds the least or greatest live value of a slot, by its number, once the values that changed are stored."""
 
-_DECIMAL = key_text(Decimal)
+_DECIMAL = key_codec(Decimal)
 _SUMMED = frozenset({"int", "int32", "float", "Decimal", "timedelta"})
 
 

@@ -1,7 +1,7 @@
-"""The codec of one kind and one spec: the one definition of key encoding, with `keyforms`.
+"""The codec of one kind and one spec: the one definition of key encoding, with `tablemapper.keys.forms`.
 
-``key_text`` makes the codec of one kind and one spec; all that this module knows of a value is in the `KeyText` that it
-returns, its Python source for generated functions too, so that the fast form stands beside the plain one.
+All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
+functions too, so that the fast form stands beside the plain one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .forms import (
     unescape,
 )
 
-__all__ = ["KINDS", "KeyText", "key_text", "literal_fault", "plain_cut"]
+__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault", "plain_cut"]
 
 # %-code: format, attribute, the kinds that have it; the units from coarse to fine
 _TIME_CODES: dict[str, tuple[str, str]] = {
@@ -114,7 +114,7 @@ _MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @attrs.frozen(kw_only=True)
-class KeyText:
+class KeyCodec:
     """The text form of the values of one slot of a key.
 
     Attributes:
@@ -280,7 +280,7 @@ class KeyText:
 # -- from a template's words ---------------------------------------------------------------------------------------
 
 
-def key_text(kind: Any, spec: str = "", *, field: str = "value", subject: str = "key", raw: bool = True) -> KeyText:
+def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str = "key", raw: bool = True) -> KeyCodec:
     """Return the text form of one kind of value under one spec.
 
     Args:
@@ -322,7 +322,7 @@ def key_text(kind: Any, spec: str = "", *, field: str = "value", subject: str = 
             made["decode"], made["inline_decode"] = members.__getitem__, "$members[$t]"
             names["members"] = members
     names |= {"encode": write, "decode": made.get("decode"), "escape": names.get("escape", write)}
-    return KeyText(kind=kind, spec=spec, base=base, write=write, names=names, **made)
+    return KeyCodec(kind=kind, spec=spec, base=base, write=write, names=names, **made)
 
 
 KINDS: tuple[type, ...] = tuple(FORMS)
@@ -366,7 +366,7 @@ _SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "
 
 
 def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn], raw: bool) -> dict[str, Any]:
-    """Return the attributes of a `KeyText` that a spec decides."""
+    """Return the attributes of a `KeyCodec` that a spec decides."""
     if not spec:
         form = FORMS[base]
         return (

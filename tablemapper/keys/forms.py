@@ -29,13 +29,13 @@ import attrs
 import msgspec
 
 from ..errors import InvalidEntity
+from ..limits import MAX_KEY_UNITS, utf16_units
 
 __all__ = [
     "DESCENDING",
     "DIGITS",
     "FORBIDDEN",
     "FORMS",
-    "KEY_UNITS",
     "LENGTH",
     "MAX_DIGITS",
     "MICROSECOND",
@@ -66,9 +66,6 @@ __all__ = [
 ]
 
 SEPARATOR = " !"
-KEY_UNITS = 512
-"""UTF-16 units that a PartitionKey or a RowKey may have: 1 KiB on Azure."""
-
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """A character that can not stand in a key."""
 
@@ -83,18 +80,16 @@ class NotAKey(ValueError):
     """A text that no value encodes to. Callers turn it into an error that says where the text came from."""
 
 
-def check_key(text: str, *, limit: int = KEY_UNITS, what: str = "key") -> str:
+def check_key(text: str, *, limit: int = MAX_KEY_UNITS, what: str = "key") -> str:
     """Return the text if it fits a key. It is measured as Azure does, in UTF-16 units: an emoji is two."""
-    if len(text) * 2 > limit:
-        units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-        if units > limit:
-            raise InvalidEntity(
-                what,
-                [
-                    f"{text[:40]!r}… has {units} UTF-16 units, a key may have {limit}: shorten the value, "
-                    "or use {field:hash} where only equality matters"
-                ],
-            )
+    if len(text) * 2 > limit and (units := utf16_units(text)) > limit:
+        raise InvalidEntity(
+            what,
+            [
+                f"{text[:40]!r}… has {units} UTF-16 units, a key may have {limit}: shorten the value, "
+                "or use {field:hash} where only equality matters"
+            ],
+        )
     return text
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from ..errors import InvalidModel, did_you_mean
-from .codec import KeyText, key_text, literal_fault
+from .codec import KeyCodec, key_codec, literal_fault
 from .forms import SEPARATOR, NotAKey, bind
 
 __all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template"]
@@ -46,7 +46,7 @@ class Slot:
     spec: str
     index: int
     component: int
-    text: KeyText
+    text: KeyCodec
     ordered: bool
     delimiter: str = ""
     after: int | None = None
@@ -406,7 +406,7 @@ def compile_template(
     return Template(text if isinstance(text, str) else texts, subject, tuple(components))
 
 
-_Draft = str | tuple[str, KeyText]
+_Draft = str | tuple[str, KeyCodec]
 
 
 def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults: list[str]) -> Iterator[_Draft]:
@@ -436,14 +436,14 @@ def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults:
             faults.append(f'no field "{field}" (fields: {", ".join(kinds)}){did_you_mean(field, kinds)}')
             continue
         try:
-            yield field, key_text(kinds[field], spec or "", field=field, subject=subject, raw=raw)
+            yield field, key_codec(kinds[field], spec or "", field=field, subject=subject, raw=raw)
         except InvalidModel as error:
             faults.extend(error.faults)
     if literal:
         yield checked()
 
 
-def _ended(text: str, field: str, key: KeyText, rest: list[_Draft], faults: list[str]) -> tuple[str, int | None]:
+def _ended(text: str, field: str, key: KeyCodec, rest: list[_Draft], faults: list[str]) -> tuple[str, int | None]:
     """Return what ends the text of a slot: a character, or the number of those that follow; a fault if nothing does."""
     if key.fixed is not None or key.prefix_free or not rest:
         return "", None

@@ -17,7 +17,7 @@ from ..errors import InvalidModel, ScanRefused
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.python import cut
 from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
-from ..keys.codec import key_text
+from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, present
 from ..planning.ranges import Search
 from ..schema.model import Model
@@ -232,7 +232,7 @@ def _cut_bound(op: str, moment: datetime, part: str) -> Any:
 def _begins(format: str, moment: datetime) -> bool:
     """Tell whether a moment is the first of those that are cut down to the same text, and texts sort as times do."""
     try:
-        text = key_text(datetime, format)
+        text = key_codec(datetime, format)
     except InvalidModel:
         return False
     return text.ordered and [op for op, _ in text.cuts("<", moment) or ()] == ["<"]

@@ -26,7 +26,7 @@ from ..expressions.tree import Attr, Predicate
 from ..keys.codec import plain_cut
 from ..keys.forms import check_key
 from ..keys.template import Template
-from ..limits import MAX_INDEX_ROW_UNITS
+from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
 from .model import Model, Row, Schema, load_source
 
 __all__ = [
@@ -327,7 +327,7 @@ def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     if index.fan_out is not None:
         sources[index.fan_out] = "element"
     keys = [
-        *_key_lines("ipk", index.partition, 512, f"{label}: its partition key", sources, texts, names),
+        *_key_lines("ipk", index.partition, MAX_KEY_UNITS, f"{label}: its partition key", sources, texts, names),
         *_key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
     ]
     if index.fan_out is None:
@@ -380,8 +380,8 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     what = f"{target.name}: the key of a group"
     key = [
         f"{grouped} = group",
-        *_key_lines("pk", templates[0], 512, what, sources, texts, names),
-        *_key_lines("rk", templates[1], 512, what, sources, texts, names),
+        *_key_lines("pk", templates[0], MAX_KEY_UNITS, what, sources, texts, names),
+        *_key_lines("rk", templates[1], MAX_KEY_UNITS, what, sources, texts, names),
         "return pk, rk",
     ]
     for at, slot in enumerate(aggregate.slots):
@@ -430,11 +430,11 @@ def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, i
         values.append(value)
         stored = field.type.store_source(value, names)
         if kind in ("int", "int32"):
-            stored = f"{value} if -{1 << 63} <= {value} < {1 << 63} else str({value})"
+            stored = f"{value} if {MIN_INT64} <= {value} <= {MAX_INT64} else str({value})"
         if stored != value:
             body.append(f"if {value} is not None: {value} = {stored}")
         if kind == "timedelta":
-            body.append(f"if {value} is not None and not -{1 << 63} <= {value} < {1 << 63}: raise too_long(pk, rk)")
+            body.append(f"if {value} is not None and not {MIN_INT64} <= {value} <= {MAX_INT64}: raise too_long(pk, rk)")
     body.append(f"return (pk, rk, timestamp, {''.join(f'{value}, ' for value in values)})")
     source = "\n".join(["def group_row(pk, rk, timestamp, state):", *[f"    {line}" for line in body]])
     return compile_functions(f"{model.name} rows of groups", source, names)["group_row"]

@@ -28,7 +28,7 @@ from ..expressions.predicates import forms
 from ..keys.forms import check_key
 from ..keys.overlap import disjoint
 from ..keys.template import Template
-from ..limits import MAX_ENTITY, MAX_PROPERTIES, Edm, check_value, entity_size, fixed_size
+from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
 
@@ -419,7 +419,7 @@ def _may_be_wide(field: FieldModel) -> bool:
 
 def _store_wide(value: int | None) -> int | str | None:
     """Return an integer as SQLite can hold it: as text beyond 64 bits."""
-    return value if value is None or -(2**63) <= value < 2**63 else str(value)
+    return value if value is None or MIN_INT64 <= value <= MAX_INT64 else str(value)
 
 
 def _bad(made: Declaration) -> Callable[[str, ValueError], None]:

@@ -31,6 +31,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import attrs
 
 from ..codegen import Names
+from ..limits import MAX_INT64, MIN_INT64
 
 __all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "State", "Sum"]
 
@@ -90,7 +91,7 @@ class Sum(Generic[V]):
 
 
 def _pack_int(number: int) -> int | bytes:
-    if -0x8000_0000_0000_0000 <= number <= 0x7FFF_FFFF_FFFF_FFFF:
+    if MIN_INT64 <= number <= MAX_INT64:
         return number
     return number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
 

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names
-from ..limits import Edm
+from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
 
 __all__ = [
     "INT32",
@@ -36,11 +36,10 @@ __all__ = [
     "unexpected",
 ]
 
-INT32_RANGE = msgspec.Meta(ge=-(2**31), le=2**31 - 1)
+INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
 Int32: TypeAlias = Annotated[int, INT32_RANGE]
 """An int of 32 bits: Azure's Int32, where a plain int is an Int64."""
 
-_FIRST = datetime(1601, 1, 1, tzinfo=UTC)
 _DECIMALS = Context(34, Emin=-6143, Emax=6144, traps=[Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal])
 _PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
 _WELL = re.compile("[^\ud800-\udfff]*").fullmatch
@@ -215,13 +214,13 @@ def _check_str(value: Any) -> str:
 
 
 def _check_integer(bits: int) -> _Function:
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
+    low, high = (MIN_INT64, MAX_INT64) if bits == 64 else (MIN_INT32, MAX_INT32)
     name, wider = ("int", "Decimal") if bits == 64 else (f"int{bits}", "int")
 
     def check(value: Any) -> int:
         if not isinstance(value, int) or value.__class__ is bool:
             raise unexpected(name, value)
-        if not low <= value < high:
+        if not low <= value <= high:
             raise Fault(f"{shown(int(value))} does not fit in {bits} bits; {wider} holds more")
         return int(value)
 
@@ -251,7 +250,7 @@ def _check_bool(value: Any) -> bool:
 
 
 def _check_datetime(value: Any) -> datetime:
-    if value.__class__ is datetime and value.tzinfo is UTC and not value.fold and value >= _FIRST:
+    if value.__class__ is datetime and value.tzinfo is UTC and not value.fold and value >= MIN_DATETIME:
         return value
     if not isinstance(value, datetime):
         raise unexpected("datetime", value)
@@ -260,10 +259,10 @@ def _check_datetime(value: Any) -> datetime:
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
-        raise Fault(f"{shown(value)} is outside the years 1601 to 9999 in UTC") from None
+        raise Fault(f"{shown(value)} is outside the years {MIN_DATETIME.year} to 9999 in UTC") from None
     at = datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, UTC)
-    if at < _FIRST:
-        raise Fault(f"{shown(value)} is before 1601-01-01, the first time that Azure Table storage knows")
+    if at < MIN_DATETIME:
+        raise Fault(f"{shown(value)} is before {MIN_DATETIME:%Y-%m-%d}, the first time that Azure Table storage knows")
     return at
 
 
@@ -286,7 +285,7 @@ def _check_time(value: Any) -> time:
 def _check_timedelta(value: Any) -> timedelta:
     if not isinstance(value, timedelta):
         raise unexpected("timedelta", value)
-    if not -(2**63) <= _microseconds(value) < 2**63:
+    if not MIN_INT64 <= _microseconds(value) <= MAX_INT64:
         raise Fault(f"{shown(value)} does not fit in 64 bits of microseconds (292,000 years)")
     return timedelta(value.days, value.seconds, value.microseconds)
 
@@ -349,7 +348,7 @@ def _scalar(
     fast: str,
     *,
     name: str = "",
-    fixed: int | None = None,
+    chars: int = 0,
     store: _Function = _same,
     read: _Function | None = None,
     to_json: _Function | None = None,
@@ -371,7 +370,8 @@ def _scalar(
         name, kind, edm, check, store, checked_load(name, read or check, store), to_json or store,
         fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads,
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
-        fixed=fixed, text=text, cuttable=cuttable, summable=summable, calculable=calculable or summable,
+        fixed=string_size("x" * chars) if chars else FIXED_SIZES.get(edm), text=text, cuttable=cuttable,
+        summable=summable, calculable=calculable or summable,
         key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
     )  # fmt: skip
 
@@ -380,37 +380,35 @@ SCALARS: dict[Any, ValueType] = {
     str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, text=True,
                  sql_in_json=True, well=_WELL),
     bool: _scalar(
-        bool, _check_bool, "Boolean", "", fixed=1, store=int, read={0: False, 1: True}.__getitem__, to_json=_same,
+        bool, _check_bool, "Boolean", "", store=int, read={0: False, 1: True}.__getitem__, to_json=_same,
         writes="({v} is True) + 0", reads="({v} == 1)", sql_in_json=True,
     ),
     int: _scalar(
-        int, _check_integer(64), "Int64", " and -9223372036854775808 <= {v} <= 9223372036854775807", fixed=8,
-        summable=True, sql_in_json=True,
+        int, _check_integer(64), "Int64", f" and {MIN_INT64} <= {{v}} <= {MAX_INT64}", summable=True, sql_in_json=True
     ),
     float: _scalar(
-        float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", fixed=8, summable=True,
+        float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", summable=True,
         to_json=lambda value: value if math.isfinite(value) else str(value),
     ),
     datetime: _scalar(
-        datetime, _check_datetime, "DateTime", " and {v}.tzinfo is {utc} and {v}.year > 1600", fixed=8,
-        cuttable=True, calculable=True, key_text=True,
-        sql_in_json=True,
+        datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
+        cuttable=True, calculable=True, key_text=True, sql_in_json=True,
         store=_store_datetime, read=datetime.fromisoformat,
         writes="({to_text}({v}) if {v}.microsecond else {to_text}({v})[:19] + '.000000Z')", reads="{from_text}({v})",
         utc=UTC, to_text=_text, from_text=datetime.fromisoformat,
     ),
     date: _scalar(
-        date, _check_date, "String", "", fixed=24, calculable=True, key_text=True, sql_in_json=True,
+        date, _check_date, "String", "", chars=10, calculable=True, key_text=True, sql_in_json=True,
         store=date.isoformat, read=date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=date.fromisoformat,
     ),
     time: _scalar(
-        time, _check_time, "String", " and {v}.tzinfo is None", fixed=34, key_text=True, sql_in_json=True,
+        time, _check_time, "String", " and {v}.tzinfo is None", chars=15, key_text=True, sql_in_json=True,
         store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
         writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", from_text=time.fromisoformat,
     ),
     timedelta: _scalar(
-        timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", fixed=8, summable=True,
+        timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", summable=True,
         store=_microseconds, read=lambda stored: timedelta(0, 0, stored), to_json=_text,
         writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
     ),
@@ -419,7 +417,7 @@ SCALARS: dict[Any, ValueType] = {
         reads="{Decimal}({v})", sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
-        UUID, _check_uuid, "Guid", "", fixed=16, key_text=True, sql_in_json=True, store=str, read=UUID,
+        UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,
         writes="{to_text}({v})", reads="{convert}({v}, {UUID})", to_text=_text, convert=msgspec.convert,
     ),
     bytes: _scalar(bytes, _check_bytes, "Binary", "", spillable=True, to_json=_text),
@@ -428,9 +426,8 @@ INT32 = _scalar(
     int,
     _check_integer(32),
     "Int32",
-    " and -2147483648 <= {v} <= 2147483647",
+    f" and {MIN_INT32} <= {{v}} <= {MAX_INT32}",
     name="int32",
-    fixed=4,
     summable=True,
     sql_in_json=True,
 )
