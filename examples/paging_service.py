@@ -44,15 +44,17 @@ class Order(tm.Entity, table="Orders"):
     by_status = tm.Index[str, datetime](partition="{status}", row="{placed:desc}")
 
 
+# --8<-- [start:settings]
 MOST = 100  # orders on a page
 EXAMINED = 5_000  # rows that one request may read
-SECONDS = 1.0  # that it may take
+SECONDS = 1.0  # that one request may take
 
 FILTERS: dict[str, Callable[[str], tm.Predicate[Order]]] = {
     "customer": lambda text: Order.customer == text,
     "status": lambda text: Order.status == text,
     "over": lambda text: Order.total > Decimal(text),
 }
+# --8<-- [end:settings]
 
 STATUS: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (tm.InvalidToken, HTTPStatus.BAD_REQUEST, "this token is not of this list, or no longer valid; begin without one"),
@@ -64,21 +66,31 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
 )
 
 
-def orders(store: tm.Store, asked: dict[str, str]) -> dict[str, Any]:
+# --8<-- [start:orders]
+def orders(store: tm.Store, parameters: dict[str, str]) -> dict[str, Any]:
     """Return a page of orders, the newest first, and the token of the next."""
-    size = min(int(asked.pop("size", "20")), MOST)
-    token = asked.pop("token", None)
-    query = store.query(Order).order_by(Order.placed.desc()).budget(timeout=SECONDS, examined=EXAMINED)
-    for name, condition in FILTERS.items():  # in this order, whatever that of the parameters: tokens know it
-        if name in asked:
-            query = query.where(condition(asked[name]))
+    size = min(int(parameters.pop("size", "20")), MOST)
+    token = parameters.pop("token", None)
+    query = store.query(Order).order_by(Order.placed.desc())
+    query = query.budget(timeout=SECONDS, examined=EXAMINED)
+    for name, condition in FILTERS.items():  # always in this order: a token belongs to it
+        if name in parameters:
+            query = query.where(condition(parameters[name]))
     page = query.page(size, token)
-    return {"items": [shown(order) for order in page.items], "token": page.token}
+    return {"items": [as_json(order) for order in page.items], "token": page.token}
 
 
-def shown(order: Order) -> dict[str, Any]:
+def as_json(order: Order) -> dict[str, Any]:
     """Return an order as clients see it."""
-    return {"customer": order.customer, "number": order.number, "status": order.status, "total": str(order.total)}
+    return {
+        "customer": order.customer,
+        "number": order.number,
+        "status": order.status,
+        "total": str(order.total),
+    }
+
+
+# --8<-- [end:orders]
 
 
 def application(store: tm.Store) -> WSGIApplication:
@@ -94,14 +106,14 @@ def application(store: tm.Store) -> WSGIApplication:
     return answer
 
 
-def respond(store: tm.Store, path: str, asked: dict[str, str]) -> tuple[HTTPStatus, dict[str, Any]]:
+def respond(store: tm.Store, path: str, parameters: dict[str, str]) -> tuple[HTTPStatus, dict[str, Any]]:
     """Return the status and the body for a request."""
     if path != "/orders":
         return HTTPStatus.NOT_FOUND, {"error": "there is only /orders"}
-    if strange := asked.keys() - FILTERS - {"size", "token"}:
+    if strange := parameters.keys() - FILTERS - {"size", "token"}:
         return HTTPStatus.BAD_REQUEST, {"error": f"{', '.join(sorted(strange))}: there is no such filter"}
     try:
-        return HTTPStatus.OK, orders(store, asked)
+        return HTTPStatus.OK, orders(store, parameters)
     except Exception as error:
         for kind, status, advice in STATUS:
             if isinstance(error, kind):
@@ -130,9 +142,9 @@ def serve(store: tm.Store, port: int = 0) -> WSGIServer:
 # ---------------------------------------------------------------------------------------------- as a client sees it
 
 
-def call(server: WSGIServer, **asked: object) -> tuple[int, dict[str, Any]]:
+def call(server: WSGIServer, **parameters: object) -> tuple[int, dict[str, Any]]:
     """Send a request; return the status and the decoded body."""
-    query = urlencode({name: value for name, value in asked.items() if value is not None})
+    query = urlencode({name: value for name, value in parameters.items() if value is not None})
     url = f"http://127.0.0.1:{server.server_port}/orders?{query}"
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
@@ -160,9 +172,9 @@ class Running:
         self.server.server_close()
         self.store.close()
 
-    def numbers(self, **asked: object) -> tuple[list[int], str | None]:
+    def numbers(self, **parameters: object) -> tuple[list[int], str | None]:
         """Ask for a page; return the numbers of its orders and the token."""
-        status, page = call(self.server, **asked)
+        status, page = call(self.server, **parameters)
         assert status == 200, page
         print(f"page {[item['number'] for item in page['items']]}", "and more" if page["token"] else "the last")
         return [item["number"] for item in page["items"]], page["token"]
@@ -188,7 +200,7 @@ def try_it() -> None:
             third, end = run.numbers(status="open", over="20", size=100, token=token)  # of another size
             assert (third, end) == ([4, 3], None)
 
-            for asked in (
+            for parameters in (
                 {"status": "open", "token": token},  # of another list
                 {"status": "open", "token": "x"},
                 {"over": "20"},
@@ -196,7 +208,7 @@ def try_it() -> None:
                 {"status": "open", "over": "much"},
                 {"colour": "red"},
             ):
-                status, body = call(run.server, **asked)
+                status, body = call(run.server, **parameters)
                 print(status, body["error"])
                 assert status == 400
 

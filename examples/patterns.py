@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import tablemapper as tm
 
 
+# --8<-- [start:index-entity]
 class Product(tm.Entity, table="Products"):
     """Found by category and number, and by name."""
 
@@ -29,6 +30,10 @@ def find_by_another_field(store: tm.Store) -> None:
     print(f"by name: {found.name} is {found.category}/{found.number}")
 
 
+# --8<-- [end:index-entity]
+
+
+# --8<-- [start:write-by-query]
 def change_many(store: tm.Store) -> None:
     """Write what a query finds; under a name, the same call goes on where a killed one stopped."""
     tools = store.query(Product).where(Product.category == "tools")
@@ -38,6 +43,10 @@ def change_many(store: tm.Store) -> None:
     assert (raised, dear) == (2, 1)
 
 
+# --8<-- [end:write-by-query]
+
+
+# --8<-- [start:several-types]
 class Employee(tm.Entity, table="Staff"):
     """One of many in a department's partition."""
 
@@ -69,6 +78,10 @@ def several_types_in_a_partition(store: tm.Store) -> None:
                 print(f"               {name}")
 
 
+# --8<-- [end:several-types]
+
+
+# --8<-- [start:compound-key]
 class Profile(tm.Entity, table="Users"):
     """The one row of a user that is always there."""
 
@@ -103,6 +116,10 @@ def profile_and_orders(store: tm.Store) -> None:
     assert [order.number for order in orders] == [2]
 
 
+# --8<-- [end:compound-key]
+
+
+# --8<-- [start:data-series]
 class Reading(tm.Entity, table="Readings"):
     """A partition for each device and day, so that none grows for ever."""
 
@@ -124,6 +141,10 @@ def readings_by_device_and_day(store: tm.Store) -> None:
     print("by device and day:\n  " + str(span.explain()).replace("\n", "\n  "))
 
 
+# --8<-- [end:data-series]
+
+
+# --8<-- [start:log-tail]
 class LogLine(tm.Entity, table="Log"):
     """Kept so that the newest comes first."""
 
@@ -143,6 +164,10 @@ def newest_first(store: tm.Store) -> None:
     print("newest first:", ", ".join(line.text for line in tail))
 
 
+# --8<-- [end:log-tail]
+
+
+# --8<-- [start:shards]
 class Event(tm.Entity, table="Events"):
     """A user with so much data that one partition would be hot: spread over eight."""
 
@@ -160,6 +185,10 @@ def sharded(store: tm.Store) -> None:
     print(f"sharded: {len(events.explain().ranges)} partitions, one order")
 
 
+# --8<-- [end:shards]
+
+
+# --8<-- [start:totals]
 class Sale(tm.Entity, table="Sales"):
     """What is sold."""
 
@@ -191,6 +220,9 @@ def daily_sales(store: tm.Store) -> None:
     day = store[DailySales.key("Oslo", date(2026, 3, 1))]
     assert (day.sales, day.largest) == (99, 0.1 * 98)
     print(f"daily sales: {day.sales} sales, {day.total:.2f} in all, {day.average:.2f} on average")
+
+
+# --8<-- [end:totals]
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 Run it with a path to keep the file: ``python examples/weather.py weather.db``.
 """
 
+# --8<-- [start:setup]
 from __future__ import annotations
 
 import csv
@@ -20,6 +21,8 @@ from time import perf_counter
 import tablemapper as tm
 
 DATA = Path(__file__).parent / "data" / "nyc_weather_2013.csv.gz"
+# --8<-- [end:setup]
+# --8<-- [start:models]
 SECTORS = ("N", "NE", "E", "SE", "S", "SW", "W", "NW")
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 
@@ -70,8 +73,10 @@ class Month(tm.Aggregate, of=Reading, table="WeatherByMonth"):
 
 
 MODELS: list[type[tm.Record]] = [Reading, Day, Month]
+# --8<-- [end:models]
 
 
+# --8<-- [start:load]
 def read_csv(path: Path = DATA) -> Iterator[Reading]:
     """Yield the readings of the file."""
 
@@ -94,9 +99,13 @@ def read_csv(path: Path = DATA) -> Iterator[Reading]:
             )
 
 
+# --8<-- [end:load]
+
+
 # ---------------------------------------------------------------------------------------------- what is printed
 
 
+# --8<-- [start:printing]
 def title(text: str) -> None:
     """Print a heading."""
     print(f"\n{text}\n{'-' * len(text)}")
@@ -119,11 +128,15 @@ def plot(values: list[tuple[str, float]], unit: str) -> None:
         print(f"  {label}  {bar} {value:.1f} {unit}")
 
 
+# --8<-- [end:printing]
+
+
 # ---------------------------------------------------------------------------------------------- what is asked
 
 
 def questions(store: tm.Store) -> None:
     """Ask what a meteorologist would."""
+    # --8<-- [start:year]
     title("The year at each airport")
     table(
         ("station", "hours", "mean °F", "coldest", "hottest", "rain in"),
@@ -135,16 +148,22 @@ def questions(store: tm.Store) -> None:
             if (days := list(store.query(Day).where(Day.station == s)))
         ),
     )  # fmt: skip
+    # --8<-- [end:year]
 
+    # --8<-- [start:months]
     title("Mean temperature at Kennedy, month by month (from the maintained aggregate)")
     plot([(m.month, m.mean) for m in store.query(Month).where(Month.station == "JFK") if m.mean is not None], "°F")
+    # --8<-- [end:months]
 
+    # --8<-- [start:gusts]
     title("The five strongest gusts at LaGuardia (from the index over the rare gusts)")
     gusts = store.query(Reading.by_gust("LGA")).limit(5)
     table(
         ("at (UTC)", "gust", "wind", "from"), ((f"{r.at:%Y-%m-%d %H:%M}", r.gust, r.wind, r.wind_sector) for r in gusts)
     )
+    # --8<-- [end:gusts]
 
+    # --8<-- [start:wind]
     title("How windy is it, by direction, at Newark (from the index by sector)")
     table(
         ("from", "hours", "strong"),
@@ -159,7 +178,9 @@ def questions(store: tm.Store) -> None:
             for sector in SECTORS
         ),
     )
+    # --8<-- [end:wind]
 
+    # --8<-- [start:afternoon]
     title("The afternoon of the hottest day at Newark")
     hottest = max(store.query(Day).where(Day.station == "EWR"), key=lambda d: d.hottest or 0)
     noon = datetime.fromisoformat(f"{hottest.day}T16:00:00Z")
@@ -172,7 +193,9 @@ def questions(store: tm.Store) -> None:
     print("\n  How it is read:")
     for line in str(hours.explain()).splitlines():
         print(f"    {line}")
+    # --8<-- [end:afternoon]
 
+    # --8<-- [start:refused]
     title("A question that no key or index answers is refused, with what would serve it")
     try:
         list(store.query(Reading).where(Reading.pressure < 990.0))
@@ -180,8 +203,10 @@ def questions(store: tm.Store) -> None:
         print("  " + str(refused).replace("\n", "\n  "))
     lows = store.query(Reading).where(Reading.pressure < 990.0).allow_scan().count()
     print(f"  … and answered by a scan, since it is allowed: {lows} hours below 990 mbar")
+    # --8<-- [end:refused]
 
 
+# --8<-- [start:corrections]
 def corrections(store: tm.Store) -> None:
     """Correct a few readings, and show that what is derived follows."""
     title("Corrections at Kennedy, and what follows by itself")
@@ -207,9 +232,13 @@ def corrections(store: tm.Store) -> None:
     )
 
 
+# --8<-- [end:corrections]
+
+
 # ---------------------------------------------------------------------------------------------- what is proved
 
 
+# --8<-- [start:recompute]
 def recompute(store: tm.Store) -> int:
     """Recompute every aggregate from the readings with nothing of the library's, and compare bit for bit."""
     days: dict[tuple[str, date], list[Reading]] = defaultdict(list)
@@ -235,6 +264,9 @@ def recompute(store: tm.Store) -> int:
         )  # fmt: skip
         groups += 1
     return groups
+
+
+# --8<-- [end:recompute]
 
 
 def main(path: str) -> None:

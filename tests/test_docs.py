@@ -17,7 +17,10 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 COLUMNS = 92  # of a code block: what fits beside both menus of the site
 
-_BLOCK = re.compile(r"^( *)```python[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^( *)```(?:python|\{\.python\})\n(.*?)^\1```", re.MULTILINE | re.DOTALL
+)  # (ruff formats the former)
+_OUTPUT = re.compile(r'^```text title="Output"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
 
 
@@ -25,9 +28,9 @@ def included(match: re.Match[str]) -> str:
     """Return the file, or the section of it, that stands behind a line ``--8<-- "file:section"``."""
     text = (ROOT / match[1]).read_text(encoding="utf-8")
     if match[2]:
-        _, text = text.split(f"# --8<-- [start:{match[2]}]\n")
-        text, _ = text.split(f"# --8<-- [end:{match[2]}]\n")
-    return text
+        start, end = (rf"^ *# --8<-- \[{edge}:{match[2]}\]\n" for edge in ("start", "end"))
+        (text,) = re.findall(f"{start}(.*?){end}", text, re.MULTILINE | re.DOTALL)
+    return textwrap.dedent(text)
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -52,19 +55,16 @@ def rows(page: Path, head: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {"__name__": "page"}
+    scope: dict[str, object] = {"__name__": "page", "__file__": str(ROOT / "examples" / "page.py")}
     for line, source in blocks(page):
-        exec(compile("\n" * line + source, str(page), "exec"), scope)
-
-
-def test_the_page_about_paging_shows_the_example_as_it_is() -> None:
-    shown = next(source for _, source in blocks(DOCS / "how-to" / "paging.md") if "def orders(" in source)
-    example = (ROOT / "examples" / "paging_service.py").read_text(encoding="utf-8")
-    settings, *functions = shown.split("\n\n\n")[:3]
-    assert [part for part in (settings, *functions) if part not in example] == []
-    assert len(functions) == 2
+        exec(compile("\n" * line + source, str(page), "exec", dont_inherit=True), scope)
+    printed = capsys.readouterr().out
+    for output in _OUTPUT.findall(page.read_text(encoding="utf-8")):
+        assert output in printed
 
 
 def test_every_page_is_in_the_navigation() -> None:
