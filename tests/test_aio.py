@@ -7,7 +7,6 @@ import gc
 import inspect
 import random
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -285,26 +284,40 @@ def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
 # Threads and loops
 
 
+class Gate:
+    """Holds up a thread until a task lets it go on: no clock decides which comes first."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._open = threading.Event()
+
+    def pass_through(self, *_: object) -> None:
+        self._reached.set()
+        assert self._open.wait(60), "the event loop stood still"
+
+    async def reached(self) -> None:
+        while not self._reached.is_set():
+            await asyncio.sleep(0.001)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def on_slow_disk(path: Path) -> AsyncStore:
+    engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
+    return AsyncStore(Store(engine), Workers(threads=32, loops=2, timeout=1))
+
+
 def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Slow, "seconds", 0.1)
-
     async def work() -> None:
-        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-        store = AsyncStore(Store(engine), Workers(threads=2, loops=2, timeout=1))
-        longest, stop = 0.0, False
-
-        async def watch() -> None:
-            nonlocal longest
-            while not stop:
-                before = time.monotonic()
-                await asyncio.sleep(0.001)
-                longest = max(longest, time.monotonic() - before)
-
-        watching = asyncio.create_task(watch())
-        await store.insert(Twin("a", 1))
-        stop = True
-        await watching
-        assert longest < 0.09
+        store, gate = on_slow_disk(path), Gate()
+        monkeypatch.setattr(Slow, "sleep", gate.pass_through)
+        inserting = asyncio.create_task(store.insert(Twin("a", 1)))
+        await gate.reached()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        gate.open()
+        await inserting
         await store.close()
 
     asyncio.run(work())
@@ -312,8 +325,7 @@ def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, m
 
 def test_tasks_that_write_share_commits(path: Path) -> None:
     async def work() -> None:
-        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-        store = AsyncStore(Store(engine), Workers(threads=32, loops=2, timeout=1))
+        store = on_slow_disk(path)
         before = Slow.syncs
         await asyncio.gather(*[store.insert(Twin("a", number)) for number in range(200)])
         assert Slow.syncs - before < 70
@@ -323,22 +335,21 @@ def test_tasks_that_write_share_commits(path: Path) -> None:
 
 
 def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Path) -> None:
-    running = most = 0
-    lock = threading.Lock()
+    together = threading.Barrier(3, timeout=60)
+    running: list[int] = []
+    most = 0
 
     def change(twin: Twin) -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        time.sleep(0.002)
-        with lock:
-            running -= 1
+        nonlocal most
+        running.append(twin.number)
+        most = max(most, len(running))
+        together.wait()
+        running.remove(twin.number)
 
     async def work(store: AsyncStore) -> int:
-        await store.insert_many([Twin("a", number) for number in range(40)])
+        await store.insert_many([Twin("a", number) for number in range(39)])
         before = threading.active_count()
-        await asyncio.gather(*[store.update(Twin.key("a", number), change) for number in range(40)])
+        await asyncio.gather(*[store.update(Twin.key("a", number), change) for number in range(39)])
         return threading.active_count() - before
 
     assert run(work, path, threads=3) <= 3
@@ -401,13 +412,14 @@ def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatc
             async for _ in query:
                 break
 
+        monkeypatch.setattr(store._workers, "_timeout", 0.01)
         with pytest.raises(StoreLocked, match="2 loops over queries were open"):
             await asyncio.create_task(other())
         loops.clear()
         del loop
         await asyncio.create_task(other())
 
-    run(work, path, timeout=0.05)
+    run(work, path, timeout=60)
 
 
 def test_a_loop_is_for_one_task(path: Path) -> None:
@@ -617,58 +629,74 @@ def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> Non
     run(work, path, durability="relaxed")
 
 
-def test_a_cancelled_call_ends_only_once_its_write_is_decided(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Slow, "seconds", 0.05)
-
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_cancelled_call_ends_only_once_its_write_is_decided(
+    path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
     async def work() -> None:
-        engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-        store = AsyncStore(Store(engine), Workers(threads=2, loops=2, timeout=1))
-        for pause in (0.0, 0.01, 0.02):
-            group = f"g{pause}"
-            task = asyncio.create_task(store.insert(Twin(group, 1)))
-            await asyncio.sleep(0.005)
+        store, gate = on_slow_disk(path), Gate()
+        monkeypatch.setattr(Slow, "sleep", gate.pass_through)
+        task = asyncio.create_task(store.insert(Twin("a", 1)))
+        await gate.reached()
+        for _ in range(times):
             task.cancel()
-            await asyncio.sleep(pause)
-            task.cancel()  # twice is once
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert not file_of(store._store)._writes.line.lock.locked()
-            assert await store.exists(Twin.key(group, 1))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not task.done()
+        gate.open()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not file_of(store._store)._writes.line.lock.locked()
+        assert await store.exists(Twin.key("a", 1))
         await store.close()
 
     asyncio.run(work())
 
 
-def test_a_long_call_ends_soon_after_it_is_cancelled(path: Path) -> None:
+def test_a_long_call_ends_between_two_entities_once_it_is_cancelled(path: Path) -> None:
+    gate = Gate()
+    drawn = 0
+
     def endless() -> Iterator[Twin]:
-        number = 0
+        nonlocal drawn
         while True:
-            number += 1
-            time.sleep(0.001)
-            yield Twin("a", number)
+            drawn += 1
+            if drawn == 20:
+                gate.pass_through()
+            yield Twin("a", drawn)
 
     async def work(store: AsyncStore) -> None:
         task = asyncio.create_task(store.insert_many(endless()))
-        await asyncio.sleep(0.02)
+        await gate.reached()
         task.cancel()
-        before = time.monotonic()
+        await asyncio.sleep(0)
+        gate.open()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - before < 1
+        assert drawn == 20
         assert not await store.query(Twin).allow_scan().exists()
 
     run(work, path)
 
 
-def test_a_timeout_is_an_ordinary_cancellation(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(twin: Twin) -> None:
-        time.sleep(0.03)
+def test_a_timeout_is_an_ordinary_cancellation(path: Path) -> None:
+    gate = Gate()
 
     async def work(store: AsyncStore) -> None:
         await store.insert_many([Twin("a", 1), Twin("a", 2)])
+
+        async def expire(limit: asyncio.Timeout) -> None:
+            await gate.reached()
+            limit.reschedule(0)
+            while not limit.expired():
+                await asyncio.sleep(0)
+            gate.open()
+
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.005):
-                await store.update(Twin.key("a", 1), slow)
+            async with asyncio.timeout(None) as limit:
+                expiring = asyncio.create_task(expire(limit))
+                await store.update(Twin.key("a", 1), gate.pass_through)
+        await expiring
         check_idle(store)
 
     run(work, path)

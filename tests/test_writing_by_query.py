@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.planning.budget import Budget
+from tablemapper.query import query as query_module
 from tablemapper.query import writing as rewriting
 from tablemapper.query.prepared import Asked, Plans
 from tablemapper.query.query import Query
@@ -273,12 +275,15 @@ def test_a_budget_holds_for_the_whole_run(store: tm.Store) -> None:
     assert numbers(store) == [3] * 7
 
 
-def test_a_time_limit_holds_while_entities_are_written(store: tm.Store) -> None:
+def test_a_time_limit_holds_while_entities_are_written(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_module, "Budget", partial(Budget, monotonic=lambda: now))
+    now = 0.0
     small(store)
     fill(store)
 
     def slow(task: Task) -> Task:
-        time.sleep(0.06)
+        nonlocal now
+        now += 0.06
         return task.replace(n=2)
 
     with pytest.raises(tm.QueryStopped) as stopped:
