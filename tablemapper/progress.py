@@ -13,7 +13,7 @@ from typing import Self, TextIO, TypeAlias
 
 import attrs
 
-__all__ = ["Progress", "ProgressOption", "Report", "report"]
+__all__ = ["Meter", "Progress", "ProgressOption", "start_meter"]
 
 INTERVAL = 0.1
 """Seconds between two reports."""
@@ -34,24 +34,24 @@ ProgressOption: TypeAlias = "bool | Callable[[Progress], None]"
 """What a ``progress=`` argument takes: True for a bar, or a function that is called with each ``Progress``."""
 
 
-def report(
+def start_meter(
     progress: ProgressOption,
     what: str,
     *,
     total: int | None = None,
     clock: Callable[[], float] = time.monotonic,
     stream: TextIO | None = None,
-) -> Report:
-    """Start a report, to be used in a ``with``; ``stream`` is where a bar goes, stderr by default."""
+) -> Meter:
+    """Start a meter, to be used in a ``with``; ``stream`` is where a bar goes, stderr by default."""
     if callable(progress):
-        return Report(progress, what, total, clock, _nothing)
+        return Meter(progress, what, total, clock, _nothing)
     bar = _Bar(stream or sys.stderr) if progress else None
     if bar is not None and bar.visible:
-        return Report(bar.draw, what, total, clock, bar.clear)
-    return Report(None, what, total, clock, _nothing)
+        return Meter(bar.draw, what, total, clock, bar.clear)
+    return Meter(None, what, total, clock, _nothing)
 
 
-class Report:
+class Meter:
     """Counts what is done, and tells it at most ten times a second and once when the work has ended well."""
 
     def __init__(

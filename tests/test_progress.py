@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from tablemapper.progress import Progress, line_of, report
+from tablemapper.progress import Progress, line_of, start_meter
 
 
 class Clock:
@@ -36,7 +36,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_function_is_told_ten_times_a_second_and_at_the_end(clock: Clock) -> None:
     told: list[Progress] = []
-    with report(told.append, "building", total=1000, clock=clock) as work:
+    with start_meter(told.append, "building", total=1000, clock=clock) as work:
         for _ in range(1000):
             clock.now += 1 / 1024
             work.advance(1)
@@ -47,7 +47,7 @@ def test_a_function_is_told_ten_times_a_second_and_at_the_end(clock: Clock) -> N
 
 def test_short_work_is_told_once(clock: Clock) -> None:
     told: list[Progress] = []
-    with report(told.append, "building", clock=clock) as work:
+    with start_meter(told.append, "building", clock=clock) as work:
         work.advance(3)
         work.advance(4)
     assert told == [Progress(done=7, total=None, seconds=0.0, what="building")]
@@ -55,7 +55,7 @@ def test_short_work_is_told_once(clock: Clock) -> None:
 
 def test_work_that_fails_does_not_tell_that_it_ended(clock: Clock) -> None:
     told: list[Progress] = []
-    with pytest.raises(KeyError), report(told.append, "building", clock=clock) as work:
+    with pytest.raises(KeyError), start_meter(told.append, "building", clock=clock) as work:
         work.advance(3)
         raise KeyError
     assert told == []
@@ -65,14 +65,14 @@ def test_what_the_function_raises_stops_the_work(clock: Clock) -> None:
     def stop(progress: Progress) -> None:
         raise InterruptedError(progress.done)
 
-    with pytest.raises(InterruptedError, match="5"), report(stop, "building", clock=clock) as work:
+    with pytest.raises(InterruptedError, match="5"), start_meter(stop, "building", clock=clock) as work:
         clock.now += 1
         work.advance(5)
         pytest.fail("the work went on")
 
 
 def test_no_progress_is_counted_and_not_told(clock: Clock, terminal: Terminal) -> None:
-    with report(False, "building", clock=clock, stream=terminal) as work:
+    with start_meter(False, "building", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(5)
     assert work.done == 5
@@ -80,7 +80,7 @@ def test_no_progress_is_counted_and_not_told(clock: Clock, terminal: Terminal) -
 
 
 def test_a_bar_is_drawn_over_itself_and_leaves_an_empty_line(clock: Clock, terminal: Terminal) -> None:
-    with report(True, "building", total=4, clock=clock, stream=terminal) as work:
+    with start_meter(True, "building", total=4, clock=clock, stream=terminal) as work:
         for _ in range(4):
             clock.now += 1
             work.advance(1)
@@ -93,7 +93,7 @@ def test_a_bar_is_drawn_over_itself_and_leaves_an_empty_line(clock: Clock, termi
 
 
 def test_a_bar_is_cleared_when_the_work_fails(clock: Clock, terminal: Terminal) -> None:
-    with pytest.raises(KeyboardInterrupt), report(True, "building", clock=clock, stream=terminal) as work:
+    with pytest.raises(KeyboardInterrupt), start_meter(True, "building", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
         raise KeyboardInterrupt
@@ -101,7 +101,7 @@ def test_a_bar_is_cleared_when_the_work_fails(clock: Clock, terminal: Terminal) 
 
 
 def test_a_shorter_line_leaves_nothing_of_the_longer_one(clock: Clock, terminal: Terminal) -> None:
-    with report(True, "building", clock=clock, stream=terminal) as work:
+    with start_meter(True, "building", clock=clock, stream=terminal) as work:
         clock.now += 0.5
         work.advance(100_000)
         clock.now += 1000
@@ -113,7 +113,7 @@ def test_a_shorter_line_leaves_nothing_of_the_longer_one(clock: Clock, terminal:
 
 def test_a_bar_fits_the_terminal(clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    with report(True, "building by_manufacturer", clock=clock, stream=terminal) as work:
+    with start_meter(True, "building by_manufacturer", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
     assert max(map(len, terminal.getvalue().split("\r"))) == 19
@@ -122,36 +122,36 @@ def test_a_bar_fits_the_terminal(clock: Clock, terminal: Terminal, monkeypatch: 
 def test_no_bar_is_drawn_where_it_would_not_be_seen(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with report(True, "building", clock=clock) as work:  # pytest's stderr is no terminal
+    with start_meter(True, "building", clock=clock) as work:  # pytest's stderr is no terminal
         clock.now += 1
         work.advance(1)
     closed = Terminal()
     closed.close()
-    with report(True, "building", clock=clock, stream=closed):
+    with start_meter(True, "building", clock=clock, stream=closed):
         pass
     monkeypatch.setattr("sys.stderr", None)
-    with report(True, "building", clock=clock):
+    with start_meter(True, "building", clock=clock):
         pass
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_dumb_terminal_gets_no_bar(clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    with report(True, "building", clock=clock, stream=terminal) as work:
+    with start_meter(True, "building", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
     assert terminal.getvalue() == ""
 
 
 def test_a_bar_has_no_colours(clock: Clock, terminal: Terminal) -> None:
-    with report(True, "building", total=2, clock=clock, stream=terminal) as work:
+    with start_meter(True, "building", total=2, clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
     assert "\033" not in terminal.getvalue()
 
 
 def test_a_terminal_that_goes_away_does_not_stop_the_work(clock: Clock, terminal: Terminal) -> None:
-    with report(True, "building", clock=clock, stream=terminal) as work:
+    with start_meter(True, "building", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
         terminal.close()

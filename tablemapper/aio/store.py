@@ -14,7 +14,7 @@ from ..engines.protocol import Operation
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange, KeyOf
 from ..expressions.tree import Assignment, Predicate
-from ..progress import ProgressOption, report
+from ..progress import ProgressOption, start_meter
 from ..schema.check import Report
 from ..store.operations import not_found
 from ..store.store import Buffer, Store, Unknown, open_store
@@ -267,7 +267,7 @@ class AsyncStore:
         if not isinstance(items, AsyncIterable):
             return await self._workers.run_until(stop, partial(write, items, stop.progress(progress)))
         written = 0
-        with report(progress, f"{verb}_many") as meter:
+        with start_meter(progress, f"{verb}_many") as meter:
             async for window in _windows(items):
                 done = await self._workers.run_until(stop, partial(write, window, False, written))
                 meter.advance(done - written)

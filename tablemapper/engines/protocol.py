@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from ..progress import Report as Meter
+from ..progress import Meter
 from ..query.prepared import Reader
 from ..schema.check import Report
 from ..schema.model import Model, Row, Schema

@@ -1,4 +1,4 @@
-"""The text of each kind of value inside a key, before anything is asked for by a spec.
+"""The text of each kind of value inside a key, before a spec changes it.
 
 A partition key and a row key are text, and text is all that a store sorts them by. So the text of a value has to
 
@@ -361,16 +361,20 @@ def always_among(value: Any) -> int | None:
 
 @attrs.frozen
 class Form:
-    """How the values of a kind are written, before anything is asked for by a spec."""
+    """How the values of a kind are written, before a spec changes it."""
 
     encoder: Callable[[Refuse], Encode]
     decode: Decode
-    shape: Shape
-    tail: frozenset[str] | None = NOTHING  # what may follow the shape: nothing, these characters, or (None) any
-    prefix_free: bool = True
-    inline: str = ""  # source of encode over $x, if a call can be saved
-    inline_decode: str = ""  # source of decode over $t
-    beyond: Callable[[Any], int | None] = always_among
+    shape: Shape = attrs.field(kw_only=True, default=())
+    """The characters that each of the first places may hold."""
+    tail: frozenset[str] | None = attrs.field(kw_only=True, default=NOTHING)
+    """What may follow the shape: nothing, these characters, or (None) any."""
+    prefix_free: bool = attrs.field(kw_only=True, default=True)
+    inline: str = attrs.field(kw_only=True, default="")
+    """Source of encode over ``$x``, if that saves a call."""
+    inline_decode: str = attrs.field(kw_only=True, default="")
+    """Source of decode over ``$t``."""
+    beyond: Callable[[Any], int | None] = attrs.field(kw_only=True, default=always_among)
 
 
 def _always(encode: Encode) -> Callable[[Refuse], Encode]:
@@ -400,21 +404,34 @@ _INLINE_PLAIN = """$t if "~" not in $t and "}" not in $t and ' "' not in $t else
 _INLINE_DATETIME = "$iso($x) if $x.tzinfo is $utc and $x.microsecond else $encode($x)"
 
 FORMS: dict[type, Form] = {
-    str: Form(lambda refuse: text_codec(refuse)[0], _decode_text, (), None, False, _INLINE_TEXT, _INLINE_PLAIN),
-    int: Form(_int, _decode_int, _INT_SHAPE, DIGITS, beyond=_beyond_int),
-    float: Form(_float, _decode_float, places("f" * 16), beyond=lambda x: None if x != x else 0),
-    bool: Form(_always(lambda x: "1" if x else "0"), {"0": False, "1": True}.__getitem__, places("b"),
-                inline='"1" if $x else "0"', inline_decode='$t == "1"'),
-    Decimal: Form(_decimal, _decode_decimal, (frozenset("nop"),), frozenset(LENGTH) | DIGITS | {"~"}, False,
-                   beyond=_beyond_decimal),
-    datetime: Form(_datetime, datetime.fromisoformat, places("9999-99-99T99:99:99.999999Z"), inline=_INLINE_DATETIME,
-                    inline_decode="$datetime($t)", beyond=beyond_datetime),
-    date: Form(_always(date.isoformat), date.fromisoformat, places("9999-99-99"), inline="$x.isoformat()",
-                inline_decode="$date($t)"),
-    time: Form(_time, time.fromisoformat, places("99:99:99.999999")),
-    timedelta: Form(_always(lambda x: _encode_int(_microseconds(x))), _decode_timedelta, _INT_SHAPE, DIGITS),
-    UUID: Form(_always(str), UUID, places("f" * 8 + "-ffff" * 3 + "-" + "f" * 12)),
-    bytes: Form(_always(bytes.hex), bytes.fromhex, (), _HEX, False, inline="$x.hex()"),
+    str: Form(
+        lambda refuse: text_codec(refuse)[0], _decode_text,
+        tail=None, prefix_free=False, inline=_INLINE_TEXT, inline_decode=_INLINE_PLAIN,
+    ),
+    int: Form(_int, _decode_int, shape=_INT_SHAPE, tail=DIGITS, beyond=_beyond_int),
+    float: Form(_float, _decode_float, shape=places("f" * 16), beyond=lambda x: None if x != x else 0),
+    bool: Form(
+        _always(lambda x: "1" if x else "0"), {"0": False, "1": True}.__getitem__,
+        shape=places("b"), inline='"1" if $x else "0"', inline_decode='$t == "1"',
+    ),
+    Decimal: Form(
+        _decimal, _decode_decimal, shape=(frozenset("nop"),), tail=frozenset(LENGTH) | DIGITS | {"~"},
+        prefix_free=False, beyond=_beyond_decimal,
+    ),
+    datetime: Form(
+        _datetime, datetime.fromisoformat, shape=places("9999-99-99T99:99:99.999999Z"),
+        inline=_INLINE_DATETIME, inline_decode="$datetime($t)", beyond=beyond_datetime,
+    ),
+    date: Form(
+        _always(date.isoformat), date.fromisoformat, shape=places("9999-99-99"),
+        inline="$x.isoformat()", inline_decode="$date($t)",
+    ),
+    time: Form(_time, time.fromisoformat, shape=places("99:99:99.999999")),
+    timedelta: Form(
+        _always(lambda x: _encode_int(_microseconds(x))), _decode_timedelta, shape=_INT_SHAPE, tail=DIGITS
+    ),
+    UUID: Form(_always(str), UUID, shape=places("f" * 8 + "-ffff" * 3 + "-" + "f" * 12)),
+    bytes: Form(_always(bytes.hex), bytes.fromhex, tail=_HEX, prefix_free=False, inline="$x.hex()"),
 }  # fmt: skip
 
 
@@ -427,8 +444,9 @@ def _mirrored(kind: type, flip: Callable[[Any], Any], back: Callable[[Any], Any]
         encode = form.encoder(refuse)
         return lambda value: encode(flip(value))
 
-    return Form(encoder, lambda text: unflip(form.decode(text)), form.shape, form.tail, form.prefix_free,
-                 beyond=form.beyond)  # fmt: skip
+    return attrs.evolve(
+        form, encoder=encoder, decode=lambda text: unflip(form.decode(text)), inline="", inline_decode=""
+    )
 
 
 DESCENDING: dict[type, Form] = {
@@ -436,10 +454,14 @@ DESCENDING: dict[type, Form] = {
     float: _mirrored(float, lambda x: -x, lambda x: -x + 0.0),
     bool: _mirrored(bool, lambda x: not x),
     Decimal: _mirrored(Decimal, lambda x: x.copy_negate(), lambda x: x.copy_negate() if x else x),
-    datetime: Form(_datetime_desc, _decode_datetime_desc, places("9" * 19), beyond=beyond_datetime),
-    date: Form(_always(lambda x: "%07d" % (_LAST_DAY - x.toordinal())),
-                lambda text: date.fromordinal(_LAST_DAY - int(text)), places("9" * 7)),
-    timedelta: Form(_always(lambda x: _encode_int(~_microseconds(x))),
-                     lambda text: timedelta(microseconds=~_decode_int(text)), _INT_SHAPE, DIGITS),
+    datetime: Form(_datetime_desc, _decode_datetime_desc, shape=places("9" * 19), beyond=beyond_datetime),
+    date: Form(
+        _always(lambda x: "%07d" % (_LAST_DAY - x.toordinal())),
+        lambda text: date.fromordinal(_LAST_DAY - int(text)), shape=places("9" * 7),
+    ),
+    timedelta: Form(
+        _always(lambda x: _encode_int(~_microseconds(x))), lambda text: timedelta(microseconds=~_decode_int(text)),
+        shape=_INT_SHAPE, tail=DIGITS,
+    ),
     UUID: _mirrored(UUID, _complement),
 }  # fmt: skip

@@ -30,7 +30,7 @@ from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
 from ..planning.ranges import Search
-from ..progress import ProgressOption, Report, report
+from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import Maintenance, maintenance
 from ..schema.model import Model, Row
@@ -130,7 +130,7 @@ class Rewriting:
             return 0
         verb = doing.partition("(")[0]
         spending = None if asked.budget is None else asked.budget.start(what)
-        with report(progress, verb) as meter:
+        with start_meter(progress, verb) as meter:
             run = _Run(self, asked, self._judge(asked, found), work, place, spending, meter)
             try:
                 if prepared.plan.index is None and asked.limit is None:
@@ -177,7 +177,7 @@ class _Run:
         work: Work,
         place: _Place | None,
         spending: Spending | None,
-        meter: Report,
+        meter: Meter,
     ) -> None:
         self._engine = rewriting.engine
         self._rewriting = rewriting

@@ -28,8 +28,7 @@ from ..errors import (
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Compare, Predicate
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
-from ..progress import ProgressOption, report
-from ..progress import Report as Meter
+from ..progress import Meter, ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
 from ..query.prepared import Asked, Plans
 from ..query.query import Query
@@ -338,8 +337,8 @@ class Store(Verbs):
         if atomic:
             with _telling("insert_many", None):
                 found = windows(entities, self._writable, self._not_special)
-                return self._engine.load(found, lambda what, total: report(progress, what, total=total))
-        with report(progress, "insert_many") as meter, _telling("insert_many", meter):
+                return self._engine.load(found, lambda what, total: start_meter(progress, what, total=total))
+        with start_meter(progress, "insert_many") as meter, _telling("insert_many", meter):
             for window in windows(entities, self._writable, self._not_special):
                 self._engine.insert(window)
                 for batch in window:
@@ -360,7 +359,7 @@ class Store(Verbs):
     ) -> int:
         window: dict[tuple[str, str, str], Operation] = {}
         twins: list[Operation] = []
-        with report(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
+        with start_meter(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
             for operation in operations:
                 place = (operation.model.table, operation.partition, operation.row)
                 if place in window or len(window) >= _WINDOW:
@@ -393,12 +392,12 @@ class Store(Verbs):
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report what differs."""
-        with report(progress, "check") as meter:
+        with start_meter(progress, "check") as meter:
             return self._engine.check(meter)
 
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use."""
-        with report(progress, "backup") as meter:
+        with start_meter(progress, "backup") as meter:
             self._engine.backup(os.fspath(path), meter)
 
 

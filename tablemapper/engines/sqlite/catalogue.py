@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...errors import CorruptStore, SchemaMismatch
-from ...progress import Report as Meter
+from ...progress import Meter
 from ...schema.evolution import Evolution, evolve
 from ...schema.maintenance import ChangeSet, Maintenance
 from ...schema.model import Model, Row, Schema

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import CorruptStore, TableMapperError
-from ...progress import Report as Meter
+from ...progress import Meter
 from ...schema.check import Problem, Report, expected_state
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ...schema.model import Model, Row

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
-from ...progress import ProgressOption, report
-from ...progress import Report as Meter
+from ...progress import Meter, ProgressOption, start_meter
 from ...schema.check import Report
 from ...schema.model import Model, Row, Schema
 from ..protocol import Batch, Note, Operation
@@ -71,7 +70,7 @@ class SqliteEngine:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    made = take_over(writer, schema, read, lambda what, total: report(progress, what, total=total))
+                    made = take_over(writer, schema, read, lambda what, total: start_meter(progress, what, total=total))
                     return made, writer.generation
 
                 catalogue, generation = file.write(follow)

@@ -14,7 +14,7 @@ from typing import Self
 import apsw
 
 from ...errors import EntityExists
-from ...progress import Report as Meter
+from ...progress import Meter
 from ...schema.maintenance import ChangeSet, IndexChanges, IndexMaintenance, Maintenance
 from ...schema.model import Model, Row
 from ..protocol import Batch, Operation
