@@ -61,6 +61,7 @@ __all__ = [
     "TableMapperError",
     "UniqueViolation",
     "did_you_mean",
+    "shown",
 ]
 
 
@@ -226,3 +227,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean "x"?`` for the nearest of the known names, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Return a value as text for a message: never long, and no error, whatever the value and its repr are."""
+    try:
+        text = repr(value)
+    except Exception:  # such as a RecursionError, or ValueError for an int of very many digits
+        return "…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..errors import CorruptStore, InvalidQuery
+from ..errors import CorruptStore, InvalidQuery, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Attr, Predicate, as_predicate
 from ..keys.codec import key_codec
@@ -363,9 +363,9 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         return [f"where=: {error}"]
     for one in read:
         if not isinstance(one, Attr):
-            return [f"{measure.kind}({one!r}): a field is needed, as in {source.__name__}.name"]
+            return [f"{measure.kind}({shown(one)}): a field is needed, as in {source.__name__}.name"]
         if not issubclass(source, one.owner):
-            return [f"{one!r} is not a field of {source.__name__}, which it is an aggregate of"]
+            return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
     if measure.kind == "count":
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hin
 
 import attrs
 
-from ..errors import InvalidModel, InvalidQuery, did_you_mean
+from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Predicate, as_predicate
 from ..keys.template import Template, compile_template
@@ -158,7 +158,7 @@ def read_fields(
             fields[field_name] = model
     for taken in sorted(fields.keys() & body.keys()):
         if taken in body.get("__annotations__", {}):
-            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {body.pop(taken)!r}")
+            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {shown(body.pop(taken))}")
         else:
             faults.append(f"{taken}: it is a field already; give what the class body calls so another name")
     for taken in sorted(fields.keys() & declared.keys()):
@@ -175,10 +175,10 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
     for part in ("partition", "row"):
         value = getattr(declared, part)
         if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
-            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {value!r}'
+            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {shown(value)}'
             setattr(declared, part, "")
     if isinstance(declared, Index) and not isinstance(declared.include, str | tuple | list):
-        yield f'include=: a tuple of field names, or "all", is needed, not {declared.include!r}'
+        yield f'include=: a tuple of field names, or "all", is needed, not {shown(declared.include)}'
         declared.include = ()
 
 
@@ -233,9 +233,9 @@ def _field(
     if default is not attrs.NOTHING and factory is not None:
         faults.append(f"{name}: give a default or a factory, not both")
     if factory is not None and not callable(factory):
-        faults.append(f"{name}: factory={factory!r} can not be called; give a function, as in factory=list")
+        faults.append(f"{name}: factory={shown(factory)} can not be called; give a function, as in factory=list")
     if not isinstance(settings.name, str | None):
-        faults.append(f"{name}: name={settings.name!r}: the name of a property is text")
+        faults.append(f"{name}: name={shown(settings.name)}: the name of a property is text")
         settings = attrs.evolve(settings, name=None)
     if default is not attrs.NOTHING and default is not None:
         try:
@@ -282,10 +282,10 @@ def declare(
         faults += [f"{name}: a class without table= has no key and no indexes" for name in declared]
         return Declaration(cls, None, None, models, None, None, (), options.of, where)
     if not isinstance(options.table, str):
-        faults.append(f"table={options.table!r}: the name of a table is text")
+        faults.append(f"table={shown(options.table)}: the name of a table is text")
         options = options._replace(table="Table")
     if (fault := check_table_name(options.table or "")) is not None:
-        faults.append(f"table={options.table!r}: {fault}")
+        faults.append(f"table={shown(options.table)}: {fault}")
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
@@ -311,7 +311,7 @@ def _condition(
         predicate = as_predicate(where(owner))
         for attr in predicate.attributes():
             if not issubclass(owner, attr.owner):
-                raise InvalidQuery(f"{attr!r} is not a field of {owner.__name__}")
+                raise InvalidQuery(f"{shown(attr)} is not a field of {owner.__name__}")
     except (InvalidQuery, AttributeError, TypeError) as error:
         faults.append(f"{name}: where=: {error}")
         return None
@@ -375,7 +375,7 @@ def _index(
     if index.include == "all":
         include = list(fields.values())
     elif isinstance(index.include, str):
-        faults.append(f'{name}: include={index.include!r}: a tuple of field names, or "all"')
+        faults.append(f'{name}: include={shown(index.include)}: a tuple of field names, or "all"')
     else:
         for wanted in index.include:
             if wanted in fields:
@@ -387,7 +387,7 @@ def _index(
     named = table + "".join(part[:1].upper() + part[1:] for part in name.split("_"))
     named = index.table or named
     if (fault := check_table_name(named)) is not None:
-        faults.append(f"{name}: its table {named!r}: {fault}; say table=…")
+        faults.append(f"{name}: its table {shown(named)}: {fault}; say table=…")
     where = _condition(cls, name, index.where, cls, faults)
     if partition is None or row is None:
         return None

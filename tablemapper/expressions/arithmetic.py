@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Ty
 
 import attrs
 
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 
 __all__ = ["EXACT", "NO_TRUTH", "Arithmetic", "Computed", "Expr", "Number", "calculation", "kind_of"]
 
@@ -39,6 +39,8 @@ O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
 
+MAX_DEPTH = 250  # of calculations in each other: the sum of all fields that an entity can have
+MAX_BITS = 1024  # of an int that is calculated with: no float is larger
 NO_TRUTH = (
     "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
 )
@@ -106,11 +108,13 @@ def kind_of(operand: Any) -> type | None:
 def _fault(constant: Any) -> str | None:
     """Return why a constant can not be calculated with, though its kind can."""
     if isinstance(constant, Decimal) and not constant.is_finite():
-        return f"{constant!r} is not finite"
+        return f"{shown(constant)} is not finite"
+    if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
+        return f"{shown(constant)} has more than {MAX_BITS} bits"
     if isinstance(constant, float) and math.isnan(constant):
         return "nan is no number"
     if isinstance(constant, datetime) and constant.utcoffset() is None:
-        return f"{constant!r} has no time zone"
+        return f"{shown(constant)} has no time zone"
     return None
 
 
@@ -300,6 +304,8 @@ class Computed(Number[O, T_co]):
     right: Any
     kind: type = attrs.field(init=False)
     """The kind of its values."""
+    depth: int = attrs.field(init=False)
+    """How many calculations stand in each other, at most."""
 
     @property
     def number_kind(self) -> Kind:
@@ -308,21 +314,25 @@ class Computed(Number[O, T_co]):
     def __attrs_post_init__(self) -> None:
         for one in (self.left, self.right):
             if kind_of(one) is None:
-                raise InvalidQuery(f"{self!r}: {one!r} can not be calculated with; a number or a time can")
+                raise InvalidQuery(f"{shown(self)}: {shown(one)} can not be calculated with; a number or a time can")
             if (fault := _fault(one)) is not None:
-                raise InvalidQuery(f"{self!r}: {fault}")
+                raise InvalidQuery(f"{shown(self)}: {fault}")
         found = calculation(self.op, self.left, self.right)
         if found is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
-            raise InvalidQuery(f"{self!r}: {f' {self.op} '.join(kinds)} means nothing")
+            raise InvalidQuery(f"{shown(self)}: {f' {self.op} '.join(kinds)} means nothing")
+        depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
+        if depth > MAX_DEPTH:
+            raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")
         object.__setattr__(self, "kind", found[0])
+        object.__setattr__(self, "depth", depth)
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.op} {self.right!r})"
 
     def _compare(self, _: object) -> NoReturn:
         raise InvalidQuery(
-            f"{self!r}: a query compares fields, not what is calculated of them; compare the field itself"
+            f"{shown(self)}: a query compares fields, not what is calculated of them; compare the field itself"
         )
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare

@@ -50,7 +50,7 @@ def dump(predicate: Predicate[Any]) -> Any:
             return ["startswith", attr.label, text]
         case Contains(attr=attr, value=value):
             return ["contains", attr.label, (attr.type.element or attr.type).dump(value)]
-    raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+    raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
 
 def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[Any], int]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..codegen import Names, compile_functions
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 
 __all__ = ["alike", "attribute_source", "cut", "matcher", "python_source", "walk"]
@@ -106,7 +106,7 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"((a := {value(attr)}) is not None and a.startswith({given(text)}))"
             case Contains(attr=attr, value=constant):
                 return f"((a := {value(attr)}) is not None and {given(constant)} in a)"
-        raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+        raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
     return lower(predicate)
 

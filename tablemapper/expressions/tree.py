@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, T
 
 import attrs
 
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
@@ -46,6 +46,7 @@ U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
+MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
@@ -53,15 +54,17 @@ class Predicate(Generic[O_contra]):
     """A condition on the entities of a class, or of a class that it lends its fields to."""
 
     __slots__ = ()
+    depth: int = 1
+    """How many predicates stand in each other, at most."""
 
     def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return And(parts=(self, as_predicate(other)))
+        return _joined(And, self, as_predicate(other))
 
     def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return Or(parts=(self, as_predicate(other)))
+        return _joined(Or, self, as_predicate(other))
 
     def __invert__(self) -> Predicate[O_contra]:
-        return Not(part=self)
+        return self.part if isinstance(self, Not) else _not_too_deep(Not(part=self))
 
     def __bool__(self) -> NoReturn:
         raise TypeError(NO_TRUTH)
@@ -93,7 +96,27 @@ def as_predicate(value: object) -> Predicate[Any]:
     """Return a value that is a predicate; raise InvalidQuery if it is something else."""
     if isinstance(value, Predicate):
         return value
-    raise InvalidQuery(f"a predicate is needed, not {value!r}: compare a field, as in Product.price > 10")
+    raise InvalidQuery(f"a predicate is needed, not {shown(value)}: compare a field, as in Product.price > 10")
+
+
+def _joined(kind: type[And[Any] | Or[Any]], left: Predicate[Any], right: Predicate[Any]) -> Predicate[Any]:
+    """Return what holds where both predicates do, or one of them; those of the same kind become one."""
+    parts: tuple[Predicate[Any], ...] = ()
+    depth = 0
+    for one in (left, right):
+        same = isinstance(one, kind)
+        parts += one.parts if isinstance(one, kind) else (one,)
+        depth = max(depth, one.depth + (not same))
+    return _not_too_deep(kind(parts=parts, depth=depth))
+
+
+def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
+    if predicate.depth > MAX_DEPTH:
+        raise InvalidQuery(
+            f"conditions are nested more than {MAX_DEPTH} deep; | and & of many conditions need no nesting, and where "
+            "takes several"
+        )
+    return predicate
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -149,7 +172,7 @@ class Attr(Number[O, T]):
         try:
             return self.type.operand(value)
         except ValueError as error:
-            raise InvalidQuery(f"{self!r} {op} {value!r}: {error}") from None
+            raise InvalidQuery(f"{self!r} {op} {shown(value)}: {error}") from None
 
     def __eq__(self, other: T | Expr[T] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("==", other)
@@ -176,7 +199,7 @@ class Attr(Number[O, T]):
     def is_in(self, values: Iterable[T], /) -> Predicate[O]:
         """Hold for values that equal one of these."""
         if isinstance(values, (str, bytes)):
-            raise InvalidQuery(f"{self!r}.is_in({values!r}): a list of values is needed")
+            raise InvalidQuery(f"{self!r}.is_in({shown(values)}): a list of values is needed")
         return In(attr=self, values=tuple([self._operand(value, "is in") for value in values]))
 
     def is_null(self) -> Predicate[O]:
@@ -186,7 +209,7 @@ class Attr(Number[O, T]):
     def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
         """Hold for texts that begin with ``prefix``, case-sensitive."""
         if not self.type.text or prefix.__class__ is not str:
-            raise InvalidQuery(f"{self!r}.startswith({prefix!r}): both must be text")
+            raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text")
         return StartsWith(attr=self, text=prefix)
 
     @overload
@@ -200,9 +223,9 @@ class Attr(Number[O, T]):
             try:
                 return Contains(attr=self, value=element.operand(value))
             except ValueError as error:
-                raise InvalidQuery(f"{self!r}.contains({value!r}): {error}") from None
+                raise InvalidQuery(f"{self!r}.contains({shown(value)}): {error}") from None
         if not self.type.text or not isinstance(value, str):
-            raise InvalidQuery(f"{self!r}.contains({value!r}): a part of a text, or an element of a list, is needed")
+            raise InvalidQuery(f"{self!r}.contains({shown(value)}): a part of a text, or an element of a list, is needed")
         return Contains(attr=self, value=value)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
@@ -398,6 +421,10 @@ class Junction(Predicate[O_contra]):
     """A predicate that is made of others."""
 
     parts: tuple[Predicate[Any], ...]
+    depth: int = attrs.field(
+        default=attrs.Factory(lambda self: 1 + max((part.depth for part in self.parts), default=0), takes_self=True),
+        repr=False,
+    )
     word: ClassVar[str]
 
     def shape(self, constants: list[Any], /) -> Hashable:
@@ -429,6 +456,7 @@ class Not(Predicate[O_contra]):
     """The part does not hold."""
 
     part: Predicate[Any]
+    depth: int = attrs.field(default=attrs.Factory(lambda self: 1 + self.part.depth, takes_self=True), repr=False)
 
     def shape(self, constants: list[Any], /) -> Hashable:
         return "not", self.part.shape(constants)

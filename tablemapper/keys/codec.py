@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 
 import attrs
 
-from ..errors import InvalidEntity, InvalidModel
+from ..errors import InvalidEntity, InvalidModel, shown
 from .forms import (
     DESCENDING,
     DIGITS,
     FORBIDDEN,
     FORMS,
+    KEY_UNITS,
     LENGTH,
     MAX_DIGITS,
     MICROSECOND,
@@ -176,14 +177,14 @@ class KeyCodec:
     def parse(self, text: str) -> Any:
         """Return the value of a text that may not be ours: it has to be what its value is written as."""
         if self.decode is None:
-            raise NotAKey(f"{text!r}: {{{self.spec}}} does not hold the value")
+            raise NotAKey(f"{shown(text)}: {{{self.spec}}} does not hold the value")
         try:
             value = self.decode(text)
             if self.encode(value) == text:
                 return value
         except (ValueError, LookupError, ArithmeticError):
             pass
-        raise NotAKey(f"{text!r} is not the key text of a {self.kind.__name__}")
+        raise NotAKey(f"{shown(text)} is not the key text of a {self.kind.__name__}")
 
     def fits(self, text: str) -> bool:
         """Say whether a text has the form of those that are made here, its value unknown."""
@@ -204,6 +205,10 @@ class KeyCodec:
         """
         if isinstance(value, enum.Enum):
             value = value.value
+        if self.starts and len(value) > KEY_UNITS:
+            if op in ("==", "startswith"):
+                return None
+            value = value[: KEY_UNITS + 1]  # above and below it are the same keys
         if op == "startswith":
             return self._starting(value)
         if self.base is str and op != "==" and (illegal := self._illegal(value)):
@@ -299,7 +304,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         raise InvalidModel(subject, [f"{slot}: {fault}"])
 
     def refuse(value: object, why: str) -> NoReturn:
-        raise InvalidEntity(subject, [f"{slot} can not hold {_brief(value)}: {why}"])
+        raise InvalidEntity(subject, [f"{slot} can not hold {shown(value)}: {why}"])
 
     base = _base(kind, invalid)
     made = _spec(base, spec, refuse, invalid, raw)
@@ -340,11 +345,6 @@ class _Members(dict[str, Any]):
     def __missing__(self, text: str) -> Any:
         member = self[text] = self.kind(self.decode(text))
         return member
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:

@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import InvalidModel, did_you_mean
+from ..errors import InvalidModel, did_you_mean, shown
 from .codec import KeyCodec, key_codec, literal_fault
 from .forms import SEPARATOR, NotAKey, bind
 
@@ -178,15 +178,15 @@ class Template:
             for slot, piece in pieces:
                 known = slot.field in values
                 if piece != slot.placed(slot.text.encode(values[slot.field]) if known else slot.lifted(piece)):
-                    raise NotAKey(f"{text!r}: {piece!r} is not what {slot.field} gives")
+                    raise NotAKey(f"{shown(text)}: {shown(piece)} is not what {slot.field} gives")
                 if not known and not slot.text.fits(slot.lifted(piece)):
-                    raise NotAKey(f"{text!r}: {piece!r} is no text of {{{slot.field}:{slot.spec}}}")
+                    raise NotAKey(f"{shown(text)}: {shown(piece)} is no text of {{{slot.field}:{slot.spec}}}")
         return values
 
     def _pieces(self, text: str) -> Iterator[str]:
         texts = text.split(SEPARATOR) if len(self.components) > 1 else [text]
         if len(texts) != len(self.components):
-            raise NotAKey(f"{text!r} has {len(texts)} components, {self.text!r} has {len(self.components)}")
+            raise NotAKey(f"{shown(text)} has {len(texts)} components, {self.text!r} has {len(self.components)}")
         for component, part in zip(self.components, texts, strict=True):
             yield from _cut(component, part)
 
@@ -328,7 +328,7 @@ def _cut(component: Parts, text: str) -> Iterator[str]:
     for part in component:
         if isinstance(part, str):
             if not text.startswith(part, at):
-                raise NotAKey(f"{text!r} does not have {part!r} at {at}")
+                raise NotAKey(f"{shown(text)} does not have {part!r} at {at}")
             at += len(part)
             continue
         if part.ends_component:
@@ -340,11 +340,11 @@ def _cut(component: Parts, text: str) -> Iterator[str]:
         else:
             end = part.text.end(text, at)
         if not at <= end <= len(text):
-            raise NotAKey(f"{text!r} ends before its {part.field}")
+            raise NotAKey(f"{shown(text)} ends before its {part.field}")
         yield text[at:end]
         at = end
     if at != len(text):
-        raise NotAKey(f"{text!r} goes on after {text[:at]!r}")
+        raise NotAKey(f"{shown(text)} goes on after {shown(text[:at])}")
 
 
 # -- compiling ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from ..errors import shown
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .conditions import AnyPredicate
@@ -162,15 +163,15 @@ def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
 def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:
     """Return a predicate as a user would write it, values filled in."""
 
-    def shown(form: Any) -> str:
+    def text(form: Any) -> str:
         op, *rest = form
         if op in ("and", "or"):
-            return "(" + f" {op} ".join(map(shown, rest)) + ")"
+            return "(" + f" {op} ".join(map(text, rest)) + ")"
         if op == "not":
-            return f"not {shown(rest[0])}"
+            return f"not {text(rest[0])}"
         if op == "null":
             return f"{rest[0]} is missing"
-        other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else repr(rest[1])
+        other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else shown(rest[1])
         return f"{rest[0]} {op} {other}"
 
-    return shown(dump(filled(predicate, values)))
+    return text(dump(filled(predicate, values)))

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from ..entities.aggregates import Slot, store_sortable
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Expr
 from .totals import COUNT, Measured, States, value, wanted_slot
 
@@ -92,5 +92,5 @@ def _ordered(measured: Measured, field: object) -> Attr[Any, Any]:
 
 def _attr(measured: Measured, field: object) -> Attr[Any, Any]:
     if not isinstance(field, Attr):
-        raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {field!r}")
+        raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {shown(field)}")
     return field

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 import attrs
 
 from ..entities.declaration import declaration
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
@@ -302,7 +302,7 @@ def _asked_of(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
         case Leaf():
             own = predicate.with_attributes(lambda attr: _own(attr, model))
             return isinstance(predicate, IsNull) if own is None else own
-    raise InvalidQuery(f"a predicate is needed, not {predicate!r}")
+    raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
 
 def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import attrs
 import msgspec
 
-from ..errors import InvalidQuery, InvalidToken
+from ..errors import InvalidQuery, InvalidToken, shown
 from ..expressions.predicates import dump
 from .prepared import Asked, Plans, Position
 
@@ -103,7 +104,7 @@ def read_page(
         limit: how many the query has at most.
         token: where to begin.
     """
-    counted("page", size, least=1)
+    size = counted("page", size, least=1)
     after, done = (None, 0) if token is None else seal.open(token)
     left = size if limit is None else min(size, limit - done)
     items: list[T] = []
@@ -119,7 +120,8 @@ def read_page(
     return Page(items, None)
 
 
-def counted(verb: str, count: object, *, least: int) -> None:
-    """Raise InvalidQuery if this is no whole number, or too small."""
+def counted(verb: str, count: object, *, least: int) -> int:
+    """Return a number of results, at most as many as a computer can count; InvalidQuery if it is none, or too small."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {count!r}")
+        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {shown(count)}")
+    return min(count, sys.maxsize >> 1)

@@ -14,7 +14,7 @@ import attrs
 
 from ..entities.aggregates import Slot
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, did_you_mean
+from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget
@@ -42,6 +42,7 @@ D = TypeVar("D")
 F = TypeVar("F")
 G = TypeVar("G")
 
+_EVER = 1e9  # seconds, more than anybody waits
 _scans = logging.getLogger("tablemapper.query")
 
 
@@ -66,8 +67,7 @@ class Results(Found[T_co]):
 
     def limit(self, count: int, /) -> Self:
         """Stop after so many results."""
-        counted("limit", count, least=0)
-        return self._with(attrs.evolve(self._asked, limit=count))
+        return self._with(attrs.evolve(self._asked, limit=counted("limit", count, least=0)))
 
     def allow_scan(self) -> Self:
         """Allow to read the whole table where no key or index bounds the query."""
@@ -82,9 +82,9 @@ class Results(Found[T_co]):
                 it where a runaway query is worse than a slow one.
         """
         if timeout is not None:
-            _seconds("budget: timeout=", timeout)
+            timeout = _seconds("budget: timeout=", timeout)
         if examined is not None:
-            counted("budget: examined=", examined, least=0)
+            examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._asked, budget=budget))
 
@@ -403,7 +403,7 @@ def _own(attr: object, model: Model) -> Attr[Any, Any]:
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
         raise InvalidQuery(
-            f"{attr!r} is not a field of {model.name} (fields: {', '.join(names)})"
+            f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)})"
             f"{did_you_mean(getattr(attr, 'name', ''), names)}"
         )
     return attr
@@ -414,9 +414,10 @@ def _step(value: object, model: Model) -> Order[Any]:
         return value
     if isinstance(value, Attr):
         return Order(value, descending=False)
-    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {value!r}")
+    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {shown(value)}")
 
 
-def _seconds(verb: str, given: object) -> None:
+def _seconds(verb: str, given: object) -> float:
     if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {given!r}")
+        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {shown(given)}")
+    return min(given, _EVER)

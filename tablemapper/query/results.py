@@ -6,13 +6,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Generic, NoReturn, TypeVar
 
-from ..errors import EntityNotFound, InvalidQuery
+from ..errors import EntityNotFound, InvalidQuery, shown
 from ..expressions.tree import Predicate
 from .pages import Page, Seal, read_page
 from .prepared import Asked, Plans, Position
 
 __all__ = ["Found", "check_condition"]
 
+_LONG = 300  # characters of a query in a message
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -43,7 +44,7 @@ class Found(Generic[T_co]):
         """Return what page tokens depend on."""
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} has no truth: ask .exists(), or take list(query)")
+        raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")
 
     def __iter__(self) -> Iterator[T_co]:
         return self._taken(self._asked.limit)
@@ -56,14 +57,14 @@ class Found(Generic[T_co]):
         """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
         found = self.one_or_none()
         if found is None:
-            raise EntityNotFound(f"{self!r}: there is no such entity", entity=self._names)
+            raise EntityNotFound(f"{shown(self, _LONG)}: there is no such entity", entity=self._names)
         return found
 
     def one_or_none(self) -> T_co | None:
         """Return the only result, or None; raise InvalidQuery if there are several."""
         found = list(self._some(2))
         if len(found) > 1:
-            raise InvalidQuery(f"{self!r}: there are several such entities; add conditions, or use first()")
+            raise InvalidQuery(f"{shown(self, _LONG)}: there are several such entities; add conditions, or use first()")
         return found[0] if found else None
 
     def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
@@ -72,7 +73,7 @@ class Found(Generic[T_co]):
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
-        seal = Seal(self._plans, self._form(), repr(self))
+        seal = Seal(self._plans, self._form(), shown(self, _LONG))
         return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:
@@ -91,4 +92,4 @@ def check_condition(given: object, names: str) -> None:
         InvalidQuery
     """
     if not isinstance(given, Predicate):
-        raise InvalidQuery(f"where: a condition is needed, as in {names}.field == value, not {given!r}")
+        raise InvalidQuery(f"where: a condition is needed, as in {names}.field == value, not {shown(given)}")

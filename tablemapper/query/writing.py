@@ -25,7 +25,7 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..engines.protocol import Engine, Note, NoteChanged, Operation
 from ..entities.entity import key_of
-from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed
+from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown
 from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
@@ -325,7 +325,7 @@ def _by_function(model: Model, change: Callable[[Any], Any]) -> Work:
                 return None
             fault = "the function changed it and returned None, which means to leave it alone; return the entity"
         elif type(changed) is not model.cls:
-            fault = f"the function must return a {model.name} or None, not {changed!r}"
+            fault = f"the function must return a {model.name} or None, not {shown(changed)}"
         elif key_of(changed)[1:] != row[:2]:
             fault = f"the function changed its key to {key_of(changed)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
@@ -444,7 +444,7 @@ def _text(value: Any) -> str:
 def _named(resume: str, asked: Asked) -> str:
     given: object = resume
     if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
-        raise InvalidQuery(f"resume={resume!r}: a name is needed, up to 255 printable characters")
+        raise InvalidQuery(f"resume={shown(resume)}: a name is needed, up to 255 printable characters")
     if (asked.limit or 0) > _IN_MEMORY:
         raise InvalidQuery(
             f"resume={resume!r}: what a limit chooses is noted in the store, so it can be at most {_IN_MEMORY:,}, not "

@@ -15,7 +15,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_value, located
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import InvalidEntity, did_you_mean
+from ..errors import InvalidEntity, did_you_mean, shown
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation, kind_of
 from ..expressions.python import attribute_source
 from ..expressions.tree import Assignment, Attr
@@ -94,7 +94,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     wanted: list[tuple[str, Any, bool]] = []
     for one in given:
         if not _is_assignment(one):
-            faults.append(f"{model.name}.field.set(…) or .add(…) is needed, not {one!r}")
+            faults.append(f"{model.name}.field.set(…) or .add(…) is needed, not {shown(one)}")
         elif not issubclass(model.cls, one.attr.owner) or one.attr.path or one.attr.part:
             faults.append(f"{one.attr!r} is not a field of {model.name}")
         else:
@@ -147,7 +147,7 @@ def _check_kind(field: FieldModel, value: Number[Any, Any]) -> None:
     """Raise ValueError if the values of an expression are of another type than the field."""
     source = value.type if isinstance(value, Attr) else SCALARS[kind_of(value)]
     if not field.type.takes(source):
-        raise ValueError(f"{value!r} is {source.name}, but the field is {field.type.name}")
+        raise ValueError(f"{shown(value)} is {source.name}, but the field is {field.type.name}")
 
 
 def _attributes(value: Any) -> list[Attr[Any, Any]]:

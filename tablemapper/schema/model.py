@@ -23,7 +23,7 @@ from ..entities.aggregates import AggregateModel, aggregate_model
 from ..entities.declaration import Declaration, IndexModel, declaration, located
 from ..entities.entity import Record, check_whole
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
 from ..keys.forms import check_key
 from ..keys.overlap import disjoint
@@ -190,10 +190,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"a list of entity classes is needed, not {given!r}"])
+        raise InvalidModel("models", [f"a list of entity classes is needed, not {shown(given)}"])
     for cls in dict.fromkeys(given):
         if not _is_record(cls) or declaration(cls).table is None:
-            faults.append(f"{cls!r} is not an entity class with table=")
+            faults.append(f"{shown(cls)} is not an entity class with table=")
             continue
         try:
             models.append(_model(cls))

@@ -9,7 +9,7 @@ from typing import Any
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.entity import Record, etag_timestamp, key_of, set_row, stored_row
 from ..entities.index import KeyOf
-from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed
+from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
 from ..expressions.tree import Assignment
 from ..schema.assignments import assignments
 from ..schema.model import Model, Row
@@ -40,7 +40,7 @@ class Verbs:
 
     def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
         if key.__class__ is not KeyOf:
-            raise InvalidEntity("key", [f"Product.key(…) is needed, not {key!r}"])
+            raise InvalidEntity("key", [f"Product.key(…) is needed, not {shown(key)}"])
         return self._model(key[0]), key[1], key[2]
 
     def _checked(self, entity: Any, verb: Verb) -> tuple[Model, Row]:
@@ -48,7 +48,7 @@ class Verbs:
         model = self._writables.get(entity.__class__)
         if model is None:
             if not isinstance(entity, Record):
-                raise InvalidEntity(verb, [f"an entity is needed, not {entity!r}"])
+                raise InvalidEntity(verb, [f"an entity is needed, not {shown(entity)}"])
             model = self._writable(type(entity))
         row = model.to_row(entity)
         if model.cls in self._special:
@@ -143,7 +143,9 @@ class Verbs:
 
 def _etag(text: str) -> int:
     if not isinstance(text, str):
-        raise InvalidEntity("if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {text!r}'])
+        raise InvalidEntity(
+            "if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {shown(text)}']
+        )
     return etag_timestamp(text)
 
 

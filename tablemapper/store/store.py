@@ -24,6 +24,7 @@ from ..errors import (
     InvalidQuery,
     InvalidTransaction,
     PreconditionFailed,
+    shown,
 )
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Compare, Predicate
@@ -87,7 +88,7 @@ def open_store(
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file can not be used; it was left as it is.
     """
     if limits not in ("azure", None):
-        raise ValueError(f'limits={limits!r}: expected "azure" or None')
+        raise ValueError(f'limits={shown(limits)}: expected "azure" or None')
     schema = compile_schema(models)
     engine = SqliteEngine.open(path, schema, durability=durability, timeout=timeout, progress=progress)
     return Store(engine, limits=limits)
@@ -172,7 +173,7 @@ class Store(Verbs):
             if isinstance(one, IndexRange):
                 raise InvalidQuery(f"query: a range of {one.name} can not be asked together with classes; ask it alone")
             if not isinstance(one, type):
-                raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {one!r}")
+                raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {shown(one)}")
             models.append(self._model(one))
         return mixed(self._plans, models)
 
@@ -187,7 +188,7 @@ class Store(Verbs):
         for predicate in conjuncts(where):
             if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
                 raise InvalidQuery(
-                    f"partition: equalities are needed, as in Employee.department == …, not {predicate!r}"
+                    f"partition: equalities are needed, as in Employee.department == …, not {shown(predicate)}"
                 )
             owner = predicate.attr.owner
             values[predicate.attr.name] = predicate.value
@@ -276,7 +277,7 @@ class Store(Verbs):
             entity = entity if changed is None else changed
             if type(entity) is not key.entity:
                 raise InvalidEntity(
-                    "update", [f"the function must return a {key.entity.__name__} or None, not {changed!r}"]
+                    "update", [f"the function must return a {key.entity.__name__} or None, not {shown(changed)}"]
                 )
             if key_of(entity) != key:
                 raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])

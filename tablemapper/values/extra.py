@@ -8,7 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from .scalars import INT32, SCALARS, Fault, ValueType, shown, unexpected
+from ..errors import shown
+from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
 __all__ = ["EXTRA", "Extra", "Int32Value"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import shown
 from .scalars import SCALARS, Fault
 
 __all__ = ["GeoPoint"]
@@ -20,7 +21,7 @@ class GeoPoint:
         for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
             number = SCALARS[float].check(value)
             if not -most <= number <= most:
-                raise Fault(f"a {name} is between -{most} and {most}, not {value!r}")
+                raise Fault(f"a {name} is between -{most} and {most}, not {shown(value)}")
             object.__setattr__(self, name, number)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -26,7 +26,7 @@ import attrs
 import msgspec
 from msgspec import inspect
 
-from ..errors import did_you_mean
+from ..errors import did_you_mean, shown
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
 from .scalars import (
@@ -38,7 +38,6 @@ from .scalars import (
     enum_type,
     inside_json,
     literal_type,
-    shown,
     unexpected,
 )
 

@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names
+from ..errors import shown
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "enum_type",
     "inside_json",
     "literal_type",
-    "shown",
     "unexpected",
 ]
 
@@ -54,14 +54,6 @@ class Fault(ValueError):
         super().__init__(f"{path}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
-
-
-def shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = "…"
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> Fault:
@@ -296,7 +288,7 @@ def _microseconds(value: timedelta) -> int:
 
 def _check_decimal(value: Any) -> Decimal:
     if not isinstance(value, Decimal):
-        raise unexpected("Decimal", value, f"use Decimal({str(value)!r})" if type(value) in (int, float) else "")
+        raise unexpected("Decimal", value, f'use Decimal("{shown(value)}")' if type(value) in (int, float) else "")
     if not value.is_finite():
         raise Fault(f"{shown(value)} is not finite")
     try:

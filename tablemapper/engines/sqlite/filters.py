@@ -13,7 +13,7 @@ from ...expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, O
 from ...keys.forms import successor
 from ...schema.model import Model
 
-__all__ = ["Column", "Condition", "cut_sql", "lower", "value_sql"]
+__all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "value_sql"]
 
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
@@ -165,12 +165,14 @@ def _above(value: Decimal) -> float:
 
 
 def _joined(parts: list[Condition], word: str) -> Condition:
-    """Return conditions joined in a balanced tree: SQLite refuses an expression more than 1,000 deep."""
-    exact = all(part.exact for part in parts)
+    sql = balanced([part.sql for part in parts], word)
+    return Condition(
+        f"({sql})", tuple([a for part in parts for a in part.arguments]), all(part.exact for part in parts)
+    )
+
+
+def balanced(parts: list[str], word: str) -> str:
+    """Return SQL joined in a balanced tree: SQLite refuses an expression more than 1,000 deep."""
     while len(parts) > 1:
-        pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
-        parts = [
-            Condition("(" + word.join(p.sql for p in pair) + ")", tuple(a for p in pair for a in p.arguments))
-            for pair in pairs
-        ]
-    return Condition(f"({parts[0].sql})", parts[0].arguments, exact)
+        parts = [f"({word.join(parts[at : at + 2])})" for at in range(0, len(parts), 2)]
+    return parts[0]

@@ -24,13 +24,14 @@ from ...schema.model import Row
 from .file.file import File
 from .file.functions import NAME, Call
 from .file.snapshots import Snapshot
-from .filters import lower, value_sql
+from .filters import balanced, lower, value_sql
 from .tables import IndexTable, Statements, quoted
 from .writes import Lowered
 
 __all__ = ["Selecting"]
 
 _CHUNK = 256
+_FEW = 50  # conditions that are plain to read side by side
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
@@ -321,7 +322,7 @@ class Select:
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
         found = [*conditions, *([self._kind] if self._kind else [])]
         found += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
-        return " AND ".join(found) or "TRUE"
+        return _all(found)
 
     def in_merged_order(self, made: Layout) -> Callable[[Row], Any]:
         """Return the function that gives what several ranges are merged by: the order of each, then the partition key."""
@@ -399,10 +400,15 @@ class Select:
             if (text := self._texts.get(form)) is None:
                 what = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
                 conditions = [bounds, self._kind, *(one.sql for one in self._filter if filtered)]
-                where = " AND ".join(filter_ for filter_ in conditions if filter_) or "TRUE"
+                where = _all([one for one in conditions if one])
                 inner = f"SELECT {what} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
                 text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
             yield text, [*args, *filter, *([] if most is None else [most])]
+
+
+def _all(conditions: list[str]) -> str:
+    few = len(conditions) <= _FEW
+    return (" AND ".join(conditions) if few else balanced(conditions, " AND ")) or "TRUE"
 
 
 def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:

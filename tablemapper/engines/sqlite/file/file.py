@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import apsw
 
-from ....errors import StoreClosed, StoreError
+from ....errors import StoreClosed, StoreError, shown
 from .backup import copy_store
 from .connections import APPLICATION_ID, FORMAT_VERSION, Durability, Place, clean_path, patience, quiet_close
 from .driver_errors import translated
@@ -172,7 +172,7 @@ class File:
             StoreError: the path leads to no file.
         """
         if durability not in ("full", "relaxed"):
-            raise ValueError(f'durability={durability!r}: expected "full" or "relaxed"')
+            raise ValueError(f'durability={shown(durability)}: expected "full" or "relaxed"')
         if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
             raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
 
