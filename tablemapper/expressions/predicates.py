@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from ..errors import InvalidQuery
+from ..errors import InvalidQuery, shown
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 
 __all__ = ["conjuncts", "dump", "filled", "forms", "parametrised"]

@@ -288,7 +288,7 @@ def _microseconds(value: timedelta) -> int:
 
 def _check_decimal(value: Any) -> Decimal:
     if not isinstance(value, Decimal):
-        raise unexpected("Decimal", value, f'use Decimal("{shown(value)}")' if type(value) in (int, float) else "")
+        raise unexpected("Decimal", value, f"use Decimal('{shown(value)}')" if type(value) in (int, float) else "")
     if not value.is_finite():
         raise Fault(f"{shown(value)} is not finite")
     try:
