@@ -225,7 +225,9 @@ class Attr(Number[O, T]):
             except ValueError as error:
                 raise InvalidQuery(f"{self!r}.contains({shown(value)}): {error}") from None
         if not self.type.text or not isinstance(value, str):
-            raise InvalidQuery(f"{self!r}.contains({shown(value)}): a part of a text, or an element of a list, is needed")
+            raise InvalidQuery(
+                f"{self!r}.contains({shown(value)}): a part of a text, or an element of a list, is needed"
+            )
         return Contains(attr=self, value=value)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:

@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 import attrs
 
 from ..errors import InvalidEntity, InvalidModel, shown
+from ..limits import MAX_KEY_UNITS
 from .forms import (
     DESCENDING,
     DIGITS,
     FORBIDDEN,
     FORMS,
-    KEY_UNITS,
     LENGTH,
     MAX_DIGITS,
     MICROSECOND,
@@ -205,10 +205,10 @@ class KeyCodec:
         """
         if isinstance(value, enum.Enum):
             value = value.value
-        if self.starts and len(value) > KEY_UNITS:
+        if self.starts and len(value) > MAX_KEY_UNITS:
             if op in ("==", "startswith"):
                 return None
-            value = value[: KEY_UNITS + 1]  # above and below it are the same keys
+            value = value[: MAX_KEY_UNITS + 1]  # above and below it are the same keys
         if op == "startswith":
             return self._starting(value)
         if self.base is str and op != "==" and (illegal := self._illegal(value)):
