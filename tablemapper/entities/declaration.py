@@ -12,7 +12,7 @@ import attrs
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Predicate, as_predicate
-from ..keys.template import Template, compile_template
+from ..keys.template import Slot, Template, compile_template
 from ..limits import check_property_name, check_table_name
 from ..values.nested import value_type
 from ..values.scalars import ValueType
@@ -107,6 +107,13 @@ class Declaration:
     def arguments(self) -> tuple[str, ...]:
         """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
         return tuple(dict.fromkeys(f for t in self.templates for f in t.fields))
+
+    @property
+    def lossy_slots(self) -> tuple[Slot, ...]:
+        """The slots of the key that are all it says of their fields: values that differ can share a key."""
+        slots = [slot for template in self.templates for slot in template.slots]
+        lossless = {slot.field for slot in slots if slot.lossless}
+        return tuple(slot for slot in slots if slot.field not in lossless)
 
     @property
     def key_only(self) -> frozenset[str]:
@@ -292,6 +299,12 @@ def declare(
     kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional}
     partition, row = _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
     if partition is not None and row is not None:
+        for name in dict.fromkeys((*partition.fields, *row.fields)):
+            if name not in (*partition.arguments, *row.arguments):
+                faults.append(
+                    f"key: {name} stands in it under shard only, so all entities of a bucket would be one; "
+                    f"add {{{name}}} to row"
+                )
         arguments = tuple(dict.fromkeys((*partition.fields, *row.fields)))
         _compare_parameters("key", keys["key"], [fields[name].type for name in arguments], arguments, faults)
     compiled = [

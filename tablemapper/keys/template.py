@@ -53,6 +53,9 @@ class Slot:
     ends_component: bool
     ends_key: bool
 
+    def __str__(self) -> str:
+        return f"{{{self.field}:{self.spec}}}" if self.spec else f"{{{self.field}}}"
+
     @property
     def lossless(self) -> bool:
         return self.text.lossless

@@ -318,3 +318,11 @@ def test_too_many_properties_are_reported_with_the_rest() -> None:
     found = faults(lambda: compile_schema([many, str]))
     assert any("253 properties" in fault for fault in found)
     assert len(found) == 2
+
+
+def test_a_key_field_under_shard_only_would_make_a_bucket_one_entity() -> None:
+    with pytest.raises(tm.InvalidModel, match=r"user stands in it under shard only.*add \{user\} to row"):
+
+        class Sharded(tm.Entity, table="Sharded"):
+            user: tm.Field[str]
+            key = tm.Key[str](partition="{user:shard(2)}", row="profile")

@@ -520,3 +520,37 @@ def test_the_key_of_a_more_special_class_is_no_key_of_the_general_one(path: str,
             store.delete_many([key])
         assert list(store.partition(Office.department == "Sales")) == [office]
         assert store.check().ok
+
+
+class Mail(tm.Entity, table="Mails"):
+    address: tm.Field[str]
+    text: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str](partition="{address:fold}")
+
+
+@pytest.mark.parametrize("atomic", [None, False, True])
+def test_a_key_that_is_taken_by_another_value_names_the_holder(
+    atomic: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablemapper.engines.sqlite.writes._CHUNK", 2)
+    monkeypatch.setattr("tablemapper.engines.sqlite.load._CHUNK", 2)
+    with tm.open(":memory:", models=[Mail]) as store:
+        store.insert(Mail("Ada@x", "x" * 500))
+        with pytest.raises(tm.EntityExists, match=r"\{address:fold\} makes one key of 'ADA@x' and the stored 'Ada@x'"):
+            if atomic is None:
+                store.insert(Mail("ADA@x"))
+            else:
+                store.insert_many(map(Mail, ["a", "b", "c", "ADA@x", "d", "e"]), atomic=atomic)
+        with pytest.raises(tm.EntityExists, match="Mail .*: the entity exists already; replace"):
+            store.insert(Mail("Ada@x"))
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_twins_that_come_far_apart_are_named(atomic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tablemapper.engines.sqlite.writes._CHUNK", 2)
+    monkeypatch.setattr("tablemapper.engines.sqlite.load._CHUNK", 2)
+    with tm.open(":memory:", models=[Mail]) as store:
+        with pytest.raises(tm.EntityExists, match="'Twin' and the stored 'twin'") as caught:
+            store.insert_many(map(Mail, ["twin", "a", "b", "c", "Twin", "d", "e"]), atomic=atomic)
+        assert caught.value.key == ("twin", "")

@@ -13,14 +13,13 @@ from typing import Self
 
 import apsw
 
-from ...errors import EntityExists
 from ...progress import Meter
 from ...schema.maintenance import ChangeSet, IndexChanges, IndexMaintenance, Maintenance
 from ...schema.model import Model, Row
-from ..protocol import Batch, Operation
+from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
-from .writes import Lowered, delete_rows, exists, insert_rows, put_rows, write_groups
+from .writes import Lowered, delete_rows, insert_rows, put_rows, write_groups
 
 __all__ = ["Stage"]
 
@@ -67,10 +66,7 @@ class Stage:
         for model in [one for one in self._numbers if isinstance(one, Model)]:
             kept = self._lowered.maintenance[model]
             for rows in self._sorted(model, 2):
-                try:
-                    stored = insert_rows(self._lowered.statements[model], writer, rows)
-                except EntityExists as error:
-                    raise self._twin(model) or error from None
+                stored = insert_rows(self._lowered.statements[model], writer, rows)
                 writer.proof = self._lowered.statements[model].there, stored[0][:3]
                 self._count(kept, writer, stored)
                 meter.advance(len(stored))
@@ -120,10 +116,3 @@ class Stage:
         cursor = self._connection.execute(f"SELECT * FROM t{self._numbers[what]} ORDER BY {order}")
         while rows := list(islice(cursor, _CHUNK)):
             yield rows
-
-    def _twin(self, model: Model) -> EntityExists | None:
-        """Return the error of two entities of the load that have one key."""
-        found = self._connection.execute(
-            f"SELECT c0, c1 FROM t{self._numbers[model]} GROUP BY c0, c1 HAVING count(*) > 1 LIMIT 1"
-        ).fetchone()
-        return None if found is None else exists(Operation("insert", model, *found))

@@ -198,12 +198,19 @@ def stale(operation: Operation) -> PreconditionFailed:
     )
 
 
-def exists(operation: Operation) -> EntityExists:
-    """Return the error of an insert over an entity."""
-    return EntityExists(
-        f"{operation}: the entity exists already; replace, merge or upsert it", entity=operation.model.name,
-        key=operation.key,
-    )  # fmt: skip
+def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
+    """Return the error of the insert of a row whose key another one holds.
+
+    What the key holds with a loss can differ between the two: then the values are told.
+    """
+    fault = "the entity exists already; replace, merge or upsert it"
+    if holder is not None and (slots := model.declaration.lossy_slots):
+        new, old = model.build_one(row), model.build_one(holder)
+        pairs = [(slot, getattr(new, slot.field), getattr(old, slot.field)) for slot in slots]
+        if told := [f"{slot} makes one key of {a!r} and the stored {b!r}" for slot, a, b in pairs if a != b]:
+            fault = f"{' and '.join(told)}; replace, merge or upsert that entity, or choose another value"
+    operation = Operation("insert", model, *row[:2])
+    return EntityExists(f"{operation}: {fault}", entity=model.name, key=operation.key)
 
 
 class Get:
@@ -235,23 +242,13 @@ class Get:
 def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
     """Insert rows; return them as they are read."""
     stored, in_table = _stamped(statements, writer, rows)
+    before = writer.total_changes()
     try:
         _write(writer, statements.insert, _sorted(in_table))
     except apsw.ConstraintError:
-        raise _taken(statements, writer, rows) from None
+        row = _sorted(stored)[writer.total_changes() - before]  # those in front of it were inserted
+        raise exists(statements.model, row, writer.get(statements.get, row[:2])) from None
     return stored
-
-
-def _taken(statements: Statements, writer: Writer, rows: list[Row]) -> EntityExists:
-    """Return the error of inserts of which one has a key that is taken, by another one of them perhaps."""
-    seen, key = set(), rows[0][:2]
-    for row in rows:
-        key = row[:2]
-        stored = writer.get(statements.get, key)
-        if key in seen or (stored is not None and stored[2] != writer.timestamp):
-            break
-        seen.add(key)
-    return exists(Operation("insert", statements.model, *key))
 
 
 def _write(writer: Writer, sql: str, rows: Sequence[Row]) -> None:
