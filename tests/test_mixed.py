@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -485,6 +486,29 @@ def test_fields_of_one_name_and_two_types_are_not_confused() -> None:
             both.order_by(Text.value)
         assert both.where(Text.rank >= 2).one() == Number("a", 7, 2)  # the two integers are one type
         assert list(both.order_by(Number.rank)) == [Text("a", "7", 1), Number("a", 7, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(bytes, (b"a", b"b", b"c")), (timedelta, tuple(map(timedelta, (1, 2, 10))))],
+    ids=["bytes", "timedelta"],
+)
+def test_an_order_is_one_where_only_one_class_has_the_field_in_its_key(kind: Any, values: tuple[Any, ...]) -> None:
+    class Inside(tm.Entity, table="Both"):
+        a: tm.Field[kind]  # type: ignore[valid-type]
+
+        key = tm.Key(partition="all", row="{a}")
+
+    class Beside(tm.Entity, table="Both"):
+        a: tm.Field[kind]  # type: ignore[valid-type]
+
+        key = tm.Key(partition="all", row="beside")
+
+    with tm.open(":memory:", models=[Inside, Beside]) as store:
+        store.insert_many([Inside(values[2]), Beside(values[1]), Inside(values[0])])
+        both = store.query(Inside, Beside).order_by(Inside.a)
+        assert [one.a for one in both] == list(values)
+        assert [one.a for page in both.pages(1) for one in page.items] == list(values)
 
 
 @pytest.mark.parametrize(
