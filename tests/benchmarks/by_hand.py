@@ -110,6 +110,9 @@ class ByHand:
         db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         db.execute(f"PRAGMA cache_size = -{CACHE}")
         db.wal_autocheckpoint(CHECKPOINT)
+        db.config(
+            apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1
+        )  # without it each new value has a SELECT with ORDER BY compiled anew
         db.transaction_mode = "IMMEDIATE"
         for sql in (
             "CREATE TABLE orders(pk, rk, version, sku, status, quantity, total, note, PRIMARY KEY(pk, rk)) "

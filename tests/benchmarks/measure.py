@@ -92,8 +92,9 @@ def run(phase: Phase, work: Work, made: Mapping[str, Any]) -> dict[str, Taken]:
     names = list(made)
     compared = not phase.reads
     for calls in phase.calls(work):
-        if not compared:  # this warms them all up, too
-            _same(phase.title, {name: work.seen(phase.run(c, calls[0])) for name, c in made.items()})
+        if not compared:  # (this warms all of them up, too)
+            for argument in calls:
+                _same(phase.title, {name: work.seen(phase.run(c, argument)) for name, c in made.items()})
             compared = True
         gc.collect()
         gc.freeze()  # nor for walking through the orders to come

@@ -60,7 +60,7 @@ PHASES = (
     Phase(
         "bulk", "bulk insert, random order",
         lambda c, orders: c.bulk(orders), lambda w: ([orders] for orders in w.slices()),
-        0.75, _peers(1.5, 2.8), after=(),
+        1.2, _peers(1.5, 2.8), after=(),
     ),
     Phase(
         "insert", "insert, one a transaction",
@@ -70,7 +70,7 @@ PHASES = (
     Phase(
         "insert50", "insert, 50 a transaction",
         lambda c, orders: c.insert_batch(orders), lambda w: laps(w.batches),
-        1.0, _peers(2.5, 4),
+        1.05, _peers(2.5, 4),
     ),
     Phase(
         "get", "point get",
@@ -80,34 +80,34 @@ PHASES = (
     Phase(
         "partition", "partition query, an entity",
         lambda c, customer: c.partition(customer), lambda w: laps(w.customers),
-        1.6, _peers(6, 3.5), reads=True,
+        1.3, _peers(6, 3.5), reads=True,
     ),
     Phase(
         "index", "index query, an entity",
         lambda c, sku: c.by_sku(sku), lambda w: laps(w.skus),
-        1.2, _peers(3, 3), reads=True,
+        1.35, _peers(3, 3), reads=True,
     ),
     Phase(
         "scan", "filtered scan, an entity",
         lambda c, least: c.scan(least), lambda w: laps(w.totals),
-        1.25, _peers(2, 2), reads=True,
+        1.1, _peers(2, 2), reads=True,
     ),
     Phase("pages", "page by page, an entity", _pages, lambda w: laps(list(STATUSES)), reads=True),
     Phase("aggregate", "aggregate read", lambda c, day: [c.day(day)], lambda w: laps(w.days * 10), reads=True),
     Phase(
         "update50", "update, 50 a transaction",
         lambda c, orders: c.update_batch(orders, "back"), lambda w: laps(w.batches),
-        1.1, _peers(8, 8), after=("bulk", "insert50"),
+        1.15, _peers(8, 8), after=("bulk", "insert50"),
     ),
     Phase(
         "together50", "update, 50 read together",
         lambda c, orders: c.update_together(orders, "lost"), lambda w: laps(w.batches),
-        1.1, after=("bulk", "insert50"),
+        1.15, after=("bulk", "insert50"),
     ),
     Phase(
         "delete50", "delete, 50 a transaction",
         lambda c, orders: c.delete_batch(orders), lambda w: laps(w.batches),
-        1.1, _peers(8, 8), after=("bulk", "insert50"),
+        1.15, _peers(8, 8), after=("bulk", "insert50"),
     ),
 )  # fmt: skip
 
