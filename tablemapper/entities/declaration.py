@@ -53,6 +53,11 @@ class IndexModel:
         """The fields that its templates read, dotted where nested."""
         return tuple(dict.fromkeys((*self.partition.fields, *self.row.fields)))
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The fields that it is called with, each once, in order of first appearance."""
+        return tuple(dict.fromkeys((*self.partition.arguments, *self.row.arguments)))
+
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps."""
         return {

@@ -124,9 +124,7 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
     own.key = ClassAccess(functions["key"])
     for index in made.indexes:
-        arguments = tuple(dict.fromkeys((*index.partition.arguments, *index.row.arguments)))
-        types = {name: _argument_type(made, name) for name in arguments}
-        call = IndexCall(cls, index.name, tuple((name, types[name].check) for name in arguments))
+        call = IndexCall(cls, index.name, tuple((name, _argument_type(made, name).check) for name in index.arguments))
         setattr(own, index.name, ClassAccess(call))
 
 

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from ..errors import InvalidQuery, shown
-from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
 __all__ = ["conjuncts", "dump", "filled", "forms", "parametrised"]
 
@@ -50,6 +50,9 @@ def dump(predicate: Predicate[Any]) -> Any:
             return ["startswith", attr.label, text]
         case Contains(attr=attr, value=value):
             return ["contains", attr.label, (attr.type.element or attr.type).dump(value)]
+        case SameText(attr=attr, specs=specs, value=value):
+            label = ", ".join(f"{attr.label}:{spec}" for spec in specs)
+            return ["is that of", label, (attr.type.element or attr.type).dump(value)]
     raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
 

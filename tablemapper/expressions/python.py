@@ -8,7 +8,7 @@ from typing import Any
 
 from ..codegen import Names, compile_functions
 from ..errors import InvalidQuery, shown
-from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
 __all__ = ["alike", "attribute_source", "cut", "matcher", "python_source", "walk"]
 
@@ -106,6 +106,9 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"((a := {value(attr)}) is not None and a.startswith({given(text)}))"
             case Contains(attr=attr, value=constant):
                 return f"((a := {value(attr)}) is not None and {given(constant)} in a)"
+            case SameText(attr=attr, value=constant):
+                same = names.name("same", predicate.holds)
+                return f"((a := {value(attr)}) is not None and {same}(a, {given(constant)}))"
         raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
     return lower(predicate)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, T
 import attrs
 
 from ..errors import InvalidQuery, shown
+from ..keys.codec import KeyCodec
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
@@ -37,6 +38,7 @@ __all__ = [
     "Order",
     "Parameter",
     "Predicate",
+    "SameText",
     "StartsWith",
     "as_predicate",
 ]
@@ -416,6 +418,32 @@ class Contains(Leaf[O_contra]):
 
     def with_constants(self, constants: Iterator[Any], /) -> Contains[O_contra]:
         return Contains(attr=self.attr, value=next(constants))
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class SameText(Leaf[O_contra]):
+    """The value, or an element of the list, has the same texts in slots of a key as another value."""
+
+    texts: tuple[KeyCodec, ...]
+    value: Any
+
+    def shape(self, constants: list[Any], /) -> Hashable:
+        constants.append(self.value)
+        return "same text", self.attr.source, self.specs
+
+    def with_constants(self, constants: Iterator[Any], /) -> SameText[O_contra]:
+        return SameText(attr=self.attr, texts=self.texts, value=next(constants))
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """What the slots make of a value."""
+        return tuple(text.spec for text in self.texts)
+
+    def holds(self, held: Any, value: Any) -> bool:
+        """Tell whether what the field holds has the texts of a value."""
+        wanted = [text.encode(value) for text in self.texts]
+        elements = [held] if self.attr.type.element is None else held
+        return any([text.encode(one) for text in self.texts] == wanted for one in elements if one is not None)
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -44,6 +44,7 @@ class Reach:
 
     Attributes:
         fixed: the literals and slots in front, whose text is known.
+        exact: those of the slots among them that nothing else in the bound has another text in.
         slot: the first slot that is not fixed; None if the whole key is.
         ops: the comparisons of its field that narrow the bound.
         fields: the fields that are fixed or ranged.
@@ -52,6 +53,7 @@ class Reach:
 
     template: Template
     fixed: tuple[str | Slot, ...]
+    exact: tuple[Slot, ...]
     slot: Slot | None
     ops: frozenset[str]
     fields: frozenset[str]
@@ -138,28 +140,24 @@ def reach(
         compared: the comparisons that fields have.
         texts: the slots whose texts are known, by their index.
     """
-    exact: set[str] = set()
-    inexact: set[str] = set()
-    loose: dict[str, int] = {}  # fields whose text may go on in their component, as long as that is not complete
     fixed: list[str | Slot] = []
+    known: list[Slot] = []
     slot = None
     for part in template.parts:
         if isinstance(part, Slot) and part.index not in texts:
             if part.field not in equal:
                 slot = part
                 break
-            (exact if part.lossless else inexact).add(part.field)
-            if part.after is not None:
-                loose[part.field] = part.component
+            known.append(part)
         fixed.append(part)
-    again = inexact - exact
+    # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
+    exact = tuple(one for one in known if one.after is None or slot is None or one.component != slot.component)
+    fields = {one.field for one in known}
+    whole = {one.field for one in exact if one.lossless}
     ops = frozenset[str]()
-    fields = exact | inexact
     if slot is not None:
-        again |= {name for name, component in loose.items() if component == slot.component}
         ops = frozenset(op for op in (compared or {}).get(slot.field, ()) if slot.usable(op))
         if ops:
             fields.add(slot.field)
-            if not slot.lossless:
-                again.add(slot.field)
-    return Reach(template, tuple(fixed), slot, ops, frozenset(fields), frozenset(again))
+            whole |= {slot.field} if slot.lossless else set()
+    return Reach(template, tuple(fixed), exact, slot, ops, frozenset(fields), frozenset(fields - whole))

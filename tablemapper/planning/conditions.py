@@ -10,15 +10,48 @@ from typing import Any
 
 import attrs
 
+from ..entities.declaration import Declaration, IndexModel
 from ..expressions.predicates import conjuncts
-from ..expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+from ..expressions.tree import (
+    And,
+    Attr,
+    Compare,
+    Contains,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Parameter,
+    Predicate,
+    SameText,
+    StartsWith,
+)
 
-__all__ = ["Conditions", "alternatives", "conditions", "field_name", "normal", "present"]
+__all__ = ["Conditions", "alternatives", "conditions", "field_name", "named", "normal", "present"]
 
 MAX_ALTERNATIVES = 64
 
 Comparison = tuple[str, Parameter]
 AnyPredicate = Predicate[Any]
+
+
+# ---------------------------------------------------------------------------------------------- by name
+
+
+def named(made: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
+    """Yield what an index says of entities that is called with values, the first parameters: its slots have their texts."""
+    slots = (*index.partition.slots, *index.row.slots)
+    for number, name in enumerate(index.arguments[:count]):
+        head, *path = name.split(".")
+        field = made.field(head)
+        attr: Attr[Any, Any] = Attr(made.cls, head, field.type.nested(tuple(path)) if path else field.type, tuple(path))
+        own = tuple(slot for slot in slots if slot.field == name)
+        if all(not slot.lossless for slot in own):
+            yield SameText(attr=attr, texts=tuple(slot.text for slot in own), value=Parameter(number))
+        elif name == index.fan_out:
+            yield Contains(attr=attr, value=Parameter(number))
+        else:
+            yield Compare(attr=attr, op="==", value=Parameter(number))
 
 
 # ---------------------------------------------------------------------------------------------- normalise
@@ -101,10 +134,12 @@ class Conditions:
     compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
     elements: dict[str, Parameter] = attrs.field(factory=dict)
     """Elements that lists are known to hold."""
+    texts: dict[str, Parameter] = attrs.field(factory=dict)
+    """Values that have the same texts in the slots of an index; of fields that have lossy ones only."""
     present: set[str] = attrs.field(factory=set)
     """Fields that have a value wherever the conditions hold."""
     said_by: dict[AnyPredicate, str] = attrs.field(factory=dict)
-    """The predicates that the four above come from, with the field's name."""
+    """The predicates that the five above come from, with the field's name."""
 
 
 def field_name(attr: Attr[Any, Any]) -> str | None:
@@ -120,7 +155,7 @@ def conditions(where: Iterable[AnyPredicate]) -> Conditions:
         match predicate:
             case Compare(value=Attr()):
                 pass
-            case Compare() | In() | StartsWith() | Contains():
+            case Compare() | In() | StartsWith() | Contains() | SameText():
                 name = field_name(predicate.attr)
                 if name is not None and _sorted_in(made, predicate, name):
                     made.said_by[predicate] = name
@@ -130,7 +165,7 @@ def conditions(where: Iterable[AnyPredicate]) -> Conditions:
 def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
     """Return the attributes that have a value wherever a predicate holds."""
     match predicate:
-        case Compare() | In() | StartsWith() | Contains():
+        case Compare() | In() | StartsWith() | Contains() | SameText():
             return tuple(predicate.attributes())
         case Not(part=IsNull(attr=attr)):
             return (attr,)
@@ -140,6 +175,12 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:
     """Keep what a predicate says, unless something else is known already; tell whether it was kept."""
     match predicate:
+        case Contains(attr=attr, value=value) if attr.type.element is not None:
+            return made.elements.setdefault(name, value) is value
+        case SameText(value=value):
+            return made.texts.setdefault(name, value) is value
+        case Compare() | In() if predicate.attr.type.element is not None:
+            return False  # (no slot holds a whole list)
         case Compare(op="==", value=value):
             return made.equal.setdefault(name, value) is value
         case Compare(op=op, value=value) if op != "!=":
@@ -150,6 +191,4 @@ def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:
             return True
         case In(values=values):
             return made.among.setdefault(name, values) is values
-        case Contains(attr=attr, value=value) if attr.type.element is not None:
-            return made.elements.setdefault(name, value) is value
     return False

@@ -7,14 +7,14 @@ numbers, so one plan serves all queries of its form. `tablemapper.ranges` makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from ..entities.declaration import IndexModel
 from ..errors import ScanRefused
-from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter
+from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template
 from ..schema.model import Model
 from .advice import refusal
@@ -34,9 +34,7 @@ class Question:
     where: tuple[AnyPredicate, ...] = ()
     order: tuple[Order[Any], ...] = ()
     along: str | None = None
-    """The index that is asked for by name, of which the first parameters are the leading values."""
-    given: int = 0
-    """How many of them there are."""
+    """The index that is asked for by name; what its values say is among the conditions."""
     wanted: tuple[Attr[Any, Any], ...] | None = None
     """The attributes that are selected; None: whole entities."""
     implied: Mapping[str, frozenset[AnyPredicate]] = {}
@@ -61,6 +59,7 @@ class Access:
     row: Reach | None
     """None if the partition is not a point: then all its rows are read."""
     equal: dict[str, Parameter]
+    """The fields whose text in the slots is known."""
     among: tuple[tuple[str, tuple[Parameter, ...]], ...]
     """Fields with several values each; there is a range for every combination."""
     spread: tuple[Slot, ...]
@@ -81,6 +80,11 @@ class Access:
     def exact(self) -> frozenset[str]:
         """The fields about which they say all."""
         return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
+
+    def text(self, slot: Slot) -> Parameter | None:
+        """Return the value of which the text stands in a slot of every row between the bounds; None if texts differ."""
+        known = any(one is slot for reach in self.reaches for one in reach.exact)
+        return self.equal.get(slot.field) if known else None
 
     @property
     def several(self) -> bool:
@@ -263,22 +267,19 @@ def _known(slot: Slot, way: Conditions) -> bool:
 
 def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
-    given: dict[str, Parameter] = {}
     index = path.index
-    if question.along is not None:
-        names = dict.fromkeys(name for template in path.templates for name in template.arguments)
-        given = {name: Parameter(number) for number, name in enumerate(list(names)[: question.given])}
-    accesses = [_access(question, path, way, given) for way in ways]
+    accesses = [_access(question, path, way) for way in ways]
     partition = path.templates[0]
     # (A constant partition is a whole one, not a scan; so is all of an index that was asked for.)
     scan = bool(partition.slots) and question.along is None and not all(access.fields for access in accesses)
     if scan:
-        accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), {}, spread=False)]
-    fixed = {
-        name
-        for name, number in accesses[0].equal.items()
-        if all(access.equal.get(name) == number for access in accesses)
-    }
+        accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), spread=False)]
+    fixed = {name for name, number in ways[0].equal.items() if all(way.equal.get(name) == number for way in ways)}
+
+    def varies(slot: Slot) -> bool:
+        text = accesses[0].text(slot)
+        return text is None or any(access.text(slot) != text for access in accesses)
+
     left = where
     if index is not None and (said := question.implied.get(index.name)):
         left = tuple(p for p in left if p not in said)
@@ -289,10 +290,11 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
     if question.mixed:
         direction = (question.backwards, False) if index is None and not question.order else None
     else:
-        direction = _direction(question, path, several and not scan, fixed)
+        direction = _direction(question, path, several and not scan, fixed, varies)
     needed = [*(question.wanted or ()), *(attr for p in left for attr in p.attributes())]
     needed += [step.attr for step in question.order] if direction is None else []
-    distinct = index is not None and index.fan_out is not None and index.fan_out not in fixed
+    slots = (*path.templates[0].slots, *path.templates[1].slots)
+    distinct = index is not None and any(slot.field == index.fan_out and varies(slot) for slot in slots)
     return Plan(
         path,
         tuple(accesses),
@@ -312,12 +314,10 @@ def _covers(question: Question, path: Path, needed: Iterable[Attr[Any, Any]]) ->
     return path.index is not None and selected and all(map(path.holds, needed))
 
 
-def _access(
-    question: Question, path: Path, way: Conditions, given: dict[str, Parameter], *, spread: bool = True
-) -> Access:
+def _access(question: Question, path: Path, way: Conditions, *, spread: bool = True) -> Access:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
-    equal = {**way.equal, **given}
+    equal = {**way.equal, **way.texts}
     if path.index is not None and (fan_out := path.index.fan_out) is not None and fan_out in way.elements:
         equal.setdefault(fan_out, way.elements[fan_out])
     among: dict[str, tuple[Parameter, ...]] = {}
@@ -356,6 +356,9 @@ def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) 
         attr = predicate.part.attr
         return attr.name in index.fields and not attr.path
     name = way.said_by.get(predicate)
+    if isinstance(predicate, SameText):
+        slots = [slot for template in path.templates for slot in template.slots if slot.field == name]
+        return all(access.text(slot) == predicate.value for slot in slots)
     if name is None or name not in access.exact:
         return False
     match predicate:
@@ -372,7 +375,13 @@ def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) 
 # ---------------------------------------------------------------------------------------------- order
 
 
-def _direction(question: Question, path: Path, several: bool, fixed: set[str]) -> tuple[bool, bool] | None:  # noqa: FBT001
+def _direction(
+    question: Question,
+    path: Path,
+    several: bool,  # noqa: FBT001
+    fixed: set[str],
+    varies: Callable[[Slot], bool],
+) -> tuple[bool, bool] | None:
     """Return whether a path is followed backwards, and whether its partitions are merged, for the order asked for."""
     if not question.order:
         return False, False
@@ -382,17 +391,18 @@ def _direction(question: Question, path: Path, several: bool, fixed: set[str]) -
     if several:
         choices.append(((*row.slots, *base, *partition.slots), True))
     for slots, merged in choices:
-        backwards = _backwards(question.order, slots, fixed)
+        free = [slot for slot in slots if slot.field not in fixed and varies(slot)]
+        backwards = _backwards(question.order, free, fixed)
         if backwards is not None:
             return backwards, merged
     return None
 
 
-def _backwards(order: tuple[Order[Any], ...], slots: tuple[Slot, ...], fixed: set[str]) -> bool | None:
-    """Return whether the slots are followed backwards, None if they do not give the order."""
+def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str]) -> bool | None:
+    """Return whether the slots, all that differ, are followed backwards; None if they do not give the order."""
     directions: set[bool] = set()
     seen: set[str] = set()
-    rest: Iterator[Slot] = iter([slot for slot in slots if slot.field not in fixed])
+    rest = iter(slots)
     for step in order:
         attr = step.attr
         if attr.part or attr.path:

@@ -17,7 +17,7 @@ from ..entities.index import IndexRange
 from ..expressions.predicates import conjuncts, forms, parametrised
 from ..expressions.tree import Attr, Order, Predicate
 from ..planning.budget import Budget, Spending
-from ..planning.conditions import AnyPredicate
+from ..planning.conditions import AnyPredicate, named
 from ..planning.planner import Access, Plan, Question, plan
 from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout, tuples
 from ..planning.ranges import Search, TooManyRanges, search
@@ -314,18 +314,18 @@ def question(
     asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True, state: bool = False
 ) -> Question:
     """Return what a query asks, with parameters in place of its constants."""
-    given = 0 if asked.range is None else len(asked.range.values)
-    where, number = [], given
+    model, along = asked.model, asked.range
+    where, number = [], 0 if along is None else len(along.values)
+    by_name = () if along is None else named(model.declaration, model.index(along.name), number)
     for predicate in asked.where:
         one, number = parametrised(predicate, number)
         where.append(one)
     parts = list(conjuncts(where))
     return Question(
-        asked.model,
-        tuple(where),
+        model,
+        (*by_name, *where),
         asked.order,
-        None if asked.range is None else asked.range.name,
-        given,
+        None if along is None else along.name,
         wanted,
         {name: frozenset(parts[place] for place in places) for name, places in _implied(asked)},
         asked.scan,
