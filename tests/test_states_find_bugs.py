@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tablemapper.engines.sqlite import writes as operations
 from tablemapper.engines.sqlite.file import timestamps
-from tablemapper.entities import aggregates
+from tablemapper.schema import groups
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Verbs
 
@@ -50,12 +50,12 @@ def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
-    real = aggregates.AggregateModel.combine
+    real = groups.AggregateModel.combine
 
     def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
         return real(self, state, delta, lambda slot, end: state[slot + 1][0 if end == "min" else -1])
 
-    patch.setattr(aggregates.AggregateModel, "combine", combine)
+    patch.setattr(groups.AggregateModel, "combine", combine)
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
@@ -97,12 +97,12 @@ def large_values_stay_when_their_entity_goes(patch: Patch) -> None:
 
 
 def a_group_stays_when_its_entities_go(patch: Patch) -> None:
-    real = aggregates.AggregateModel.combine
+    real = groups.AggregateModel.combine
 
     def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
         return real(self, state, delta, seek) or [0, *[slot.zero() for slot in self.slots]]
 
-    patch.setattr(aggregates.AggregateModel, "combine", combine)
+    patch.setattr(groups.AggregateModel, "combine", combine)
 
 
 def a_projection_is_not_rewritten(patch: Patch) -> None:
@@ -126,13 +126,13 @@ def a_group_that_empties_leaves_its_index_rows(patch: Patch) -> None:
 
 
 def ever_forgets_with_its_entities(patch: Patch) -> None:
-    real = aggregates.AggregateModel.combine
+    real = groups.AggregateModel.combine
 
     def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
         after = real(self, state, delta, seek)
         return None if after is not None and not after[0] else after
 
-    patch.setattr(aggregates.AggregateModel, "combine", combine)
+    patch.setattr(groups.AggregateModel, "combine", combine)
 
 
 def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:

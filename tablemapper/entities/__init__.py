@@ -4,5 +4,5 @@
 - `index`: keys and indexes.
 - `declaration`: a class body, read and checked.
 - `entity`: `Record`, `Entity` and the class they are made of.
-- `aggregates`: aggregates, and the states of their groups.
+- `aggregates`: the class of aggregates, and what may be declared so.
 """

@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 
-from ..entities.aggregates import AggregateModel, Slot, State
 from ..errors import InvalidModel, ScanRefused
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.python import cut
@@ -20,6 +19,7 @@ from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
 from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, present
 from ..planning.ranges import Search
+from ..schema.groups import AggregateModel, Slot, State
 from ..schema.model import Model
 from .prepared import Asked, Plans, Prepared, Reader
 from .totals import COUNT, Measured, States, wanted_slot

@@ -7,9 +7,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
-from ..entities.aggregates import Slot, store_sortable
 from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Expr
+from ..schema.groups import Slot, store_sortable
 from .totals import COUNT, Measured, States, value, wanted_slot
 
 __all__ = ["Groups"]

@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar, overload
 
 import attrs
 
-from ..entities.aggregates import Slot
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import conjuncts
@@ -22,6 +21,7 @@ from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predic
 from ..planning.projection import Layout
 from ..planning.ranges import Search
 from ..progress import ProgressOption
+from ..schema.groups import Slot
 from ..schema.model import Model
 from .from_aggregates import declared, served, unfit
 from .groups import Groups

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
-from ..entities.aggregates import Slot, State, load_sortable, store_sortable
 from ..expressions.tree import Attr
+from ..schema.groups import Slot, State, load_sortable, store_sortable
 
 __all__ = ["COUNT", "Measured", "States", "summed_up", "value", "wanted_slot"]
 

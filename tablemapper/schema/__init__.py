@@ -1,6 +1,7 @@
 """The classes of a store compiled together: rows, maintenance, groups, evolution, check.
 
 - `sums`: exact sums.
+- `groups`: what is kept for each group of an aggregate, and how a change of entities changes it.
 - `model`: a declaration with the functions between its rows and objects; all models of a store.
 - `maintenance`: what a change of entities does to index rows and groups.
 - `evolution`: which schema may follow which.

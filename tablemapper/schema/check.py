@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from ..entities.aggregates import AggregateModel, Delta, State
+from .groups import AggregateModel, Delta, State
 
 __all__ = ["Problem", "ProblemKind", "Report", "expected_state"]
 
@@ -72,17 +71,3 @@ def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None
 
 def _wider(ends: list[Any], others: list[Any]) -> bool:
     return bool(ends[0] <= others[0] and ends[-1] >= others[-1])
-
-
-def differences(
-    where: str, expected: dict[tuple[Any, ...], Any], found: dict[tuple[Any, ...], Any]
-) -> Iterator[Problem]:
-    """Yield the difference of two sets of rows, by key."""
-    for key, value in expected.items():
-        if key not in found:
-            yield Problem("missing", where, key, f"expected {value!r}")
-        elif found[key] != value:
-            yield Problem("wrong", where, key, f"expected {value!r}, found {found[key]!r}")
-    for key, value in found.items():
-        if key not in expected:
-            yield Problem("dangling", where, key, f"found {value!r}")

@@ -17,7 +17,6 @@ from typing import Any, cast
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..entities.aggregates import AggregateModel, Delta, State, store_sortable
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, InvalidEntity, TableMapperError
@@ -27,6 +26,7 @@ from ..keys.codec import plain_cut
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
+from .groups import AggregateModel, Delta, State, store_sortable
 from .model import Model, Row, Schema, load_source
 
 __all__ = [

@@ -19,7 +19,6 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.aggregates import AggregateModel, aggregate_model
 from ..entities.declaration import Declaration, IndexModel, declaration, located
 from ..entities.entity import Record, check_whole
 from ..entities.fields import FieldModel
@@ -29,6 +28,7 @@ from ..keys.forms import check_key
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
+from .groups import AggregateModel, aggregate_model
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
 

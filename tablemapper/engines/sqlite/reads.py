@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ...entities.aggregates import store_sortable
 from ...expressions.tree import Attr, Order
 from ...planning.bounds import Bound
 from ...planning.budget import Spending
@@ -20,6 +19,7 @@ from ...planning.planner import Plan
 from ...planning.projection import Layout, layout, tuples
 from ...planning.ranges import KeyRange, Search
 from ...query.prepared import Position
+from ...schema.groups import store_sortable
 from ...schema.model import Row
 from .file.file import File
 from .file.functions import NAME, Call

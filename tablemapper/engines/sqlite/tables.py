@@ -125,7 +125,7 @@ class EntityTable:
 
     def column(self, property: str) -> str:
         """Return the column of a property."""
-        return dict(self.properties)[property]
+        return self._column[property]
 
     def value(self, property: str, alias: str, *, moved: bool = True) -> str:
         """Return the SQL of a property, from wherever it is; ``moved``: whether it can have been moved aside."""

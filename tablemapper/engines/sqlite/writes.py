@@ -15,7 +15,6 @@ from typing import Any, Literal
 import apsw
 import attrs
 
-from ...entities.aggregates import Delta, Slot
 from ...errors import (
     CorruptStore,
     EntityExists,
@@ -24,6 +23,7 @@ from ...errors import (
     PreconditionFailed,
     UniqueViolation,
 )
+from ...schema.groups import Delta, Slot
 from ...schema.maintenance import (
     AggregateMaintenance,
     ChangeSet,
