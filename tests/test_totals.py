@@ -280,3 +280,36 @@ def test_the_groups_that_answer_a_total_are_within_its_budget(tmp_path: Any) -> 
             query.budget(examined=2).count()
         with pytest.raises(tm.QueryStopped):
             query.budget(examined=2).avg(Reading.warmth)
+
+
+class Sample(tm.Entity, table="Samples"):
+    p: tm.Field[int]
+    number: tm.Field[int] = tm.field(default=0)
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+    span: tm.Field[timedelta | None] = tm.field(default=None)
+    share: tm.Field[float] = tm.field(default=0.0)
+    name: tm.Field[str] = tm.field(default="")
+    on: tm.Field[bool] = tm.field(default=False)
+
+    key = tm.Key[int](partition="{p}")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("number", [-1, 0, 2]),
+        ("price", [None, Decimal("-1"), Decimal("0.0"), Decimal("2.5")]),
+        ("span", [None, timedelta(-1), timedelta(), timedelta(2)]),
+        ("share", [-0.5, 0.0, 1.5]),
+        ("name", ["", "a", "b"]),
+        ("on", [False, True]),
+    ],
+)
+def test_a_group_of_nothing_stands_in_its_place(name: str, values: list[Any]) -> None:
+    attr: Any = getattr(Sample, name)
+    with tm.open(":memory:", models=[Sample]) as store:
+        store.insert_many(Sample(p, **{name: value}) for p, value in enumerate(values))
+        query = store.query(Sample).allow_scan()
+        assert list(query.group_by(attr).count().items()) == [(value, 1) for value in values]
+        assert list(query.group_by(attr, Sample.p).count()) == [(value, p) for p, value in enumerate(values)]
+        assert list(query.group_by(attr).max(attr).values()) == values

@@ -47,15 +47,15 @@ def layout(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> L
 def _in_keys(path: Path, *, covering: bool) -> dict[str, tuple[str, Template]]:
     """Return the fields that the keys of a path's rows give back, each with the key: a variable and its template."""
     partition, row = path.model.declaration.templates
-    columns = path.model.position
+    stored: Iterable[str] = path.model.position
     found: dict[str, tuple[str, Template]] = {}
     if covering and path.index is not None:
-        included = {field.name for field in path.index.include}
+        stored = {field.name for field in path.index.include}
         for variable, template in (("ipk", path.index.partition), ("irk", path.index.row)):
-            names = template.whole_fields - included - {path.index.fan_out}
-            found |= {name: (variable, template) for name in names if name in columns}
+            names = template.whole_fields - {path.index.fan_out}
+            found |= {name: (variable, template) for name in names if name not in stored}
     for variable, template in (("rk", row), ("pk", partition)):
-        found |= {name: (variable, template) for name in template.whole_fields if name not in columns}
+        found |= {name: (variable, template) for name in template.whole_fields if name not in stored}
     return found
 
 

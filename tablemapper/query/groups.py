@@ -72,7 +72,8 @@ class Groups(Generic[G]):
 
     def _place(self, group: tuple[Any, ...]) -> list[Any]:
         return [
-            (one is not None, one and store_sortable(attr.type, one)) for attr, one in zip(self._by, group, strict=True)
+            (one is not None, None if one is None else store_sortable(attr.type, one))
+            for attr, one in zip(self._by, group, strict=True)
         ]
 
 
