@@ -58,7 +58,7 @@ def faults(fields: dict[str, tuple[Any, Any]], *, key: Any = None, of: Any = Rea
     body = {
         "__module__": __name__,
         "__qualname__": "Made",
-        "__annotations__": {"device": str, **{name: annotation for name, (annotation, _) in fields.items()}},
+        "__annotations__": {"device": tm.Field[str], **{name: tm.Field[kind] for name, (kind, _) in fields.items()}},
         "device": tm.group_by(Reading.device),
         **{name: measure for name, (_, measure) in fields.items() if measure is not None},
         "key": tm.Key(partition="{device}") if key is None else key,
@@ -158,7 +158,7 @@ def test_every_difference_changes_the_fingerprint() -> None:
     def made(**measures: Any) -> str:
         body = {
             "__module__": __name__, "__qualname__": "Made",
-            "__annotations__": {"device": str, **dict.fromkeys(measures, float | None)},
+            "__annotations__": {"device": tm.Field[str], **dict.fromkeys(measures, tm.Field[float | None])},
             "device": tm.group_by(Reading.device), "key": tm.Key(partition="{device}"), **measures,
         }  # fmt: skip
         cls = type(tm.Aggregate)("Made", (tm.Aggregate,), body, table="MadeTable", of=Reading)

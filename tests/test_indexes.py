@@ -104,7 +104,9 @@ def schema(**changes: Any) -> Schema:
         "__module__": __name__,
         "__qualname__": parts["name"],
         "__doc__": parts["doc"],
-        "__annotations__": {**parts["annotations"], "many": list[str]},
+        "__annotations__": {
+            name: tm.Field[kind] for name, kind in (parts["annotations"] | {"many": list[str]}).items()
+        },
         "n": tm.field(default=parts["default"], kw_only=parts["kw_only"], name=parts["property"]),
         "x": tm.field(default=None, stored=parts["stored"]),
         "many": tm.field(factory=parts["factory"]),

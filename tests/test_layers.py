@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"keys": ["forms", "codec", "template", "overlap"]},
     ],
     [{"expressions": ["arithmetic", "tree", "predicates", "python"]}],
-    [{"entities": ["fields", "index", "declaration", "entity", "aggregates"]}],
+    [{"entities": ["fields", "index", "declaration", "body", "entity", "aggregates"]}],
     [{"schema": ["sums", "groups", "model", "maintenance", "evolution", "assignments", "check"]}],
     [
         {

@@ -78,17 +78,22 @@ NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("and, where & is meant", lambda: Product.price > Decimal(1) and Product.name == "x", TypeError, "& | ~"),
     ("not, where ~ is meant", lambda: not (Product.price > Decimal(1)), TypeError, "& | ~"),
     ("an int compared with a text: == takes any object", lambda: Product.price == "x", tm.InvalidQuery, "Decimal"),
-    ("a text in a template", _class(__annotations__={"a": str}, key=tm.Key(partition="{b}")), tm.InvalidModel, "b"),
+    (
+        "a text in a template",
+        _class(__annotations__={"a": tm.Field[str]}, key=tm.Key(partition="{b}")),
+        tm.InvalidModel,
+        "b",
+    ),
     (
         "parameters of a Key that are not those of its fields",
-        _class(__annotations__={"a": str}, key=tm.Key[int](partition="{a}")),
+        _class(__annotations__={"a": tm.Field[str]}, key=tm.Key[int](partition="{a}")),
         tm.InvalidModel,
         "is int, but the field is str",
     ),
     (
         "a field that include= misspells",
         _class(
-            __annotations__={"name": str},
+            __annotations__={"name": tm.Field[str]},
             key=tm.Key[str](partition="{name}"),
             by_name=tm.Index[str](partition="{name}", include=("nmae",)),
         ),

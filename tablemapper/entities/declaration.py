@@ -1,11 +1,9 @@
-"""A class body, compiled: fields, key templates and indexes as frozen data, with every fault of them found."""
+"""A class, compiled: fields, key templates and indexes as frozen data, with every fault of them found."""
 
 from __future__ import annotations
 
-import builtins
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args
 
 import attrs
 
@@ -13,25 +11,22 @@ from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Predicate, as_predicate
 from ..keys.template import Slot, Template, compile_template
-from ..limits import check_property_name, check_table_name
+from ..limits import MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
 from ..values.scalars import ValueType
-from .fields import FieldModel, FieldOptions, Measure
+from .fields import FieldModel
 from .index import Index, Key
 
-__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located", "read_fields"]
-
-_METHODS = frozenset({"key", "mro", "replace", "self"})
-_GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
+__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located"]
 
 
 class Options(NamedTuple):
     """The keywords of a class statement."""
 
-    table: str | None
-    type: str | None
-    of: Any
-    where: Callable[[Any], Predicate[Any]] | None
+    table: str | None = None
+    type: str | None = None
+    of: Any = None
+    where: Callable[[Any], Predicate[Any]] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -155,134 +150,6 @@ def located(name: str, error: ValueError) -> str:
     return f"{name}.{text}" if found and path.split("[")[0].replace(".", "").isidentifier() else f"{name}: {text}"
 
 
-def read_fields(
-    name: str, body: dict[str, Any], bases: tuple[Any, ...], options: Options, faults: list[str]
-) -> tuple[dict[str, FieldModel], dict[str, Any]]:
-    """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list."""
-    specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
-    declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
-    faults += [f"{k} {fault}" for k, value in declared.items() for fault in _shape(value)]
-    fields = dict(_inherited(bases))
-    for field_name, annotation in _annotations(name, body, faults):
-        option = specifiers.pop(field_name, None)
-        if (model := _field(field_name, annotation, option, faults, aggregate=options.of is not None)) is not None:
-            fields.pop(field_name, None)
-            fields[field_name] = model
-    for taken in sorted(fields.keys() & body.keys()):
-        if taken in body.get("__annotations__", {}):
-            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {shown(body.pop(taken))}")
-        else:
-            faults.append(f"{taken}: it is a field already; give what the class body calls so another name")
-    for taken in sorted(fields.keys() & declared.keys()):
-        faults.append(f"{taken}: it is a field already; give the index another name")
-    for taken in sorted(_GENERATED & body.keys()):
-        faults.append(f"{taken} is generated, with all checks; write a classmethod beside it instead")
-    faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers]
-    _check_fields(fields, faults)
-    return fields, declared
-
-
-def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
-    """Yield what is no text, no tuple of texts or no tuple of names; it is left out of what is looked at further."""
-    for part in ("partition", "row"):
-        value = getattr(declared, part)
-        if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
-            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {shown(value)}'
-            setattr(declared, part, "")
-    if isinstance(declared, Index) and not isinstance(declared.include, str | tuple | list):
-        yield f'include=: a tuple of field names, or "all", is needed, not {shown(declared.include)}'
-        declared.include = ()
-
-
-def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
-    for base in reversed(bases):
-        if isinstance(found := base.__dict__.get("__declaration__"), Declaration):
-            for model in found.fields:
-                yield model.name, model
-
-
-def _annotations(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the annotations of a class body, evaluated where the class is written."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
-        frame = frame.f_back
-    inner = {k: v for k, v in body.items() if isinstance(v, type)}
-    for field_name, text in body.get("__annotations__", {}).items():
-        probe = type(name, (), {"__annotations__": {field_name: text}, "__module__": body["__module__"]})
-        try:
-            hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)
-        except Exception as error:  # evaluating a user's text may raise anything
-            known = [*frame.f_locals, *frame.f_globals, *dir(builtins)]
-            hint = did_you_mean(error.name, known) if isinstance(error, NameError) and error.name else ""
-            faults.append(f"{field_name}: its annotation can not be read: {error}{hint}")
-            continue
-        found = hints[field_name]
-        if found is not ClassVar and get_origin(found) is not ClassVar:
-            yield field_name, found
-
-
-def _field(
-    name: str, annotation: Any, option: FieldOptions | Measure | None, faults: list[str], *, aggregate: bool
-) -> FieldModel | None:
-    if name.startswith("_"):
-        faults.append(f'"{name}": a field may not begin with an underscore (msgspec would drop it silently)')
-        return None
-    if name in _METHODS:
-        faults.append(f'"{name}" is taken; give the field another name, and field(name="{name}") for the property')
-        return None
-    measure = option if isinstance(option, Measure) else None
-    settings = option if isinstance(option, FieldOptions) else FieldOptions()
-    if measure is not None and not aggregate:
-        faults.append(f"{name}: {measure.kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…)")
-    if aggregate and measure is None:
-        faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
-    try:
-        kind, optional = value_type(annotation)
-    except ValueError as error:
-        faults.append(f"{name}: {error}")
-        return None
-    default, factory = settings.default, settings.factory
-    if default is not attrs.NOTHING and factory is not None:
-        faults.append(f"{name}: give a default or a factory, not both")
-    if factory is not None and not callable(factory):
-        faults.append(f"{name}: factory={shown(factory)} can not be called; give a function, as in factory=list")
-    if not isinstance(settings.name, str | None):
-        faults.append(f"{name}: name={shown(settings.name)}: the name of a property is text")
-        settings = attrs.evolve(settings, name=None)
-    if default is not attrs.NOTHING and default is not None:
-        try:
-            default = kind.check(default)
-        except ValueError as error:
-            faults.append(f"{name}: its default: {error}")
-    if default is None and not optional:
-        faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
-    if kind.kind is object and settings.factory is None and default not in (attrs.NOTHING, None):
-        faults.append(f"{name}: a default that can be changed is shared; use field(factory=…)")
-    return FieldModel(
-        name, settings.name or name, kind, optional, default, settings.factory, settings.stored,
-        bool(settings.kw_only), measure,
-    )  # fmt: skip
-
-
-def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:
-    seen: dict[str, str] = {}
-    optional_before: str | None = None
-    for model in fields.values():
-        if (fault := check_property_name(model.property)) is not None:
-            faults.append(f"{model.name}: {fault}")
-        if model.property in seen:
-            faults.append(f'{model.name}: the property "{model.property}" is that of {seen[model.property]} already')
-        seen[model.property] = model.name
-        if model.measure is not None or model.kw_only:
-            continue
-        if not model.required:
-            optional_before = model.name
-        elif optional_before is not None:
-            faults.append(f"{model.name} has no default but stands after {optional_before}, which has one")
-    if len(extras := [f.name for f in fields.values() if f.type.undeclared]) > 1:
-        faults.append(f"{' and '.join(extras)}: one Extra field is enough")
-
-
 def declare(
     cls: Any, options: Options, fields: dict[str, FieldModel], declared: dict[str, Any], faults: list[str]
 ) -> Declaration:
@@ -291,7 +158,11 @@ def declare(
     indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
     where = _condition(cls, "where", options.where, options.of or cls, faults)
     if options.table is None:
-        faults += [f"{name}: a class without table= has no key and no indexes" for name in declared]
+        faults += [
+            f"{name}: a class without table= has no key and no indexes; name its table, as in "
+            f'class {cls.__name__}(…, table="…")'
+            for name in declared
+        ]
         return Declaration(cls, None, None, models, None, None, (), options.of, where)
     if not isinstance(options.table, str):
         faults.append(f"table={shown(options.table)}: the name of a table is text")
@@ -310,14 +181,17 @@ def declare(
                     f"key: {name} stands in it under shard only, so all entities of a bucket would be one; "
                     f"add {{{name}}} to row"
                 )
-        arguments = tuple(dict.fromkeys((*partition.fields, *row.fields)))
-        _compare_parameters("key", keys["key"], [fields[name].type for name in arguments], arguments, faults)
+        arguments = dict.fromkeys((*partition.fields, *row.fields))
+        _compare_parameters("key", keys["key"], {name: fields[name].type for name in arguments}, fields, faults)
     compiled = [
         model
         for name, index in indexes.items()
         if (model := _index(cls, name, index, options.table or "", fields, faults)) is not None
     ]
-    return Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
+    made = Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
+    if (properties := len(models) - len(made.key_only)) > MAX_PROPERTIES:
+        faults.append(f"{properties} properties, but an entity may have {MAX_PROPERTIES}")
+    return made
 
 
 def _condition(
@@ -344,35 +218,72 @@ def _templates(
     faults: list[str],
 ) -> tuple[Template | None, Template | None]:
     made: list[Template | None] = []
+    is_key = isinstance(declared, Key)
     for part in ("partition", "row"):
         text = getattr(declared, part)
+        found = list(_unusable(text, kinds, fields, is_key=is_key))
         try:
-            made.append(compile_template(text, kinds, subject=f"{name} {part}=", raw=isinstance(declared, Key)))
+            made.append(None if found else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key))
         except InvalidModel as error:
-            optional = [f for f in fields if f not in kinds and any("{" + f in t for t in _texts(text))]
-            hint = f" ({', '.join(optional)}: a key field may be neither optional nor nested)" if optional else ""
-            faults += [f"{name} {part}=: {fault}{hint}" for fault in error.faults]
+            found += error.faults
             made.append(None)
+        faults += [f"{name} {part}=: {fault}" for fault in found]
     return made[0], made[1]
+
+
+def _unusable(
+    template: Any, kinds: Mapping[str, Any], fields: Mapping[str, FieldModel], *, is_key: bool
+) -> Iterator[str]:
+    """Yield why a key, or an index, can not be made of the fields that a template names."""
+    for slot in _slots(template):
+        head, _, path = slot.partition(".")
+        if slot in kinds or head not in fields:
+            continue
+        kind = fields[head].type
+        if path and is_key:
+            yield f"{{{slot}}} is nested, and a key is made of fields; an index can be made of it"
+        elif fields[head].optional and kind.keyable:
+            yield (
+                f"{{{slot}}} is optional, and an entity without a value could have no key; make it "
+                f"tm.Field[{kind.name}], or declare an index, which leaves such entities out"
+            )
+        else:
+            try:
+                kind = kind.nested(tuple(path.split("."))) if path else kind
+                yield f"{{{slot}}} is {kind.name}, and no key can be made of that"
+            except ValueError as error:
+                yield f"{{{slot}}}: {error}"
 
 
 def _texts(template: Any) -> tuple[str, ...]:
     return (template,) if isinstance(template, str) else tuple(t for t in template if isinstance(t, str))
 
 
+def _slots(template: Any) -> list[str]:
+    """Return what a template names in braces."""
+    pieces = [piece for text in _texts(template) for piece in text.split("{")[1:]]
+    return list(dict.fromkeys(piece.split("}")[0].split(":")[0] for piece in pieces))
+
+
 def _compare_parameters(
-    name: str, declared: Any, types: list[ValueType], arguments: tuple[str, ...], faults: list[str]
+    name: str, declared: Any, types: Mapping[str, ValueType], fields: Mapping[str, FieldModel], faults: list[str]
 ) -> None:
+    """Compare the type parameters of a key or an index with the fields that it is made of."""
+    literals = (*_texts(declared.partition), *_texts(declared.row))
+    hint = next((f'; did you mean "{{{text}}}"?' for text in literals if text in fields), "")
     parameters = get_args(getattr(declared, "__orig_class__", None))
+    if hint and not types:
+        faults.append(f"{name}: no field stands in its templates, as none is in braces{hint}")
+        return
     if not parameters:
         return
-    shown = ", ".join(f"{argument}: {kind.name}" for argument, kind in zip(arguments, types, strict=True))
     if len(parameters) != len(types):
+        shown = ", ".join(f"{argument}: {kind.name}" for argument, kind in types.items())
         faults.append(
-            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown})"
+            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown}){hint}"
         )
         return
-    for argument, parameter, kind in zip(arguments, parameters, types, strict=True):
+    for (argument, kind), parameter in zip(types.items(), parameters, strict=True):
         try:
             given, _ = value_type(parameter)
         except (ValueError, NameError) as error:
@@ -388,7 +299,7 @@ def _index(
     types = dict(_index_types(index, fields))
     lists = [f for f in types if fields[f.partition(".")[0]].type.element is not None and "." not in f]
     before = len(faults)
-    partition, row = _templates(name, index, {f: t.key_kind for f, t in types.items()}, {}, faults)
+    partition, row = _templates(name, index, {f: t.key_kind for f, t in types.items()}, fields, faults)
     include: list[FieldModel] = []
     if index.include == "all":
         include = list(fields.values())
@@ -412,8 +323,8 @@ def _index(
     used = [f for f in dict.fromkeys((*partition.fields, *row.fields)) if f in lists]
     if len(used) > 1:
         faults.append(f"{name}: {' and '.join(used)} are lists; an index can fan out over one")
-    arguments = tuple(dict.fromkeys((*partition.arguments, *row.arguments)))
-    _compare_parameters(name, index, [types[f] for f in arguments], arguments, faults)
+    arguments = dict.fromkeys((*partition.arguments, *row.arguments))
+    _compare_parameters(name, index, {f: types[f] for f in arguments}, fields, faults)
     if len(faults) > before:
         return None
     return IndexModel(name, named, partition, row, tuple(include), index.unique, where, used[0] if used else None)
@@ -426,14 +337,12 @@ def _index_types(index: Index[Any], fields: Mapping[str, FieldModel]) -> Iterato
             yield model.name, model.type
         elif model.type.element is not None:
             yield model.name, model.type.element
-    for text in (*_texts(index.partition), *_texts(index.row)):
-        for piece in text.split("{")[1:]:
-            name = piece.split("}")[0].split(":")[0]
-            head, _, path = name.partition(".")
-            if path and head in fields:
-                try:
-                    nested = fields[head].type.nested(tuple(path.split(".")))
-                except ValueError:
-                    continue
-                if nested.keyable:
-                    yield name, nested
+    for name in (*_slots(index.partition), *_slots(index.row)):
+        head, _, path = name.partition(".")
+        if path and head in fields:
+            try:
+                nested = fields[head].type.nested(tuple(path.split(".")))
+            except ValueError:
+                continue
+            if nested.keyable:
+                yield name, nested

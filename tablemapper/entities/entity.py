@@ -17,8 +17,10 @@ The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import attrs
@@ -28,7 +30,8 @@ from ..errors import InvalidEntity, InvalidModel, did_you_mean
 from ..expressions.tree import Attr, Predicate
 from ..keys.forms import check_key
 from ..values.scalars import ValueType
-from .declaration import Declaration, Options, check_value, declaration, declare, located, read_fields
+from .body import calling_frame, read_bases, read_body
+from .declaration import Declaration, Options, check_value, declaration, declare, located
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall, KeyOf
 
@@ -65,13 +68,17 @@ class ClassAccess:
         raise AttributeError(f"{cls.__name__}: a field of a class can not be set; declare it in the class body")
 
 
-def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options) -> Any:
-    faults: list[str] = []
-    for base in bases:
-        if "__declaration__" in base.__dict__ and base.__dict__["__declaration__"].table is not None:
-            faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
-    fields, declared = read_fields(name, body, bases, options, faults)
-    if faults and any(getattr(base, "__declaration__", None) and base.__declaration__.table for base in bases):
+def _make_class(
+    mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options, unknown: Iterable[str]
+) -> Any:
+    faults = [f"{keyword}= is no option of a class{did_you_mean(keyword, Options._fields)}" for keyword in unknown]
+    kind: Any = next(base for base in bases if isinstance(base, RecordType))
+    options = kind._options(options, faults)
+    before = len(faults)
+    read_bases(name, bases, faults)
+    impossible = len(faults) > before
+    fields, declared = read_body(name, body, bases, options, faults)
+    if impossible:
         raise InvalidModel(name, faults)
     concrete = options.table is not None
     own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
@@ -88,6 +95,7 @@ def _make_class(mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, An
     if faults:
         raise InvalidModel(name, faults)
     type.__setattr__(cls, "__declaration__", made)
+    type.__setattr__(cls, "__annotations__", cls.__annotations__ | {f.name: f.annotation for f in made.fields})
     if concrete:
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": slots}
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))
@@ -102,7 +110,7 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
     attrs.define(
         cls,
-        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only) for f in made.fields},
+        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only, validator=f.validator) for f in made.fields},
         slots=False,
         init=False,
         order=False,
@@ -110,19 +118,26 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
     )
     names = Names(
         Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
+        validate=_validate, validators_disabled=attrs.validators.get_disabled,
         normalise=_normaliser(made), normalise_key=_key_normaliser(made),
     )  # fmt: skip
     source = "\n".join(_sources(made, names))
     functions = compile_functions(cls.__qualname__, source, names)
+    annotations = {f.name: f.annotation for f in made.fields}
     for name in ("__init__", "__setattr__"):
         function = functions[name]
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         type.__setattr__(cls, name, function)
+    cls.__init__.__annotations__ = {**annotations, "return": None}
+    if cls.__doc__ is None:
+        cls.__doc__ = f"{cls.__name__}({str(inspect.signature(cls.__init__)).partition('self, ')[2]}"
+        cls.__doc__ = cls.__doc__.removesuffix(" -> None")
     # Not on Record: a class that overrides either of the two sets attributes ten times slower, and __raw__ must not.
     type.__setattr__(cls, "__delattr__", _no_deletion)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
+    functions["key"].__annotations__ = {name: annotations[name] for name in made.arguments}
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
-    own.key = ClassAccess(functions["key"])
+    own.key = ClassAccess(MethodType(functions["key"], cls))
     for index in made.indexes:
         call = IndexCall(cls, index.name, tuple((name, _argument_type(made, name).check) for name in index.arguments))
         setattr(own, index.name, ClassAccess(call))
@@ -131,7 +146,7 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
 _RESERVED = frozenset(
     {
         *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "KeyOf", "new",
-        "check_key", "normalise", "normalise_key", "partition", "row",
+        "check_key", "validate", "normalise", "normalise_key", "partition", "row",
     }
 )  # fmt: skip
 """What generated constructors and key functions refer to."""
@@ -166,7 +181,7 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     by_name: list[str] = []
     prologue, tests, assign = [], [], []
     inner = _variables(made)
-    missing = names.name("missing", attrs.NOTHING)
+    missing = names.name("missing", _FACTORY)
     for f in made.fields:
         parameter, variable = f.name, inner[f.name]
         if f.factory is not None:
@@ -192,6 +207,11 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     yield from assign
     yield "    self._row = None"
     yield "    self.__class__ = Cls"
+    attributes = {attribute.name: attribute for attribute in attrs.fields(made.cls)}
+    if any(attribute.validator for attribute in attributes.values()):
+        yield "    validate(self)"
+    if hasattr(made.cls, "__attrs_post_init__"):
+        yield "    self.__attrs_post_init__()"
     for at, f in enumerate(made.fields):
         test = f.type.fast_source("value", names)
         if f.optional or f.measure is not None:
@@ -202,6 +222,10 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
             yield f"        if self._row is not None: read_only(self, {f.name!r})"
             yield "    except AttributeError: pass"
         yield f"    if not ({test}): value = {names.name('check', _checker(made, f))}(value)"
+        if (validator := attributes[f.name].validator) is not None:
+            attribute = names.name("attribute", attributes[f.name])
+            yield "    if not validators_disabled():"
+            yield f"        {names.name('validator', validator)}(self, {attribute}, value)"
         yield f"    {names.name('slot', made.cls.__dict__[f.name].__set__)}(self, value)"
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(made.fields))}}}"
     yield "def __setattr__(self, name, value):"
@@ -212,21 +236,21 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     plain = {name: inner[name] for name in arguments}
     fast = [made.field(name).type.fast_source(plain[name], names) for name in arguments]
     given = ", ".join(plain.values())
-    yield f"def key({', '.join(arguments)}):"
+    yield f"def key({', '.join(['_cls', '/', *arguments])}):"
     if any(name != variable for name, variable in plain.items()):
-        yield f"    return _key({', '.join(plain)})"
-        yield f"def _key({given}):"
+        yield f"    return _key({', '.join(['_cls', *plain])})"
+        yield f"def _key({', '.join(['_cls', *plain.values()])}):"
     if arguments:
         yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
     for variable, template in zip(("partition", "row"), made.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
         yield f"    if len({variable}) > 256: check_key({variable}, what={made.name + ' ' + variable + ' key'!r})"
-    yield "    return new(KeyOf, (Cls, partition, row))"
+    yield "    return new(KeyOf, (_cls, partition, row))"
     yield "def key_of(self):"
     yield "    try: row = self._row"
     yield "    except AttributeError: row = None"
     yield "    if row is not None: return new(KeyOf, (Cls, row[0], row[1]))"
-    yield f"    return key({', '.join(f'self.{name}' for name in arguments)})"
+    yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in arguments)])})"
 
 
 def _normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
@@ -269,6 +293,24 @@ def _checker(made: Declaration, f: FieldModel) -> Callable[[Any], Any]:
     return check
 
 
+class _Factory:
+    """The default of a parameter whose value a factory makes."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
+def _validate(entity: Record) -> None:
+    """Call the validators of every field."""
+    if not attrs.validators.get_disabled():
+        for attribute in attrs.fields(type(entity)):
+            if attribute.validator is not None:
+                attribute.validator(entity, attribute, getattr(entity, attribute.name))
+
+
 def _unknown(entity: Record, name: str) -> None:
     fields = [f.name for f in declaration(type(entity)).fields]
     raise AttributeError(
@@ -303,10 +345,12 @@ class RecordType(type):
         type: str | None = None,
         of: Any = None,
         where: Callable[[Any], Predicate[Any]] | None = None,
+        **unknown: Any,
     ) -> Any:
         if not any(isinstance(base, RecordType) for base in bases):  # Record itself
             return super().__new__(mcls, name, bases, body)
-        return _make_class(mcls, name, bases, body, Options(table, type, of, where))
+        body = {"__module__": calling_frame().f_globals.get("__name__", "__main__"), **body}
+        return _make_class(mcls, name, bases, body, Options(table, type, of, where), unknown)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
         super().__init__(name, bases, body)
@@ -356,6 +400,11 @@ class Record(metaclass=RecordType):
         return copy
 
     @classmethod
+    def _options(cls, options: Options, faults: list[str]) -> Options:
+        """Return the keywords that a class of this kind may have; the others are faults."""
+        return options
+
+    @classmethod
     def _faults(cls, made: Declaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
@@ -398,6 +447,7 @@ def check_whole(entity: Record) -> None:
     if faults:
         raise InvalidEntity(cls.__name__, faults)
     set_row(entity, None)
+    _validate(entity)
 
 
 class Entity(Record):
@@ -417,6 +467,17 @@ class Entity(Record):
     """
 
     __slots__ = ()
+
+    @classmethod
+    def _options(cls, options: Options, faults: list[str]) -> Options:
+        if options.of is not None:
+            faults.append("of= is for an Aggregate: class …(tm.Aggregate, of=…)")
+        if options.where is not None:
+            faults.append(
+                "where= is for an Aggregate or an Index; a query says it as .where(…), and an index that holds some "
+                "entities only is declared as tm.Index(…, where=…)"
+            )
+        return options._replace(of=None, where=None)
 
 
 class Info(NamedTuple):

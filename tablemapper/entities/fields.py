@@ -1,22 +1,24 @@
 """What stands behind a field's name in a class body: its type for the checkers, its options for the library.
 
-At run time ``Field[T]`` *is* ``T``, so that attrs, cattrs and msgspec see plain annotations; for the checkers it is a
-descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
+At run time ``Field[T]`` is ``T`` with a mark, which the class takes off again, so that attrs, cattrs and msgspec see plain
+annotations; for the checkers it is a descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import attrs
 
+from ..errors import InvalidModel
 from ..expressions.tree import Attr, Expr, Predicate
 from ..values.scalars import ValueType
 
 __all__ = [
+    "FIELD",
     "Field",
     "FieldModel",
     "FieldOptions",
@@ -54,7 +56,24 @@ else:
         """The annotation of a field: ``price: tm.Field[Decimal]``."""
 
         def __class_getitem__(cls, annotation: Any) -> Any:
-            return annotation
+            return Annotated[annotation, FIELD]
+
+        def __new__(cls, *_: Any, **__: Any) -> NoReturn:
+            raise InvalidModel(
+                "tm.Field", ["tm.Field[…] is an annotation; options are given by = tm.field(…) behind it"]
+            )
+
+
+class _Mark:
+    """Says of an annotation that it was ``tm.Field[…]``."""
+
+    def __repr__(self) -> str:
+        return "tm.Field"
+
+
+FIELD = _Mark()
+Validator: TypeAlias = Callable[[Any, Any, Any], Any]
+"""Gets the entity, the attrs.Attribute and the value, and raises an exception if that is wrong."""
 
 
 @attrs.frozen(eq=False)
@@ -66,15 +85,36 @@ class FieldOptions:
     name: str | None = None
     stored: bool = False
     kw_only: bool | None = None
+    validator: Validator | Sequence[Validator] | None = None
+    unknown: tuple[str, ...] = ()
+    """What else it was called with: a fault of the class."""
 
 
-@overload
-def field(*, name: str | None = None, stored: bool = False, kw_only: bool | None = None) -> Field[Any]: ...
-@overload
-def field(*, default: T, name: str | None = None, stored: bool = False, kw_only: bool | None = None) -> Field[T]: ...
 @overload
 def field(
-    *, factory: Callable[[], T], name: str | None = None, stored: bool = False, kw_only: bool | None = None
+    *,
+    name: str | None = None,
+    stored: bool = False,
+    kw_only: bool | None = None,
+    validator: Validator | Sequence[Validator] | None = None,
+) -> Field[Any]: ...
+@overload
+def field(
+    *,
+    default: T,
+    name: str | None = None,
+    stored: bool = False,
+    kw_only: bool | None = None,
+    validator: Validator | Sequence[Validator] | None = None,
+) -> Field[T]: ...
+@overload
+def field(
+    *,
+    factory: Callable[[], T],
+    name: str | None = None,
+    stored: bool = False,
+    kw_only: bool | None = None,
+    validator: Validator | Sequence[Validator] | None = None,
 ) -> Field[T]: ...
 def field(
     *,
@@ -83,6 +123,8 @@ def field(
     name: str | None = None,
     stored: bool = False,
     kw_only: bool | None = None,
+    validator: Validator | Sequence[Validator] | None = None,
+    **unknown: Any,
 ) -> Any:
     """Give a field options.
 
@@ -92,8 +134,11 @@ def field(
         name: the property it is stored as, if that is not its own name.
         stored: keep it as a property even where the key holds it without loss.
         kw_only: only settable by name in the constructor.
+        validator: one function of (entity, attribute, value), or several, as attrs has them: called when an entity is
+            built and when the field is set, not for what is read from the store.
+        unknown: whatever else is a fault of the class.
     """
-    return FieldOptions(default=default, factory=factory, name=name, stored=stored, kw_only=kw_only)
+    return FieldOptions(default, factory, name, stored, kw_only, validator, tuple(unknown))
 
 
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
@@ -165,19 +210,22 @@ def max_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) ->
 _property = property  # a field model has an attribute of this name
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class FieldModel:
     """A field, compiled: its name, the property it is stored as, and its type."""
 
     name: str
     property: str
     type: ValueType
+    annotation: Any
+    """The type as it was declared, evaluated."""
     optional: bool
-    default: Any = attrs.field(factory=lambda: attrs.NOTHING)
-    factory: Callable[[], Any] | None = None
-    stored: bool = False
-    kw_only: bool = False
-    measure: Measure | None = None
+    default: Any
+    factory: Callable[[], Any] | None
+    stored: bool
+    kw_only: bool
+    validator: Validator | Sequence[Validator] | None
+    measure: Measure | None
 
     @_property
     def required(self) -> bool:

@@ -13,7 +13,7 @@ import attrs
 from ..errors import InvalidQuery
 from ..expressions.tree import Predicate
 
-__all__ = ["Index", "IndexRange", "Key", "KeyOf", "TemplateText"]
+__all__ = ["Index", "IndexCall", "IndexRange", "Key", "KeyOf", "TemplateText"]
 
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")

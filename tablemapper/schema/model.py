@@ -277,8 +277,6 @@ def _model(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
     made = declaration(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
-    if len(columns) > MAX_PROPERTIES:
-        raise InvalidModel(made.name, [f"{len(columns)} properties, but an entity may have {MAX_PROPERTIES}"])
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(made, columns), damaged=CorruptStore, bad=_bad(made),
         check_key=check_key,

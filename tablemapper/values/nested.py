@@ -213,6 +213,12 @@ _ORDERED = (
 
 def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
     """Raise a `Fault` for what can be declared but not stored."""
+    if hasattr(owner := getattr(info, "cls", None), "__declaration__"):
+        name = _readable(owner)
+        raise Fault(
+            f"{name} is an entity, and can not be inside another: keep its key's fields, and read it with "
+            f"store[{name}.key(…)]; to keep a copy, make {name} an attrs class"
+        )
     if isinstance(info, inspect.CustomType):
         _check_hooks(info.cls)
     if isinstance(info, inspect.DictType) and not isinstance(info.key_type, (inspect.StrType, inspect.AnyType)):

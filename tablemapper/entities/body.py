@@ -1,0 +1,306 @@
+"""A class body, read: its fields, its key and indexes, and what was meant for another library, with what to write here.
+
+An annotation is a field if it is ``tm.Field[…]``, wherever it was evaluated; anything else but ``ClassVar`` is a fault,
+as are fields that a base declares without being an entity. Nothing that looks like a declaration is left unread.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Annotated, Any, ClassVar, Generic, get_args, get_origin, get_type_hints
+
+import attrs
+
+from ..errors import did_you_mean, shown
+from ..limits import check_property_name
+from ..values.nested import value_type
+from .declaration import Declaration, Options
+from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
+from .index import Index, Key
+
+__all__ = ["calling_frame", "read_bases", "read_body"]
+
+_METHODS = frozenset({"key", "mro", "replace", "self"})
+_GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
+_DECLARED = (FieldOptions, Measure, Key, Index)
+_ELSEWHERE = {
+    "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
+    "__table_args__": "a key and indexes are declared in the class body, as tm.Key and tm.Index",
+    "Meta": 'options stand in the class statement: class {cls}(…, table="…")',
+    "__post_init__": "__post_init__ is never called; name it __attrs_post_init__",
+    "__attrs_pre_init__": "__attrs_pre_init__ is never called; __attrs_post_init__ is",
+}
+"""What other libraries read in a class body."""
+_OPTIONS = {
+    "default_factory": "say factory=",
+    "alias": "say name= for the name of the property",
+    "index": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}")',
+    "unique": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}", unique=True)',
+    "primary_key": 'declare the key in the class body, key = tm.Key(partition="{{{0}}}")',
+    "nullable": "say it in the type: tm.Field[… | None]",
+    "foreign_key": "keep the key's fields of the other entity, and read it with store[Other.key(…)]",
+    **dict.fromkeys(
+        ("max_length", "min_length", "ge", "gt", "le", "lt", "regex", "pattern"),
+        "say validator=, as in validator=attrs.validators.max_len(100)",
+    ),
+    "converter": "a field has none; convert the value before",
+}
+"""What other libraries take as an option of a field."""
+
+
+def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
+    """Refuse bases that no entity can have."""
+    for base in bases:
+        if base is Generic:
+            faults.append(
+                "it can not be generic, as a field has one type; write a class for each type, and let them take what "
+                "they share from a class without table="
+            )
+        elif (found := base.__dict__.get("__declaration__")) is not None and found.table is not None:
+            faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
+    others = {cls: None for base in bases for cls in base.__mro__ if "__declaration__" not in cls.__dict__}
+    for base in others:
+        if declared := list(dict.fromkeys(_lent(base))):
+            faults.append(
+                f"{base.__name__} declares {', '.join(declared)}, but is no entity, so {name} does not get them; make "
+                f"it one without a table: class {base.__name__}(tm.Entity):"
+            )
+
+
+def _lent(base: type) -> Iterator[str]:
+    """Yield what a class that is no entity declares as if it were one."""
+    if attrs.has(base):
+        yield from (field.name for field in attrs.fields(base))
+    if dataclasses.is_dataclass(base):
+        yield from (field.name for field in dataclasses.fields(base))
+    for name, annotation in _annotations(base.__dict__).items():
+        if "Field[" in annotation if isinstance(annotation, str) else FIELD in _metadata(annotation):
+            yield name
+    yield from (name for name, value in base.__dict__.items() if isinstance(value, _DECLARED))
+
+
+def _annotations(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations in a class body, or in the ``__dict__`` of a class: types, or their text."""
+    if sys.version_info >= (3, 14) and "__annotations__" not in body:
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(body)
+        if annotate is None:
+            return {}
+        return annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
+    found: Mapping[str, Any] = body.get("__annotations__", {})
+    return found
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return annotation.__metadata__ if get_origin(annotation) is Annotated else ()
+
+
+def calling_frame() -> FrameType:
+    """Return the frame of the class statement that is executed."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return frame
+
+
+def read_body(
+    name: str, body: dict[str, Any], bases: tuple[Any, ...], options: Options, faults: list[str]
+) -> tuple[dict[str, FieldModel], dict[str, Any]]:
+    """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list."""
+    for key, value in list(body.items()):
+        if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
+            faults.append(f"{key}: a tuple is no declaration; is there a comma behind it?")
+            body[key] = next(item for item in value if isinstance(item, _DECLARED))
+            if isinstance(body[key], FieldOptions | Measure) and key not in _annotations(body):
+                del body[key]
+        elif FIELD in _metadata(value):
+            faults.append(f'{key}: a colon is needed, "{key}: tm.Field[…]"')
+            del body[key]
+        elif key in _ELSEWHERE and (key != "Meta" or isinstance(value, type)):
+            mend = _ELSEWHERE[key].format(cls=name)
+            faults.append(mend if mend.startswith(key) else f"{key}: {mend}")
+    specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
+    declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
+    faults += [f"{k} {fault}" for k, value in declared.items() for fault in _shape(value)]
+    fields = dict(_inherited(bases))
+    annotations = dict(_evaluated(name, body, faults))
+    for field_name, annotation in annotations.items():
+        option = specifiers.pop(field_name, None)
+        if (model := _field(field_name, annotation, option, faults, aggregate=options.of is not None)) is not None:
+            fields.pop(field_name, None)
+            fields[field_name] = model
+    for taken in sorted(fields.keys() & body.keys()):
+        value = body.pop(taken)
+        if taken in annotations:
+            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {shown(value)}")
+        else:
+            faults.append(f"{taken}: it is a field already; give what the class body calls so another name")
+    for taken in sorted(fields.keys() & declared.keys()):
+        faults.append(f"{taken}: it is a field already; give the index another name")
+    for taken in sorted(_GENERATED & body.keys()):
+        faults.append(f"{taken} is generated, with all checks; write a classmethod beside it instead")
+    faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers if k not in _annotations(body)]
+    _check_fields(fields, faults)
+    return fields, declared
+
+
+def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
+    """Yield what is no text, no tuple of texts or no tuple of names; it is left out of what is looked at further."""
+    for part in ("partition", "row"):
+        value = getattr(declared, part)
+        if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
+            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {shown(value)}'
+            setattr(declared, part, "")
+    if isinstance(declared, Index) and not isinstance(declared.include, str | tuple | list):
+        yield f'include=: a tuple of field names, or "all", is needed, not {shown(declared.include)}'
+        declared.include = ()
+
+
+def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
+    for base in reversed(bases):
+        if isinstance(found := base.__dict__.get("__declaration__"), Declaration):
+            for model in found.fields:
+                yield model.name, model
+
+
+def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields' annotations, evaluated where the class is written, without ``tm.Field``."""
+    frame = calling_frame()
+    inner = {k: v for k, v in body.items() if isinstance(v, type)}
+    for field_name, given in _annotations(body).items():
+        probe = type(name, (), {"__annotations__": {field_name: given}, "__module__": body["__module__"]})
+        try:
+            hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)
+        except Exception as error:  # evaluating a user's text may raise anything
+            faults.append(f"{field_name}: {_unreadable(name, error, [*frame.f_locals, *frame.f_globals])}")
+            continue
+        found = hints[field_name]
+        if found is ClassVar or get_origin(found) is ClassVar:
+            continue
+        if FIELD in _metadata(found):
+            kept = tuple(item for item in found.__metadata__ if item is not FIELD)
+            yield field_name, Annotated[(found.__origin__, *kept)] if kept else found.__origin__
+            continue
+        body.pop(field_name, None)
+        if found is Field:
+            faults.append(f"{field_name}: tm.Field of what? Write tm.Field[str], for example")
+        elif field_name.startswith("_"):
+            faults.append(f"{field_name}: annotate it ClassVar[…]; a field may not begin with an underscore")
+        else:
+            text = _readable(found)
+            faults.append(f"{field_name}: annotate it tm.Field[{text}], or ClassVar[{text}] if it is no field")
+
+
+def _unreadable(name: str, error: Exception, known: list[str]) -> str:
+    """Return what to do about an annotation that can not be evaluated."""
+    if isinstance(error, NameError) and error.name == name:
+        return (
+            f"{name} is an entity, and can not be inside another; keep the key's fields of the other one, and read it "
+            f"with store[{name}.key(…)]"
+        )
+    hint = ""
+    if isinstance(error, NameError) and error.name:
+        hint = did_you_mean(error.name, [*known, *dir(builtins)])
+        hint = hint or "; what is imported under TYPE_CHECKING only is not there when the program runs"
+    return f"its annotation can not be read: {error}{hint}"
+
+
+def _readable(annotation: Any) -> str:
+    """Return an annotation as a user writes it, without ``tm.Field`` in it."""
+    if FIELD in _metadata(annotation):
+        return _readable(annotation.__origin__)
+    args = get_args(annotation)
+    if any(FIELD in _metadata(arg) for arg in args):
+        return " | ".join(["None" if arg is type(None) else _readable(arg) for arg in args])
+    return annotation.__name__ if isinstance(annotation, type) and not args else str(annotation)
+
+
+def _field(
+    name: str, annotation: Any, option: FieldOptions | Measure | None, faults: list[str], *, aggregate: bool
+) -> FieldModel | None:
+    if name.startswith("_"):
+        faults.append(f'"{name}": a field may not begin with an underscore (msgspec would drop it silently)')
+        return None
+    if name in _METHODS:
+        faults.append(f'"{name}" is taken; give the field another name, and field(name="{name}") for the property')
+        return None
+    measure = option if isinstance(option, Measure) else None
+    settings = option if isinstance(option, FieldOptions) else FieldOptions()
+    if measure is not None and not aggregate:
+        faults.append(f"{name}: {measure.kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…)")
+    if aggregate and measure is None:
+        faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
+    faults += [f"{name}: {fault}" for fault in _option_faults(name, settings)]
+    try:
+        kind, optional = value_type(annotation)
+    except ValueError as error:
+        faults.append(f"{name}: {error}")
+        return None
+    default, factory = settings.default, settings.factory
+    if default is not attrs.NOTHING and default is not None:
+        try:
+            default = kind.check(default)
+        except ValueError as error:
+            faults.append(f"{name}: its default: {error}")
+    if default is None and not optional:
+        faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
+    if kind.kind is object and factory is None and default not in (attrs.NOTHING, None):
+        faults.append(f"{name}: a default that can be changed is shared; use field(factory=…)")
+    return FieldModel(
+        name=name,
+        property=settings.name if settings.name and isinstance(settings.name, str) else name,
+        type=kind,
+        annotation=annotation,
+        optional=optional,
+        default=default,
+        factory=factory,
+        stored=settings.stored,
+        kw_only=bool(settings.kw_only),
+        validator=settings.validator,
+        measure=measure,
+    )
+
+
+def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
+    """Yield what is wrong with the arguments of ``tm.field``, whatever the type of the field."""
+    factory, validator = settings.factory, settings.validator
+    if settings.default is not attrs.NOTHING and factory is not None:
+        yield "give a default or a factory, not both"
+    if factory is not None and not callable(factory):
+        yield f"factory={shown(factory)} can not be called; give a function, as in factory=list"
+    if not isinstance(settings.name, str | None):
+        yield f"name={shown(settings.name)}: the name of a property is text"
+    for one in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
+        if not callable(one):
+            yield f"validator={shown(one)} can not be called; give a function of (entity, attribute, value)"
+    known = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
+    for option in settings.unknown:
+        mend = _OPTIONS.get(option, "").format(name)
+        yield f"{option}= is no option of a field{f'; {mend}' if mend else did_you_mean(option, known)}"
+
+
+def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:
+    seen: dict[str, str] = {}
+    optional_before: str | None = None
+    for model in fields.values():
+        if (fault := check_property_name(model.property)) is not None:
+            faults.append(f"{model.name}: {fault}")
+        if model.property in seen:
+            faults.append(f'{model.name}: the property "{model.property}" is that of {seen[model.property]} already')
+        seen[model.property] = model.name
+        if model.measure is not None or model.kw_only:
+            continue
+        if not model.required:
+            optional_before = model.name
+        elif optional_before is not None:
+            faults.append(
+                f"{model.name} has no default but stands after {optional_before}, which has one; move it up, or give "
+                "it a default, or tm.field(kw_only=True)"
+            )
+    if len(extras := [f.name for f in fields.values() if f.type.undeclared]) > 1:
+        faults.append(f"{' and '.join(extras)}: one Extra field is enough")

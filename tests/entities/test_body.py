@@ -1,0 +1,340 @@
+"""What a class body may hold: habits of other libraries are supported, or refused with what to write instead."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar
+
+import attrs
+import msgspec
+import pytest
+
+import tablemapper as tm
+from tablemapper.entities.declaration import declaration
+
+T = TypeVar("T")
+
+
+class Author(tm.Entity, table="Authors"):
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="{name}")
+
+
+def faults(source: str, **scope: Any) -> list[str]:
+    """Return the faults of the class that a program defines."""
+    names = {"tm": tm, "attrs": attrs, "datetime": datetime, "ClassVar": ClassVar, "Author": Author, **scope}
+    with pytest.raises(tm.InvalidModel) as caught:
+        exec(f"from __future__ import annotations\n{source}", {**names, "__name__": __name__})
+    return list(caught.value.faults)
+
+
+def entity(*lines: str, head: str = 'class Hero(tm.Entity, table="Heroes"):') -> str:
+    key = 'key = tm.Key[str](partition="{name}")'
+    return "\n    ".join([head, "name: tm.Field[str]", *lines, key])
+
+
+FAULTS: list[tuple[str, str, list[str]]] = [
+    ("a plain annotation", entity("age: int"), ["age: annotate it tm.Field[int], or ClassVar[int] if it is no field"]),
+    ("a plain annotation with a value", entity("age: int = 3"), ["age: annotate it tm.Field[int]"]),
+    ("a plain annotation with options", entity("age: int = tm.field(default=3)"), ["age: annotate it tm.Field[int]"]),
+    ("an optional Field", entity("age: tm.Field[int] | None"), ["age: annotate it tm.Field[int | None]"]),
+    ("a bare Field", entity("age: tm.Field"), ["age: tm.Field of what? Write tm.Field[str]"]),
+    ("a Field behind =", entity("age = tm.Field[int]"), ['age: a colon is needed, "age: tm.Field[…]"']),
+    ("a comma after a field", entity("age: tm.Field[int] = tm.field(default=3),"), ["age: a tuple", "comma"]),
+    ("a comma after options alone", entity("age = tm.field(default=3),"), ["age: a tuple", "comma"]),
+    ("a comma after an index", entity('by_age = tm.Index(partition="{name}"),'), ["by_age: a tuple", "comma"]),
+    ("Field called", entity("age: int = tm.Field(default=3)"), ["tm.field(…)", "tm.Field[…] is"]),
+    ("default_factory=", entity("age: tm.Field[int] = tm.field(default_factory=int)"), ["age: default_factory=", "factory="]),
+    ("index=True", entity("age: tm.Field[int] = tm.field(index=True)"), ['by_age = tm.Index(partition="{age}")']),
+    ("unique=True", entity("age: tm.Field[int] = tm.field(unique=True)"), ['by_age = tm.Index(partition="{age}", unique=True)']),
+    ("primary_key=True", entity("age: tm.Field[int] = tm.field(primary_key=True)"), ['key = tm.Key(partition="{age}")']),
+    ("nullable=True", entity("age: tm.Field[int] = tm.field(nullable=True)"), ["tm.Field[… | None]"]),
+    ("foreign_key=", entity('age: tm.Field[int] = tm.field(foreign_key="x.y")'), ["store[Other.key(…)]"]),
+    ("max_length=", entity("a: tm.Field[str] = tm.field(max_length=3)"), ["validator="]),
+    ("a misspelt option", entity("age: tm.Field[int] = tm.field(defualt=3)"), ["defualt=", 'did you mean "default"']),
+    ("a validator that is none", entity("age: tm.Field[int] = tm.field(validator=3)"), ["validator=3 can not be called"]),
+    ("__tablename__", entity('__tablename__ = "heroes"'), ['__tablename__: the class statement names the table: class Hero(…, table="…")']),
+    ("Meta", entity("class Meta: table_name = 'x'"), ["Meta: ", 'class Hero(…, table="…")']),
+    ("__post_init__", entity("def __post_init__(self): pass"), ["__post_init__ is never called; name it __attrs_post_init__"]),
+    ("__attrs_pre_init__", entity("def __attrs_pre_init__(self): pass"), ["__attrs_pre_init__ is never called"]),
+    ("no table=", entity(head="class Hero(tm.Entity):"), ['key: a class without table= has no key', 'class Hero(…, table="…")']),
+    ("where= of an entity", entity(head='class Hero(tm.Entity, table="Heroes", where=lambda h: h.name == "x"):'), ["where= is for an Aggregate or an Index"]),
+    ("of= of an entity", entity(head='class Hero(tm.Entity, table="Heroes", of=Author):'), ["of= is for an Aggregate"]),
+    ("an unknown keyword", entity(head='class Hero(tm.Entity, table="Heroes", wehre=3):'), ["wehre=", 'did you mean "where"']),
+    ("required after a default", entity("a: tm.Field[int] = tm.field(default=1)", "b: tm.Field[int]"), ["b has no default but stands after a", "tm.field(kw_only=True)"]),
+    ("a key without braces", 'class Hero(tm.Entity, table="Heroes"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="name")', ['did you mean "{name}"?']),
+    ("a key without braces and types", 'class Hero(tm.Entity, table="Heroes"):\n    name: tm.Field[str]\n    key = tm.Key(partition="name")', ['did you mean "{name}"?']),
+    ("an index without braces", entity('by_name = tm.Index[str](partition="name")'), ["by_name", 'did you mean "{name}"?']),
+    ("an optional field in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[str | None]\n    key = tm.Key(partition="{a}")', ["{a} is optional", "tm.Field[str]"]),
+    ("a list in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[list[str]]\n    key = tm.Key(partition="{a}")', ["{a} is list[str], and no key can be made of that"]),
+    ("a name that is only there for checkers", entity("a: tm.Field[Foo]"), ["'Foo' is not defined", "TYPE_CHECKING"]),
+    ("an entity", entity("a: tm.Field[Author]"), ["a: ", "Author is an entity, and can not be inside another", "store[Author.key(…)]", "attrs class"]),
+    ("entities in a list", entity("a: tm.Field[list[Author]]"), ["a: ", "Author is an entity"]),
+    ("an entity or None", entity("a: tm.Field[Author | None]"), ["a: ", "Author is an entity"]),
+    ("entities in a dict", entity("a: tm.Field[dict[str, Author]]"), ["a: ", "Author is an entity"]),
+    ("the class itself", entity("a: tm.Field[Hero]"), ["a: ", "Hero is an entity"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "said"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_a_habit_of_another_library_is_refused_with_the_mend(source: str, said: list[str]) -> None:
+    found = faults(source)
+    assert [fault for fault in found if all(text in fault for text in said)], found
+
+
+@pytest.mark.parametrize(("source", "said"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_a_fault_is_reported_once(source: str, said: list[str]) -> None:
+    assert len(faults(source)) == 1
+
+
+def test_annotations_that_are_no_text_are_read_too() -> None:
+    scope: dict[str, Any] = {"tm": tm, "ClassVar": ClassVar}
+    source = entity("n: tm.Field[int] = tm.field(default=3)", "limit: ClassVar[int] = 4")
+    exec(compile(source, "<body>", "exec", dont_inherit=True), scope)
+    assert (scope["Hero"]("x").n, scope["Hero"].limit) == (3, 4)
+    with pytest.raises(tm.InvalidModel, match=r"age: annotate it tm\.Field\[int\]"):
+        exec(compile(entity("age: int"), "<body>", "exec", dont_inherit=True), scope)
+
+
+def test_an_entity_inside_a_nested_class_is_found() -> None:
+    @attrs.frozen
+    class Chapter:
+        author: Author
+
+    assert "Author is an entity" in faults(entity("a: tm.Field[Chapter]"), Chapter=Chapter)[0]
+
+
+# ---------------------------------------------------------------------------------------------- bases
+
+
+class Stamped:
+    created: tm.Field[datetime]
+
+
+class Indexed:
+    by_name = tm.Index[str](partition="{name}")
+
+
+@dataclasses.dataclass
+class Data:
+    size: int
+
+
+@attrs.define
+class Attrs:
+    size: int
+
+
+class Loud:
+    volume: int  # said by an entity that has such a field
+
+    def shout(self) -> str:
+        return str(self.volume)
+
+
+@pytest.mark.parametrize(
+    ("base", "name"), [(Stamped, "created"), (Indexed, "by_name"), (Data, "size"), (Attrs, "size")]
+)
+def test_a_base_that_declares_fields_without_being_an_entity(base: type, name: str) -> None:
+    (found,) = faults(entity(head='class Hero(Base, tm.Entity, table="Heroes"):'), Base=base)
+    assert f"{base.__name__} declares {name}" in found
+    assert f"class {base.__name__}(tm.Entity):" in found
+
+
+def test_a_base_of_such_a_base_is_found() -> None:
+    class Below(Stamped):
+        pass
+
+    assert "Stamped declares created" in faults(entity(head='class Hero(Base, tm.Entity, table="H12"):'), Base=Below)[0]
+
+
+def test_a_base_of_methods_is_welcome() -> None:
+    class Bell(Loud, tm.Entity, table="Bells"):
+        name: tm.Field[str]
+        volume: tm.Field[int]  # type: ignore[assignment]
+
+        key = tm.Key[str](partition="{name}")
+
+    assert Bell("x", 3).shout() == "3"
+
+
+def test_a_generic_entity_is_refused() -> None:
+    with pytest.raises(tm.InvalidModel, match="can not be generic"):
+
+        class Box(tm.Entity, Generic[T], table="Boxes"):
+            name: tm.Field[str]
+
+            key = tm.Key[str](partition="{name}")
+
+
+# ---------------------------------------------------------------------------------------------- made at run time
+
+
+def _body() -> dict[str, Any]:
+    return {"__annotations__": {"name": tm.Field[str]}, "key": tm.Key(partition="{name}")}
+
+
+def test_a_class_can_be_made_by_type() -> None:
+    made: Any = type(tm.Entity)("Log", (tm.Entity,), _body(), table="Logs")
+    assert made.__module__ == __name__
+    assert made("x").key == made.key("x")
+
+
+def test_a_class_can_be_made_by_new_class() -> None:
+    made: Any = types.new_class("Log", (tm.Entity,), {"table": "Logs"}, lambda body: body.update(_body()))
+    with tm.open(":memory:", models=[made]) as store:
+        store.insert(made("x"))
+        assert store[made.key("x")] == made("x")
+
+
+# ---------------------------------------------------------------------------------------------- hooks of attrs
+
+
+def positive(_: Any, attribute: Any, value: int) -> None:
+    if value < 0:
+        raise ValueError(f"{attribute.name} is negative: {value}")
+
+
+class Account(tm.Entity, table="Accounts"):
+    owner: tm.Field[str]
+    balance: tm.Field[int] = tm.field(default=0, validator=positive)
+    limit: tm.Field[int] = tm.field(default=10, validator=[positive, attrs.validators.lt(100)])
+    seen: ClassVar[list[str]] = []
+
+    key = tm.Key[str](partition="{owner}")
+
+    def __attrs_post_init__(self) -> None:
+        self.seen.append(self.owner)
+        if self.balance > self.limit:
+            raise ValueError("more than the limit")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    Account.seen.clear()
+
+
+BAD: list[Callable[[], object]] = [
+    lambda: Account("x", -1),
+    lambda: Account("x", limit=100),
+    lambda: Account("x").replace(balance=-1),
+    lambda: setattr(Account("x"), "balance", -1),
+    lambda: setattr(Account("x"), "limit", 100),
+]
+
+
+@pytest.mark.parametrize("build", BAD)
+def test_validators_see_what_is_built_and_set(build: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="negative|must be < 100"):
+        build()
+
+
+def test_a_value_that_a_validator_refuses_is_not_set() -> None:
+    account = Account("x", 3)
+    with pytest.raises(ValueError, match="negative"):
+        account.balance = -1
+    assert account.balance == 3
+
+
+def test_validators_can_be_switched_off_as_in_attrs() -> None:
+    with attrs.validators.disabled():
+        assert Account("x", -1).balance == -1
+
+
+def test_validators_see_what_msgspec_built() -> None:
+    with pytest.raises(msgspec.ValidationError, match="negative"):
+        msgspec.convert({"owner": "x", "balance": -1}, Account)
+    account = object.__new__(Account)
+    for name, value in {"owner": "x", "limit": 1}.items():
+        setattr(account, name, value)
+    type(account).__dict__["balance"].__set__(account, -1)
+    with tm.open(":memory:", models=[Account]) as store, pytest.raises(ValueError, match="negative"):
+        store.insert(account)
+
+
+def test_the_hook_after_the_constructor_is_called() -> None:
+    with pytest.raises(ValueError, match="more than the limit"):
+        Account("x", 11)
+    assert Account("y", 3).replace(balance=4).balance == 4
+    assert Account.seen == ["x", "y", "y"]
+
+
+def test_rows_of_the_store_are_trusted() -> None:
+    with tm.open(":memory:", models=[Account]) as store:
+        with attrs.validators.disabled():
+            store.insert(Account("x", -1))
+        Account.seen.clear()
+        assert store[Account.key("x")].balance == -1
+        assert [account.balance for account in store.query(Account).allow_scan()] == [-1]
+        assert Account.seen == []
+
+
+def test_a_class_lends_its_hooks_with_its_fields() -> None:
+    class Owned(tm.Entity):
+        balance: tm.Field[int] = tm.field(default=0, validator=positive, kw_only=True)
+        name: tm.Field[str] = tm.field(default="")
+
+        def __attrs_post_init__(self) -> None:
+            self.name = self.name or "nobody"
+
+    class Purse(Owned, table="Purses"):
+        number: tm.Field[int] = tm.field(kw_only=True)
+
+        key = tm.Key[int](partition="{number}")
+
+    assert Purse(number=1).name == "nobody"
+    with pytest.raises(ValueError, match="negative"):
+        Purse(number=1, balance=-1)
+
+
+# ---------------------------------------------------------------------------------------------- what others see
+
+
+class Shown(tm.Entity, table="Showns"):
+    name: tm.Field[str]
+    born: tm.Field[datetime | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def test_the_signature_has_types() -> None:
+    import inspect
+
+    text = "(name: str, born: datetime.datetime | None = None, tags: list[str] = <factory>)"
+    assert str(inspect.signature(Shown)) == f"{text} -> None"
+    assert Shown.__doc__ == f"Shown{text}"
+    assert str(inspect.signature(Shown.key)).startswith("(name: str)")
+    assert repr(Shown.key) == f"<bound method Shown.key of {Shown!r}>"
+
+
+def test_the_class_stands_once_among_its_bases() -> None:
+    assert [cls.__name__ for cls in Shown.__mro__] == ["Shown", "Entity", "Record", "object"]
+
+
+def test_the_annotations_of_a_class_are_types() -> None:
+    class Local(msgspec.Struct, frozen=True):
+        n: int
+
+    class Place(tm.Entity, table="Places"):
+        name: tm.Field[str]
+        at: tm.Field[Local | None] = tm.field(default=None)
+        limit: ClassVar[int] = 3
+
+        key = tm.Key[str](partition="{name}")
+
+    assert typing.get_type_hints(Place) == {"name": str, "at": Local | None, "limit": ClassVar[int]}
+    assert attrs.fields(Place).at.type == Local | None
+    assert msgspec.convert({"name": "x", "at": {"n": 3}}, Place) == Place("x", Local(3))
+
+
+def test_more_properties_than_an_entity_may_have_are_refused_at_once() -> None:
+    lines = [f"f{n}: tm.Field[int]" for n in range(253)]
+    assert "253 properties, but an entity may have 252" in faults(entity(*lines))[0]
+    assert declaration(Shown).name == "Shown"
