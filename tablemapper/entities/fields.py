@@ -236,3 +236,8 @@ class FieldModel:
     def missing(self) -> Any:
         """What the field reads as where no property is stored: None if it is optional, else its default."""
         return None if self.optional or self.default is attrs.NOTHING else self.default
+
+    @_property
+    def wide(self) -> bool:
+        """Whether it is a sum of ints, which is stored as text beyond 64 bits."""
+        return self.measure is not None and self.measure.kind == "sum" and self.type.kind is int

@@ -254,6 +254,8 @@ def store_sortable(kind: ValueType, value: Any) -> Any:
 
 def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
+    if stored.__class__ is int and kind.kind is int and kind.enum is None:
+        return stored  # (one that is a sum can be beyond 64 bits)
     return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
 
 

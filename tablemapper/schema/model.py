@@ -342,7 +342,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
             stored = variable
         else:
             yield f"{variable} = e.{field.name}"
-            if _may_be_wide(field):
+            if field.wide:
                 stored = f"{names.name('wide', _store_wide)}({variable})"
         optional = field.optional or field.measure is not None
         if field.type.spillable:
@@ -403,16 +403,11 @@ def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
 def load_source(field: FieldModel, variable: str, names: Names) -> str:
     """Return source of a field's value, a variable holding its stored property."""
     load = field.type.load_source(variable, names)
-    if _may_be_wide(field):
+    if field.wide:
         load = f"{variable} if {variable}.__class__ is int else int({variable})"
     if load != variable and (field.optional or field.measure is not None):
         load = f"None if {variable} is None else {load}"
     return load
-
-
-def _may_be_wide(field: FieldModel) -> bool:
-    """Tell whether a field holds a sum of ints, which can be beyond 64 bits."""
-    return field.measure is not None and field.type.name in ("int", "int32")
 
 
 def _store_wide(value: int | None) -> int | str | None:

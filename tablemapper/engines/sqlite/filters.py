@@ -41,7 +41,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     """Return SQL for an attribute whose stored form compares as its values do; None if there is none."""
     field = model.declaration.field(attr.name)
     sql = column(attr.name)
-    if sql is None or (field.measure is not None and field.type.kind is int):  # (a sum beyond 64 bits is text)
+    if sql is None or field.wide:  # (it may be text)
         return None
     if attr.part:
         return cut_sql(sql, "%Y-%m-%d" if attr.part == "date" else attr.part)

@@ -6,6 +6,7 @@ import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from decimal import Decimal
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from ...planning.ranges import KeyRange, Search
 from ...query.prepared import Position
 from ...schema.groups import store_sortable
 from ...schema.model import Row
+from ...values.scalars import SCALARS
 from .file.file import File
 from .file.functions import NAME, Call
 from .file.snapshots import Snapshot
@@ -240,11 +242,12 @@ class Select:
         plan = self.plan
         made = layout(plan.path, [attr], covering=plan.covering)
         read = tuples(plan.path, made, [attr], covering=plan.covering)
-        kind = attr.type
+        wide = plan.model.declaration.field(attr.name).wide
+        kind = SCALARS[Decimal] if wide else attr.type
 
         def sortable(*row: Any) -> Any:
             value = read((row,), ())[0][0]
-            return None if value is None else store_sortable(kind, value)
+            return None if value is None else store_sortable(kind, Decimal(value) if wide else value)
 
         call = Call(sortable)
         self._calls.append(call)
