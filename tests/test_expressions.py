@@ -77,6 +77,7 @@ leaves: st.SearchStrategy[Case] = st.one_of(
     ),
     st.lists(small).map(lambda v: (Thing.n.is_in(v), lambda t: any(t.n == one for one in v) and t.n is not None)),
     st.just((Thing.n.is_null(), lambda t: t.n is None)),
+    st.just((Thing.n.is_not_null(), lambda t: t.n is not None)),
     st.just((Thing.text == None, lambda t: t.text is None)),  # noqa: E711
     st.just((Thing.text != None, lambda t: t.text is not None)),  # noqa: E711
     words.map(lambda w: (Thing.text.startswith(w), lambda t: t.text is not None and t.text[: len(w)] == w)),

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, data
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..errors import InvalidEntity, InvalidModel, did_you_mean
-from ..expressions.tree import Attr, Predicate
+from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
+from ..expressions.arithmetic import Number
+from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
 from ..values.scalars import ValueType
 from .body import calling_frame, read_bases, read_body
@@ -385,16 +386,33 @@ class Record(metaclass=RecordType):
 
         def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
 
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values; it keeps the ETag unless a key field changes."""
-        fields = declaration(type(self)).fields
-        values = {model.name: getattr(self, model.name) for model in fields}
-        for name in changes:
-            if name not in values:
-                raise InvalidEntity(
-                    f"{type(self).__name__}.replace", [f'no field "{name}"{did_you_mean(name, values)}']
-                )
-        copy = type(self)(**(values | changes))
+    def replace(self, *assignments: Assignment[Self], **changes: Any) -> Self:
+        """Return a copy with other values; it keeps the ETag unless a key field changes.
+
+        Args:
+            assignments: checked by type: ``Product.name.set("Dune")``.
+            changes: the same by name: ``name="Dune"``.
+
+        Raises:
+            InvalidEntity: a name is no field, or a value can not be stored; every fault.
+        """
+        cls = type(self)
+        values = {model.name: getattr(self, model.name) for model in declaration(cls).fields}
+        faults = [f'no field "{name}"{did_you_mean(name, values)}' for name in changes if name not in values]
+        for one in assignments:
+            if not isinstance(one, Assignment):
+                faults.append(f"{cls.__name__}.field.set(…) is needed, not {shown(one)}")
+            elif not issubclass(cls, one.attr.owner) or one.attr.path or one.attr.part:
+                faults.append(f"{one.attr!r} is not a field of {cls.__name__}")
+            elif one.adds or isinstance(one.value, Number):
+                faults.append(f"{one.attr.name}: a value is needed; the store calculates, in merge and update")
+            elif one.attr.name in changes:
+                faults.append(f"{one.attr.name}: it is assigned twice")
+            else:
+                changes[one.attr.name] = one.value
+        if faults:
+            raise InvalidEntity(f"{cls.__name__}.replace", faults)
+        copy = cls(**(values | changes))
         if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
             set_row(copy, stored_row(self))
         return copy

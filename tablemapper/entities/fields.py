@@ -157,8 +157,11 @@ class Measure:
     where: Predicate[Any] | None = None
 
 
-def group_by(attr: Expr[T], /) -> Field[T]:
-    """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``."""
+def group_by(attr: Expr[T | None], /) -> Field[T]:
+    """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``.
+
+    An entity of which the field has no value is in no group.
+    """
     return _measure("group", attr, None)  # type: ignore[no-any-return]
 
 

@@ -160,7 +160,7 @@ class Attr(Number[O, T]):
             if op == "==":
                 return IsNull(attr=self)
             if op == "!=":
-                return Not(part=IsNull(attr=self))
+                return self.is_not_null()
             raise InvalidQuery(f"{self!r} {op} None: a missing value has no order; use .is_null()")
         if op not in ("==", "!=") and not self.type.ordered:
             raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
@@ -207,6 +207,10 @@ class Attr(Number[O, T]):
     def is_null(self) -> Predicate[O]:
         """Hold where the field has no value."""
         return IsNull(attr=self)
+
+    def is_not_null(self) -> Predicate[O]:
+        """Hold where the field has a value."""
+        return Not(part=IsNull(attr=self))
 
     def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
         """Hold for texts that begin with ``prefix``, case-sensitive."""

@@ -162,6 +162,28 @@ def test_replace_keeps_the_etag_unless_the_key_changes(stored: Product) -> None:
     assert stored.product_id == "b-1"
 
 
+def test_replace_takes_typed_assignments(stored: Product) -> None:
+    other = stored.replace(Product.name.set("x"), Product.price.set(Decimal(1)), manufacturer=None)
+    assert (other.name, other.price, other.manufacturer) == ("x", Decimal(1), None)
+    assert tm.info(other).etag == tm.info(stored).etag
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda b: b.replace("x"), r"Product\.field\.set"),
+        (lambda b: b.replace(Seat.len.set(3)), r"Seat\.len is not a field of Product"),
+        (lambda b: b.replace(Product.price.add(Decimal(1))), "a value is needed"),
+        (lambda b: b.replace(Product.price.set(Product.price * 2)), "a value is needed"),
+        (lambda b: b.replace(Product.name.set("x"), name="y"), "assigned twice"),
+        (lambda b: b.replace(Product.name.set("x"), Product.name.set("y")), "assigned twice"),
+    ],
+)
+def test_a_wrong_assignment_is_named(book: Product, change: Any, said: str) -> None:
+    with pytest.raises(tm.InvalidEntity, match=said):
+        change(book)
+
+
 def test_replace_refuses_what_a_constructor_refuses(book: Product) -> None:
     with pytest.raises(tm.InvalidEntity, match='did you mean "price"'):
         book.replace(prize=Decimal(1))

@@ -79,6 +79,24 @@ class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda 
     key = tm.Key[str, date](partition="{device_id}", row="{day}")
 
 
+class Makers(tm.Aggregate, of=Product, table="Makers"):
+    manufacturer: tm.Field[str] = tm.group_by(Product.manufacturer)  # an entity without one is in no group
+    products: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{manufacturer}")
+
+
+class Limited(tm.Entity, table="Limited"):
+    name: tm.Field[str] = tm.field(validator=attrs.validators.max_len(100))
+    size: tm.Field[int] = tm.field(default=1, validator=[attrs.validators.ge(0), lambda entity, attribute, value: None])
+    tags: tm.Field[list[str]] = tm.field(factory=list, validator=attrs.validators.min_len(1))
+
+    key = tm.Key[str](partition="{name}")
+
+    def __attrs_post_init__(self) -> None:
+        self.size += 1
+
+
 class User(Named, table="Users"):
     user_id: tm.Field[UserId]
     age: tm.Field[tm.Int32]
@@ -174,6 +192,7 @@ assert_type(Reading.temperature > 40, tm.Predicate[Reading])
 assert_type(Reading.temperature > Reading.humidity, tm.Predicate[Reading])
 assert_type(User.home.at(lambda home: home.city), tm.Attr[User, str])
 assert_type(User.home.at(lambda home: home.city) == "Delft", tm.Predicate[User])
+assert_type(Product.manufacturer.is_not_null(), tm.Predicate[Product])
 assert_type(Product.price.desc(), tm.Order[Product])
 assert_type(Product.price.asc(), tm.Order[Product])
 assert_type(Product.name.set("x"), tm.Assignment[Product])
@@ -224,6 +243,7 @@ def instances(product: Product, user: User, climate: DailyClimate, ledger: Ledge
     assert_type(product.tags, list[str])
     assert_type(product.key, tm.KeyOf[Product])
     assert_type(product.replace(price=Decimal(1)), Product)
+    assert_type(product.replace(Product.price.set(Decimal(1)), Product.name.set("x"), manufacturer=None), Product)
     assert_type(user.user_id, UserId)
     assert_type(user.age, int)
     assert_type(user.color, Color)

@@ -16,6 +16,8 @@ class Wrong(tm.Entity, table="Wrong"):
     c: tm.Field[int] = 3  # type: ignore[assignment]
     d: tm.Field[str] = tm.field("x", kw_only=True)  # type: ignore[call-overload]
     e: tm.Field[str] = tm.field(default="x", factory=str)  # type: ignore[call-overload]
+    f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
+    g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
 
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
@@ -24,6 +26,7 @@ class Wrong(tm.Entity, table="Wrong"):
 
 class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
     device: tm.Field[int] = tm.group_by(Reading.device_id)  # type: ignore[arg-type]
+    place: tm.Field[int] = tm.group_by(Reading.location)  # type: ignore[arg-type]
     day: tm.Field[date] = tm.group_by(Reading.device_id.date())  # type: ignore[misc]
     number: tm.Field[str] = tm.count()  # type: ignore[assignment]
     mean: tm.Field[float | None] = tm.avg(Reading.device_id)  # type: ignore[arg-type, assignment]
@@ -51,6 +54,8 @@ def setting(product: Product, reading: Reading, user: User) -> None:
     user.place = (1.0, 2.0)  # type: ignore[assignment]
     reading.taken_at = date(2023, 1, 1)  # type: ignore[assignment]
     product.name + 1  # type: ignore[operator]
+    product.replace(Product.name.set(3))  # type: ignore[arg-type]
+    product.replace(Reading.count.set(3))  # type: ignore[arg-type]
     product.manufacturer.upper()  # type: ignore[union-attr]
 
 
