@@ -106,3 +106,15 @@ def test_the_numbers_on_the_page_of_limits_are_those_of_the_library() -> None:
     }
     assert {name: table[name] for name in numbers} == {name: f"{number:,}" for name, number in numbers.items()}
     assert table["first moment"] == f"{limits.MIN_DATETIME:%Y-%m-%d}"
+
+
+def test_the_rooms_and_modules_that_the_pages_for_contributors_name_are_there() -> None:
+    package = Path(tablemapper.__file__).parent
+    rooms = {path.parent.relative_to(package).as_posix() for path in package.rglob("__init__.py")} - {"."}
+    pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "contributing").iterdir())
+    named = {name for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)+)/?`", pages) if name.split("/")[0] in rooms}
+    assert sorted(name for name in named if not any((package / f"{name}{end}").exists() for end in ("", ".py"))) == []
+    drawn = re.findall(r'class="name"[^>]*>(\w+)<', pages)
+    ground = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert sorted(drawn) == sorted(ground | {room for room in rooms if "/" not in room})
+    assert sorted(room for room in rooms if f"| `{room}` |" not in pages) == []
