@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import apsw
+import attrs
+import msgspec
 import pytest
 
 import tablemapper as tm
@@ -218,3 +223,224 @@ def test_classes_that_have_nothing_to_do_with_each_other_open_apart(path: Path) 
         store.insert(Other("x"))
     with tm.open(path, models=[reading()]) as store:
         assert store.check().entities == 2500
+
+
+# ---------------------------------------------------------------------------------------------- nested classes
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def address(kind: str = "attrs", **members: tuple[Any, Any]) -> type[Any]:
+    """Return a class of addresses: its members, each with its default; ``...`` for none, a function for a factory."""
+    body: dict[str, Any] = {"__annotations__": {name: one[0] for name, one in members.items()}, "__module__": __name__}
+    for name, (_, default) in members.items():
+        if default is not ...:
+            if kind == "attrs":
+                body[name] = attrs.Factory(default) if callable(default) else default
+            elif kind == "dataclass":
+                body[name] = (
+                    dataclasses.field(default_factory=default)
+                    if callable(default)
+                    else dataclasses.field(default=default)
+                )
+            else:
+                body[name] = msgspec.field(default_factory=default) if callable(default) else default
+    if kind == "attrs":
+        return attrs.define(type("Address", (), body))
+    if kind == "dataclass":
+        return dataclasses.dataclass(type("Address", (), body))
+    return type(msgspec.Struct)("Address", (msgspec.Struct,), body, omit_defaults=kind == "lean struct")
+
+
+def person(home: Any, **extra: Any) -> type[Any]:
+    body = {
+        "__annotations__": {"name": tm.Field[str], "home": tm.Field[home]},
+        "__module__": __name__,
+        "__qualname__": "Person",
+        "key": tm.Key(partition="{name}"),
+    }
+    return type(tm.Entity)("Person", (tm.Entity,), {**body, **extra}, table="People")
+
+
+NESTED: dict[str, Any] = {"street": (str, ...), "zip": (str, ""), "color": (Color, Color.RED)}
+
+
+@attrs.define
+class Node:
+    name: str = ""
+    weight: int = 0
+    children: list[Node] = attrs.field(factory=list)
+
+
+@attrs.define
+class LighterNode:
+    name: str = ""
+    children: list[LighterNode] = attrs.field(factory=list)
+
+
+LighterNode.__name__ = "Node"
+
+
+def members(**changed: Any) -> dict[str, Any]:
+    return {name: one for name, one in {**NESTED, **changed}.items() if one is not None}
+
+
+def settle(path: Path, home: Any) -> None:
+    cls = person(home)
+    with tm.open(path, models=[cls], durability="relaxed") as store:
+        inner = getattr(home, "__args__", (home,))[0]
+        one = inner("Main", "12345")
+        store.insert(cls("Ann", [one] if home is not inner and home.__origin__ is list else one))
+
+
+LOSSES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("a member is gone", {"zip": None}, ['"zip"', "Address", "lost", "declare it again"]),
+    ("a member has another name", {"zip": None, "postcode": (str, "")}, ['"zip"', "lost"]),
+    ("a member has another type", {"zip": (int, 0)}, ['"zip"', "string", "integer"]),
+    ("a member may be None no more", {"zip": (int | None, None)}, ['"zip"']),
+    ("a new member has no default", {"country": (str, ...)}, ['"country"', "give it a default"]),
+    ("a new member has a factory", {"country": (list[str], lambda: ["x"])}, ['"country"', "factory"]),
+    ("a value of an enum is gone", {"color": (Literal["red"], "red")}, ['"color"', "blue"]),
+]
+
+
+@pytest.mark.parametrize("kind", ["attrs", "dataclass", "struct"])
+@pytest.mark.parametrize(("changed", "parts"), [case[1:] for case in LOSSES], ids=[case[0] for case in LOSSES])
+def test_a_nested_class_that_would_lose_or_misread_values_is_refused(
+    tmp_path: Path, kind: str, changed: dict[str, Any], parts: list[str]
+) -> None:
+    settle(tmp_path / "x.db", address(kind, **members()))
+    before = (tmp_path / "x.db").read_bytes()
+    other = dict(sorted(members(**changed).items(), key=lambda item: item[1][1] is not ...))
+    with pytest.raises(tm.SchemaMismatch) as found:
+        tm.open(tmp_path / "x.db", models=[person(address(kind, **other))])
+    for part in ("Person", '"home"', *parts):
+        assert part in str(found.value), str(found.value)
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+ADDITIONS: list[tuple[str, dict[str, Any]]] = [
+    ("a new member with a default", {"country": (str, "IT")}),
+    ("a new member that can be None", {"country": (str | None, None)}),
+    ("a new empty list", {"notes": (list[str], list)}),
+    ("a member gets a default", {"street": (str, "?")}),
+    ("another default", {"zip": (str, "?")}),
+    ("a member may be None", {"zip": (str | None, None)}),
+    ("a value more", {"color": (Literal["red", "blue", "green"], "red")}),
+    ("anything", {"zip": (Any, "")}),
+]
+
+
+@pytest.mark.parametrize("kind", ["attrs", "dataclass", "struct"])
+@pytest.mark.parametrize("changed", [case[1] for case in ADDITIONS], ids=[case[0] for case in ADDITIONS])
+def test_a_nested_class_that_holds_all_that_it_held_is_opened(
+    tmp_path: Path, kind: str, changed: dict[str, Any]
+) -> None:
+    settle(tmp_path / "x.db", address(kind, **members()))
+    other = dict(sorted(members(**changed).items(), key=lambda item: item[1][1] is not ...))
+    cls = person(address(kind, **other))
+    for _ in range(2):
+        with tm.open(tmp_path / "x.db", models=[cls]) as store:
+            home = store[cls.key("Ann")].home
+            assert (home.street, home.zip) == ("Main", "12345")
+            store.replace(store[cls.key("Ann")])
+            assert store.check().ok
+
+
+def test_nested_classes_are_compared_wherever_they_stand(tmp_path: Path) -> None:
+    for number, around in enumerate(
+        (
+            lambda c: list[c],
+            lambda c: c | None,
+            lambda c: dict[str, c],
+            lambda c: tuple[int, c],
+            lambda c: list[c | None],
+        )
+    ):
+        path = tmp_path / f"{number}.db"
+        with tm.open(path, models=[person(around(address(**members())))]):
+            pass
+        with pytest.raises(tm.SchemaMismatch, match='"zip"'):
+            tm.open(path, models=[person(around(address(**members(zip=None))))])
+        with tm.open(path, models=[person(around(address(**members(country=(str, "")))))]):
+            pass
+    inner = tmp_path / "inner.db"
+    with tm.open(inner, models=[person(address(inner=(address(**members()) | None, None)))]):
+        pass
+    with pytest.raises(tm.SchemaMismatch, match='"zip"'):
+        tm.open(inner, models=[person(address(inner=(address(**members(zip=None)) | None, None)))])
+
+
+def test_a_class_that_holds_itself_is_compared(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "x.db", models=[person(Node)]) as store:
+        assert store.check().ok
+    with pytest.raises(tm.SchemaMismatch, match='"weight"'):
+        tm.open(tmp_path / "x.db", models=[person(LighterNode)])
+
+
+def test_a_new_member_keeps_the_default_that_values_without_it_read_as(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    settle(path, address(**members()))
+    with tm.open(path, models=[person(address(**members(country=(str, "IT"))))]):
+        pass
+    with pytest.raises(tm.SchemaMismatch, match='"country".* reads as "IT"'):
+        tm.open(path, models=[person(address(**members(country=(str, "FR"))))])
+    with tm.open(path, models=[person(address(**members(zip=(str, "?"), country=(str, "IT"))))]):
+        pass
+    lean = tmp_path / "lean.db"
+    settle(lean, address("lean struct", **members()))
+    with pytest.raises(tm.SchemaMismatch, match='"zip".* reads as ""'):
+        tm.open(lean, models=[person(address("lean struct", **members(zip=(str, "?"))))])
+
+
+def test_a_store_with_the_older_nested_class_writes_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    settle(path, address(**members()))
+    old, other, new = (person(address(**members(**more))) for more in ({}, {"zip": (str, "?")}, {"country": (str, "")}))
+    with tm.open(path, models=[old]) as store:
+        with tm.open(path, models=[other]):  # only a default differs: neither loses what the other writes
+            pass
+        store.replace(store[old.key("Ann")])
+        with tm.open(path, models=[new]):
+            pass
+        with pytest.raises(tm.SchemaMismatch):
+            store.replace(store[old.key("Ann")])
+
+
+def test_a_file_without_nested_schemas_is_opened_as_before_and_has_them_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    settle(path, address(**members()))
+    with apsw.Connection(str(path)) as db:
+        db.execute(
+            "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Person.fields.home.json') WHERE name = 'models'"
+        )
+    db.close()
+    renamed = person(address(**members(zip=None, postcode=(str, ""))))
+    running = person(address(**members()))
+    with tm.open(path, models=[running]) as store:
+        with apsw.Connection(str(path)) as db:
+            ((form,),) = db.execute("SELECT form FROM tablemapper_catalogue WHERE name = 'models'")
+        db.close()
+        assert "zip" in msgspec.json.decode(form)["Person"]["fields"]["home"]["json"]["$defs"]["Address"]["properties"]
+        store.replace(store[running.key("Ann")])
+    with pytest.raises(tm.SchemaMismatch, match='"zip"'):
+        tm.open(path, models=[renamed])
+
+
+def test_what_a_hook_writes_is_its_own(tmp_path: Path) -> None:
+    class Money:
+        def __init__(self, cents: int = 0) -> None:
+            self.cents = cents
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Money) and self.cents == other.cents
+
+    tm.converter().register_unstructure_hook(Money, lambda money: money.cents)
+    tm.converter().register_structure_hook(Money, lambda stored, _: Money(stored))
+    for default in (Money(3), lambda: Money(5)):
+        cls = person(address(street=(str, ...), zip=(str, ""), rent=(Money, default)))
+        with tm.open(tmp_path / f"{callable(default)}.db", models=[cls]) as store:
+            assert store.check().ok

@@ -14,12 +14,12 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress"]}],
     [
-        {"values": ["scalars", "geo", "extra", "nested"]},
+        {"values": ["scalars", "geo", "extra", "json_schema", "nested"]},
         {"keys": ["forms", "codec", "template", "overlap"]},
     ],
     [{"expressions": ["arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "index", "declaration", "body", "entity", "aggregates"]}],
-    [{"schema": ["sums", "groups", "model", "maintenance", "evolution", "assignments", "check"]}],
+    [{"schema": ["forms", "sums", "groups", "model", "maintenance", "members", "evolution", "assignments", "check"]}],
     [
         {
             "planning": [

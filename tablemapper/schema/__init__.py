@@ -1,9 +1,11 @@
 """The classes of a store compiled together: rows, maintenance, groups, evolution, check.
 
+- `forms`: what a catalogue keeps of each class.
 - `sums`: exact sums.
 - `groups`: what is kept for each group of an aggregate, and how a change of entities changes it.
 - `model`: a declaration with the functions between its rows and objects; all models of a store.
 - `maintenance`: what a change of entities does to index rows and groups.
+- `members`: which nested type may follow which.
 - `evolution`: which schema may follow which.
 - `assignments`: the changes that `merge` and `update` make.
 - `check`: the report of a check.

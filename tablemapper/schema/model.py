@@ -28,6 +28,7 @@ from ..keys.forms import check_key
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
+from .forms import ModelForm
 from .groups import AggregateModel, aggregate_model
 
 __all__ = ["Model", "Row", "Schema", "carved", "compile_schema", "load_source"]
@@ -135,6 +136,7 @@ class Model:
                     "optional": field.optional,
                     "in_key": field.name in made.key_only,
                     "default": None if field.missing is None else field.type.dump(field.missing),
+                    **({} if field.type.json_schema is None else {"json": field.type.json_schema}),
                 }
                 for field in made.fields
             },
@@ -143,6 +145,11 @@ class Model:
         if self.aggregate is not None:
             form["aggregate"] = self.aggregate.to_json()
         return form
+
+    @cached_property
+    def form(self) -> ModelForm:
+        """What a catalogue gives back of `to_json`."""
+        return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelForm)
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -3,5 +3,6 @@
 - `scalars`: the types that are one value.
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
+- `json_schema`: what nested values look like in a store.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 """

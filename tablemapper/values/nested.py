@@ -29,6 +29,7 @@ from msgspec import inspect
 from ..errors import did_you_mean, shown
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
+from .json_schema import json_schema
 from .scalars import (
     INT32,
     INT32_RANGE,
@@ -127,6 +128,14 @@ def _take_apart(value: Any) -> Any:
     )
 
 
+def _plain_default(value: Any) -> Any:
+    """Return a default as it stands in JSON; a `Fault` if it can not."""
+    try:
+        return _plain(_take_apart(value), "", 0)
+    except Exception as error:  # a hook may raise anything
+        raise Fault(str(error)) from error
+
+
 def _fault_of(error: Exception) -> Fault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
@@ -152,7 +161,8 @@ def _compare(given: Any, kept: Any, path: str) -> None:
 def _json_type(annotation: Any) -> ValueType:
     """Return the type of values that are stored as JSON."""
     try:
-        _check_shape(inspect.type_info(annotation), set(), outermost=True)
+        info = inspect.type_info(annotation)
+        _check_shape(info, set(), outermost=True)
         decode = msgspec.json.Decoder(annotation, dec_hook=_structure).decode
     except (TypeError, NameError) as error:
         raise Fault(str(error)) from None
@@ -193,15 +203,16 @@ def _json_type(annotation: Any) -> ValueType:
     def store(value: Any) -> str:
         return both(value)[1]
 
+    schema = None
     if shape is list and element is not None:
         name = f"list[{element.name}]"
     elif shape is not GeoPoint:
-        name = f"json[{name}]"
+        name, schema = f"json[{name}]", json_schema(info, _readable, _plain_default)
     return ValueType(
         name, object, "String", lambda value: both(value)[0], store, load,
         lambda value: msgspec.json.decode(store(value)), writes="{store}({v})", reads="{load}({v})",
         objects={"store": store, "load": load}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
-        element=element, member=lambda name: _member(annotation, name),
+        element=element, json_schema=schema, member=lambda name: _member(annotation, name),
     )  # fmt: skip
 
 

@@ -115,6 +115,8 @@ class ValueType:
     enum: type[Enum] | None = None
     element: ValueType | None = None
     """The type of the elements of a list, set or tuple of scalars; its ``store`` is the form inside JSON."""
+    json_schema: dict[str, Any] | None = None
+    """What nested values look like in a store; None if the name says it all."""
     member: Callable[[str], tuple[ValueType, str]] | None = None
     """Return the type of a nested value, and its step in a JSON path; None if there are none."""
 

@@ -14,12 +14,13 @@ import msgspec
 from ...errors import CorruptStore, SchemaMismatch
 from ...progress import Meter
 from ...schema.evolution import Evolution, evolve
+from ...schema.forms import ModelForm
 from ...schema.maintenance import ChangeSet, Maintenance
 from ...schema.model import Model, Row, Schema
 from ..protocol import Note, NoteChanged
 from .file.file import Writer
 from .file.timestamps import STATE
-from .tables import EntityTable, IndexTable, quoted, values_ddl
+from .tables import EntityTable, IndexTable, TableForm, quoted, values_ddl
 from .writes import Lowered, write_groups, write_indexes
 
 __all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
@@ -36,9 +37,14 @@ class _Reads(Protocol):
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
 
-    def __init__(self, models: dict[str, Any], tables: dict[str, EntityTable]) -> None:
+    def __init__(self, models: dict[str, ModelForm], tables: dict[str, EntityTable]) -> None:
         self.models = models
         self.tables = tables
+        for name, form in models.items():
+            table = tables[form.table]
+            held = dict(table.properties)
+            if name not in table.types or any(p not in held for p, f in form.fields.items() if not f.in_key):
+                raise ValueError(f'the table "{table.name}" has no place for {name}')
 
     def evolution(self, schema: Schema) -> Evolution:
         """Compare with a schema; raise SchemaMismatch, with every difference, where it can not be followed."""
@@ -52,12 +58,25 @@ def read_catalogue(read: _Reads) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new."""
     if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
         return Catalogue({}, {})
+    rows = dict(read(f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables')"))
     try:
-        rows = {name: msgspec.json.decode(form) for name, form in read(f"SELECT name, form FROM {NAME}")}
-        tables = {name: EntityTable.from_json(name, form) for name, form in rows["tables"].items()}
-        return Catalogue(rows["models"], tables)
-    except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+        models = msgspec.json.decode(rows["models"], type=dict[str, ModelForm])
+        tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
+        catalogue = Catalogue(models, {name: EntityTable.of(name, form) for name, form in tables.items()})
+    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue can not be read: {error}; restore a backup") from error
+    created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
+    for table in catalogue.tables.values():
+        for name, sql in table.ddl().items():
+            if created.get(name) != sql:
+                raise _changed("table", name)
+    return catalogue
+
+
+def _changed(kind: str, name: str) -> CorruptStore:
+    return CorruptStore(
+        f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: restore a backup'
+    )
 
 
 READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
@@ -92,11 +111,13 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
     expected |= {name: index.create for name, index in lowered.indexes.items()}
     for model in lowered.schema.models:
         expected |= dict(values_ddl(model))
+        if (table := lowered.tables[model.table]) != table.extended(model):
+            raise _changed("table", table.name)
     # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
     listed = {
         name
         for form_name, form in catalogue.models.items()
-        for name in (*(index["table"] for index in form["indexes"].values()), f"{form['table']}_{form_name}_values")
+        for name in (*(index.table for index in form.indexes.values()), f"{form.table}_{form_name}_values")
     }
     unopened = listed - set(expected)
     here = set()
@@ -107,10 +128,7 @@ def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue)
         if kind == "index" and sql is None:  # SQLite's own, of a primary key
             continue
         if kind != "table" or expected.get(name) != sql:
-            raise CorruptStore(
-                f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: '
-                "restore a backup"
-            )
+            raise _changed(kind, name)
     if lost := sorted(set(expected) - here):
         raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
 
@@ -135,10 +153,11 @@ def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str
     _build(writer, lowered, evolution, catalogue, meter)
     for name, form in (
         ("models", after.models),
-        ("tables", {name: table.to_json() for name, table in after.tables.items()}),
+        ("tables", {name: table.form() for name, table in after.tables.items()}),
     ):
         writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
-    writer.bump_generation()
+    if evolution.grown:
+        writer.bump_generation()
     return after
 
 

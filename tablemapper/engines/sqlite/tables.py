@@ -15,6 +15,7 @@ from typing import Any
 
 import apsw
 import attrs
+import msgspec
 
 from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
@@ -80,6 +81,16 @@ def _literal(value: Any) -> str:
 
 
 _FIXED = ("PartitionKey", "RowKey", "Timestamp")
+
+
+class TableForm(msgspec.Struct, forbid_unknown_fields=True):
+    """An entity table, as the catalogue keeps it."""
+
+    columns: list[tuple[str, int | float | str | dict[str, str] | None]]
+    """Name and default; ``{"bytes": hex}`` and ``{"float": hex}`` stand for what JSON can not say."""
+    properties: list[tuple[str, str]]
+    types: list[str]
+    spills: list[str]
 
 
 @attrs.frozen
@@ -179,23 +190,21 @@ class EntityTable:
                 columns.append(Column(name))
         return EntityTable(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "columns": [[column.name, _dump(column.default)] for column in self.columns],
-            "properties": [list(pair) for pair in self.properties],
-            "types": list(self.types),
-            "spills": list(self.spills),
-        }
+    def form(self) -> TableForm:
+        """Return what the catalogue keeps."""
+        columns = [(column.name, _dump(column.default)) for column in self.columns]
+        return TableForm(columns, list(self.properties), list(self.types), list(self.spills))
 
     @classmethod
-    def from_json(cls, name: str, form: dict[str, Any]) -> EntityTable:
-        return cls(
-            name,
-            tuple(Column(column, _load(default)) for column, default in form["columns"]),
-            tuple((property, column) for property, column in form["properties"]),
-            tuple(form["types"]),
-            tuple(form["spills"]),
-        )
+    def of(cls, name: str, form: TableForm) -> EntityTable:
+        """Return the table that a catalogue describes; ValueError or KeyError if there can be none."""
+        columns = tuple([Column(column, _load(default)) for column, default in form.columns])
+        table = cls(name, columns, tuple(form.properties), tuple(form.types), tuple(form.spills))
+        wanted = {*(column for _, column in table.properties), *table.spills}
+        wanted |= {column for column, needed in (("_type", len(table.types) > 1), ("_big", table.spills)) if needed}
+        if lost := wanted - table.has:
+            raise ValueError(f'the table "{name}" lacks the columns {", ".join(sorted(lost))}')
+        return table
 
 
 def _dump(value: Any) -> Any:
