@@ -100,7 +100,7 @@ def a_group_stays_when_its_entities_go(patch: Patch) -> None:
     real = groups.AggregateModel.combine
 
     def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
-        return real(self, state, delta, seek) or [0, *[slot.zero() for slot in self.slots]]
+        return real(self, state, delta, seek) or self.zero()
 
     patch.setattr(groups.AggregateModel, "combine", combine)
 

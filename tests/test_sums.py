@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablemapper.schema.sums import DECIMAL, FLOAT, INT, SUMS, TIMEDELTA, State, Sum
+from tablemapper.schema.sums import DECIMAL, FLOAT, INT, SUMS, TIMEDELTA, ExactSum, State
 
 FLOATS = st.one_of(
     st.floats(allow_nan=False),
@@ -47,7 +47,7 @@ def exact_decimal_sum(values: Sequence[Decimal]) -> Decimal:
         return sum(values, Decimal(0))
 
 
-ORACLES: list[tuple[Sum[Any], st.SearchStrategy[Any], Callable[[Sequence[Any]], Any]]] = [
+ORACLES: list[tuple[ExactSum[Any], st.SearchStrategy[Any], Callable[[Sequence[Any]], Any]]] = [
     (FLOAT, FLOATS, exact_float_sum),
     (INT, st.one_of(st.integers(), st.integers(-(2**63), 2**63 - 1)), sum),
     (DECIMAL, DECIMALS, exact_decimal_sum),
@@ -63,7 +63,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and repr(a) == repr(b)
 
 
-def state_of(sums: Sum[Any], values: Sequence[Any]) -> State:
+def state_of(sums: ExactSum[Any], values: Sequence[Any]) -> State:
     state = sums.zero()
     for value in values:
         sums.add(state, value, 1)
@@ -71,7 +71,7 @@ def state_of(sums: Sum[Any], values: Sequence[Any]) -> State:
 
 
 def churn(
-    sums: Sum[Any],
+    sums: ExactSum[Any],
     oracle: Callable[[Sequence[Any]], Any],
     coming: Sequence[Any],
     rng: random.Random,
@@ -107,7 +107,7 @@ def churn(
 @every_kind
 @given(data=st.data())
 def test_a_sum_equals_that_of_the_live_values_after_any_adds_and_removes(
-    sums: Sum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
+    sums: ExactSum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
 ) -> None:
     churn(sums, oracle, data.draw(st.lists(values, max_size=30)), data.draw(st.randoms(use_true_random=False)))
 
@@ -115,7 +115,7 @@ def test_a_sum_equals_that_of_the_live_values_after_any_adds_and_removes(
 @every_kind
 @given(data=st.data())
 def test_states_do_not_depend_on_the_order_of_the_values(
-    sums: Sum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
+    sums: ExactSum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
 ) -> None:
     live = data.draw(st.lists(values, max_size=30))
     shuffled = data.draw(st.permutations(live))
@@ -125,7 +125,7 @@ def test_states_do_not_depend_on_the_order_of_the_values(
 @every_kind
 @given(data=st.data())
 def test_merging_leaves_both_states_as_they_were(
-    sums: Sum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
+    sums: ExactSum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
 ) -> None:
     left, right = data.draw(st.lists(values, max_size=5)), data.draw(st.lists(values, max_size=5))
     state, delta = state_of(sums, left), state_of(sums, right)
@@ -138,7 +138,7 @@ def test_merging_leaves_both_states_as_they_were(
 
 @every_kind
 def test_no_values_have_neither_sum_nor_mean(
-    sums: Sum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any]
+    sums: ExactSum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any]
 ) -> None:
     assert sums.shown(sums.zero()) is None
     assert sums.mean(sums.zero()) is None
@@ -173,7 +173,7 @@ def test_infinities_of_both_signs_have_no_sum_until_one_sign_leaves() -> None:
 
 
 @pytest.mark.parametrize(("sums", "value"), [(FLOAT, math.nan), (DECIMAL, Decimal("NaN")), (DECIMAL, Decimal("Inf"))])
-def test_what_has_no_place_in_a_sum_is_refused_and_changes_nothing(sums: Sum[Any], value: Any) -> None:
+def test_what_has_no_place_in_a_sum_is_refused_and_changes_nothing(sums: ExactSum[Any], value: Any) -> None:
     state = sums.zero()
     with pytest.raises(ValueError):
         sums.add(state, value, 1)
@@ -244,7 +244,7 @@ def test_a_sum_of_prices_packs_into_twenty_bytes() -> None:
         (TIMEDELTA, [1, 2, 3]),
     ],
 )
-def test_a_damaged_state_is_refused(sums: Sum[Any], packed: list[Any]) -> None:
+def test_a_damaged_state_is_refused(sums: ExactSum[Any], packed: list[Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         sums.unpack(packed)
 
@@ -265,7 +265,7 @@ def mixed_decimals(rng: random.Random, n: int) -> list[Decimal]:
     ("sums", "make", "oracle"), [(FLOAT, mixed_floats, math.fsum), (DECIMAL, mixed_decimals, exact_decimal_sum)]
 )
 def test_a_hundred_thousand_mixed_operations_leave_no_error(
-    sums: Sum[Any], make: Callable[[random.Random, int], list[Any]], oracle: Callable[[Sequence[Any]], Any]
+    sums: ExactSum[Any], make: Callable[[random.Random, int], list[Any]], oracle: Callable[[Sequence[Any]], Any]
 ) -> None:
     rng = random.Random(11)
     churn(sums, oracle, make(rng, 50_000), rng, transaction=100, look_every=50)
@@ -276,14 +276,14 @@ def naive_add(state: State, value: float, sign: int) -> None:
     state[1] += sign * value
 
 
-NAIVE: Sum[Any] = attrs.evolve(
+NAIVE: ExactSum[Any] = attrs.evolve(
     FLOAT,
     add=naive_add,
     shown=lambda state: float(state[1]) if state[0] else None,
     pack=lambda state: state,
     unpack=lambda packed: packed,
 )
-WEAKENED: dict[str, tuple[Sum[Any], Callable[[random.Random, int], list[Any]], Callable[[Sequence[Any]], Any]]] = {
+WEAKENED: dict[str, tuple[ExactSum[Any], Callable[[random.Random, int], list[Any]], Callable[[Sequence[Any]], Any]]] = {
     "naive float sum": (NAIVE, mixed_floats, exact_float_sum),
     "lost count": (
         attrs.evolve(FLOAT, merge=lambda state, delta: [max(state[0], delta[0]), *FLOAT.merge(state, delta)[1:]]),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.query.from_aggregates import declared
-from tablemapper.query.totals import COUNT, wanted_slot
+from tablemapper.query.totals import COUNT
+from tablemapper.schema.groups import slot_of
 
 
 class Reading(tm.Entity, table="Readings"):
@@ -209,7 +210,7 @@ def test_an_aggregate_answers_what_its_groups_tile(store: tm.Store, where: list[
 
 def test_a_measure_that_the_aggregate_lacks_is_computed(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "a")
-    assert declared(query._plans, query._asked, (), wanted_slot("sum", Reading.span)) is None
+    assert declared(query._plans, query._asked, (), slot_of("sum", Reading.span)) is None
     assert declared(query._plans, query._asked, (Reading.size,), COUNT) is None
 
 

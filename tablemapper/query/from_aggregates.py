@@ -19,10 +19,10 @@ from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
 from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, present
 from ..planning.ranges import Search
-from ..schema.groups import AggregateModel, Slot, State
+from ..schema.groups import AggregateModel, Slot, State, slot_of
 from ..schema.model import Model
 from .prepared import Asked, Plans, Prepared, Reader
-from .totals import COUNT, Measured, States, wanted_slot
+from .totals import COUNT, Measured, States
 
 __all__ = ["Answer", "Fit", "declared", "fit", "served", "unfit"]
 
@@ -103,7 +103,7 @@ def served(plans: Plans, asked: Asked) -> Iterator[tuple[str, str]]:
             measure = field.measure
             for kinds in _TOGETHER:
                 if measure is not None and measure.attr is not None and measure.kind in kinds:
-                    slots |= {f"{kind}({measure.attr.label})": wanted_slot(kind, measure.attr) for kind in kinds}
+                    slots |= {f"{kind}({measure.attr.label})": slot_of(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
         if (found := declared(plans, asked, (), slot)) is not None:
             yield label, found.target.name
@@ -117,14 +117,7 @@ def unfit(plans: Plans, asked: Asked) -> Iterator[str]:
 
 
 def _merged(slot: Slot, one: State, other: State) -> State:
-    number = one[0] + other[0]
-    match slot.kind:
-        case "sum":
-            return [number, slot.sum.merge(one[1], other[1])]
-        case "extremes":
-            ends = [*one[1], *other[1]]
-            return [number, [min(ends), max(ends)] if ends else ends]
-    return [number, None]
+    return [one[0] + other[0], slot.united(one[1], other[1])]
 
 
 def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Fit | str:
@@ -163,7 +156,7 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
         mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in part.attributes())
         reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
     kept = "entities" if wanted.attr is None else wanted.attr.label
-    return reasons[0] if reasons else f"it does not keep the {wanted.kind} of {kept}"
+    return reasons[0] if reasons else f"it does not keep the {wanted.name} of {kept}"
 
 
 def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
@@ -176,15 +169,8 @@ def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
         if slot.where is None:
             found.append(Held(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
-            found.append(Held(every + forms(slot.where), _OF_SOME[slot.kind](at)))
+            found.append(Held(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
     return found
-
-
-_OF_SOME: dict[str, Callable[[int], Callable[[State], State]]] = {
-    "count": lambda at: lambda state: [state[at], None],
-    "sum": lambda at: lambda state: [state[at][0], state[at]],
-    "extremes": lambda at: lambda state: [len(state[at]), state[at]],
-}
 
 
 def _optional(attr: Attr[Any, Any], model: Model) -> bool:

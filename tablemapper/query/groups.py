@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Expr
-from ..schema.groups import Slot, store_sortable
-from .totals import COUNT, Measured, States, value, wanted_slot
+from ..schema.groups import Slot, slot_of, store_sortable
+from .totals import COUNT, Measured, States, value
 
 __all__ = ["Groups"]
 
@@ -39,7 +39,7 @@ class Groups(Generic[G]):
 
     def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
         """Add up a field in each group, exactly; None where no entity has a value."""
-        return self._measured("sum", wanted_slot("sum", _summed("sum", field)))
+        return self._measured("sum", slot_of("sum", _summed("sum", field)))
 
     @overload
     def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
@@ -49,15 +49,15 @@ class Groups(Generic[G]):
     def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
     def avg(self, field: Expr[Any], /) -> Any:
         """Divide the sum of a field by the number of its values, in each group."""
-        return self._measured("avg", wanted_slot("avg", _summed("avg", field)))
+        return self._measured("avg", slot_of("avg", _summed("avg", field)))
 
     def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
         """Find the least value of a field in each group."""
-        return self._measured("min", wanted_slot("min", _ordered("min", field)))
+        return self._measured("min", slot_of("min", _ordered("min", field)))
 
     def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
         """Find the greatest value of a field in each group."""
-        return self._measured("max", wanted_slot("max", _ordered("max", field)))
+        return self._measured("max", slot_of("max", _ordered("max", field)))
 
     def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:
         states = self._compute(measured, slot)

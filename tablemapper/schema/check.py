@@ -64,10 +64,5 @@ def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None
     state = aggregate.combine(None, delta, seek)
     if state is not None and stored is not None:
         for at, slot in enumerate(aggregate.slots, 1):
-            if slot.kind == "ever" and stored[at] and (not state[at] or _wider(stored[at], state[at])):
-                state[at] = stored[at]
+            state[at] = slot.expected(state[at], stored[at])
     return state
-
-
-def _wider(ends: list[Any], others: list[Any]) -> bool:
-    return bool(ends[0] <= others[0] and ends[-1] >= others[-1])

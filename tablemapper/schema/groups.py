@@ -3,78 +3,324 @@
 What is kept for a group is a *state*: the number of its entities, and a value for each *slot*. A slot is what one or
 more measures are answered from: ``sum`` and ``avg`` of one field share a slot, ``min`` and ``max`` too. A change of
 entities is a *delta*, of the same shape; `AggregateModel.combine` is the one place where the two meet.
+
+Each kind of slot is a class, and says all about itself, most of it as source for generated functions. A new measure is
+a class here, or a word in the ``measures`` of one, and a function in `entities.fields`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration
-from ..entities.fields import FieldModel
+from ..entities.fields import FieldModel, MeasureKind
 from ..errors import CorruptStore
 from ..expressions.predicates import dump
 from ..expressions.tree import Attr, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
-from .sums import SUMS, Sum
+from .sums import SUMS, ExactSum
 
-__all__ = ["AggregateModel", "Delta", "Slot", "State", "aggregate_model", "load_sortable", "store_sortable"]
+__all__ = [
+    "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",
+    "slot_of", "store_sortable",
+]  # fmt: skip
 
 State: TypeAlias = list[Any]
 """``[number of entities, value of each slot…]``"""
 Delta: TypeAlias = list[Any]
 """``[change of the number, change of each slot…]``"""
-Seek: TypeAlias = Callable[[int, Literal["min", "max"]], Any]
+End: TypeAlias = Literal["min", "max"]
+Seek: TypeAlias = Callable[[int, End], Any]
 """Finds the least or greatest live value of a slot, by its number, once the values that changed are stored."""
 
-_DECIMAL = key_codec(Decimal)
+
+# ---------------------------------------------------------------------------------------------- kinds of slots
 
 
 @attrs.frozen(eq=False)
 class Slot:
-    """What one or more measures are answered from."""
+    """What one or more measures are answered from.
 
-    kind: Literal["count", "sum", "extremes", "ever"]
+    Sources name variables: ``held`` is the slot's value in a state, ``change`` in a delta.
+    """
+
+    name: ClassVar[str]
+    measures: ClassVar[frozenset[MeasureKind]]
+    """What it answers."""
+    sortable: ClassVar[bool] = False
+    """Whether values are added in the form that `store_sortable` gives."""
+    counts_values: ClassVar[bool] = False
+    """Whether it is kept beside the state how often each live value is there, to seek the ends."""
+    lasting: ClassVar[bool] = False
+    """Whether it tells what ever was: then a group stays when it is empty, and no check can recompute it."""
+
     attr: Attr[Any, Any] | None
     where: Predicate[Any] | None
-
-    @property
-    def sum(self) -> Sum[Any]:
-        """The arithmetic of a sum."""
-        assert self.attr is not None
-        return SUMS[self.attr.type.kind]
-
-    def zero(self) -> Any:
-        """Return a delta that changes nothing."""
-        match self.kind:
-            case "count":
-                return 0
-            case "sum":
-                return self.sum.zero()
-            case "extremes":
-                return {}
-            case "ever":
-                return []
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for slots that always hold the same."""
         attr = None if self.attr is None else self.attr.source
-        return self.kind, attr, None if self.where is None else repr(dump(self.where))
+        return self.name, attr, None if self.where is None else repr(dump(self.where))
+
+    # -- as source, for aggregates
+
+    def zero_source(self, names: Names) -> str:
+        """Return source of a change that changes nothing."""
+        raise NotImplementedError
+
+    def empty_source(self, names: Names) -> str:
+        """Return source of what a state without values holds."""
+        return self.zero_source(names)
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        """Return statements that add a value, which is not None, to a change; ``sign`` is 1, or -1 to take it off."""
+        raise NotImplementedError
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        """Return source of what is held after a change, ``number`` being that of the slot for ``seek``."""
+        raise NotImplementedError
+
+    def pack_source(self, held: str, names: Names) -> str:
+        """Return source of what is stored."""
+        return held
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        """Return source of what was packed."""
+        return stored
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        """Return the function that gives a measure of what is held."""
+        raise NotImplementedError
+
+    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
+        """Return source of a measure of what is held."""
+        return f"{names.name(measure, self.show(measure))}({held})"
+
+    def expected(self, live: Any, stored: Any) -> Any:
+        """Return what a check expects, of what live values give and what is stored."""
+        return live
+
+    # -- as Python, for totals of queries
+
+    def start(self) -> Any:
+        """Return what is held of no values."""
+        return None
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        """Return the function that gives what is held with one more value; what was held may change."""
+        raise NotImplementedError
+
+    def united(self, held: Any, other: Any) -> Any:
+        """Return what is held of the values of two groups."""
+        return None
+
+    def of_some(self, held: Any) -> State:
+        """Return the number of the entities that are measured (at least whether there is one), and what is held."""
+        raise NotImplementedError
+
+
+class Count(Slot):
+    """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
+
+    name = "count"
+    measures = frozenset({"count"})
+
+    def zero_source(self, names: Names) -> str:
+        return "0"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"{change} += sign"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{held} + {change}"
+
+    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
+        return held
+
+    def of_some(self, held: Any) -> State:
+        return [held, None]
+
+
+class Sum(Slot):
+    """The exact sum of a field, and how many values it has."""
+
+    name = "sum"
+    measures = frozenset({"sum", "avg"})
+
+    @property
+    def _exact(self) -> ExactSum[Any]:
+        assert self.attr is not None
+        return SUMS[self.attr.type.kind]
+
+    def zero_source(self, names: Names) -> str:
+        return f"{names.name('zero', self._exact.zero)}()"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return self._exact.add_source(change, value, names)
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', self._exact.merge)}({held}, {change})"
+
+    def pack_source(self, held: str, names: Names) -> str:
+        return f"{names.name('pack', self._exact.pack)}({held})"
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('unpack', self._exact.unpack)}({stored})"
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        return self._exact.mean if measure == "avg" else self._exact.shown
+
+    def start(self) -> Any:
+        return self._exact.zero()
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        add = self._exact.add
+
+        def included(held: Any, value: Any) -> Any:
+            add(held, value, 1)
+            return held
+
+        return included
+
+    def united(self, held: Any, other: Any) -> Any:
+        return self._exact.merge(held, other)
+
+    def of_some(self, held: Any) -> State:
+        return [held[0], held]
+
+
+class _Ends(Slot):
+    """The least and the greatest value of a field, ``[]`` or ``[least, greatest]``, in sortable form."""
+
+    sortable = True
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        assert self.attr is not None
+        kind, end = self.attr.type, 0 if measure.startswith("min") else -1
+        return lambda held: load_sortable(kind, held[end]) if held else None
+
+    def start(self) -> Any:
+        return []
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        assert self.attr is not None
+        kind = self.attr.type
+        return lambda held, value: _widened(held, store_sortable(kind, value))
+
+    def united(self, held: Any, other: Any) -> Any:
+        return _widened_by(held, other)
+
+    def of_some(self, held: Any) -> State:
+        return [len(held), held]
+
+
+class Extremes(_Ends):
+    """The ends of the live values. A change counts how often each value came, or went."""
+
+    name = "extremes"
+    measures = frozenset({"min", "max"})
+    counts_values = True
+
+    def zero_source(self, names: Names) -> str:
+        return "{}"
+
+    def empty_source(self, names: Names) -> str:
+        return "[]"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"{change}[{value}] = {change}.get({value}, 0) + sign"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', _ends_after)}({held}, {change}, {number}, seek)"
+
+
+class Ever(_Ends):
+    """The ends of all values that ever were."""
+
+    name = "ever"
+    measures = frozenset({"min_ever", "max_ever"})
+    lasting = True
+
+    def zero_source(self, names: Names) -> str:
+        return "[]"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"if sign > 0: {change} = {names.name('widened', _widened)}({change}, {value})"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', _widened_by)}({held}, {change})"
+
+    def expected(self, live: Any, stored: Any) -> Any:
+        """Take what is stored, if that is no less extreme than the live values."""
+        wider = stored and (not live or (stored[0] <= live[0] and stored[-1] >= live[-1]))
+        return stored if wider else live
+
+
+def _widened(ends: list[Any], value: Any) -> list[Any]:
+    """Return ``[least, greatest]`` with one more value in it."""
+    if not ends:
+        return [value, value]
+    if value < ends[0]:
+        return [value, ends[-1]]
+    return [ends[0], value] if value > ends[-1] else ends
+
+
+def _widened_by(ends: list[Any], others: list[Any]) -> list[Any]:
+    for value in others:
+        ends = _widened(ends, value)
+    return ends
+
+
+def _ends_after(ends: list[Any], change: dict[Any, int], number: int, seek: Seek) -> list[Any]:
+    for value, count in change.items():
+        if count < 0 and ends and value in (ends[0], ends[-1]):
+            least = seek(number, "min")
+            return [] if least is None else [least, seek(number, "max")]
+    return _widened_by(ends, [value for value, count in change.items() if count > 0])
+
+
+_DECIMAL = key_codec(Decimal)
+
+
+def store_sortable(kind: ValueType, value: Any) -> Any:
+    """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
+    return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
+
+
+def load_sortable(kind: ValueType, stored: Any) -> Any:
+    """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
+    if stored.__class__ is int and kind.kind is int and kind.enum is None:
+        return stored  # (one that is a sum can be beyond 64 bits)
+    return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
+
+
+_KINDS: dict[MeasureKind, type[Slot]] = {
+    measure: kind for kind in (Count, Sum, Extremes, Ever) for measure in kind.measures
+}
+
+
+def slot_of(measure: MeasureKind, attr: Attr[Any, Any] | None, where: Predicate[Any] | None = None) -> Slot:
+    """Return the slot that a measure is answered from."""
+    return _KINDS[measure](attr, where)
+
+
+# ---------------------------------------------------------------------------------------------- groups
 
 
 @attrs.frozen(eq=False, slots=False)
 class AggregateModel:
     """An aggregate, compiled: its groups, its measures, and the slots they are answered from."""
 
-    made: Declaration
+    declaration: Declaration
     source: type[Any]
     where: Predicate[Any] | None
     groups: dict[str, Attr[Any, Any]]
@@ -82,38 +328,29 @@ class AggregateModel:
     measures: tuple[tuple[FieldModel, int], ...]
     """Each with the number of its slot; -1 is the number of entities."""
     slots: tuple[Slot, ...]
-    keeps_empty: bool
-    """Whether a group that has no entity left keeps its row, because it tells what ever was."""
+
+    @cached_property
+    def keeps_empty(self) -> bool:
+        """Whether a group that has no entity left keeps its row, because it tells what ever was."""
+        return any(slot.lasting for slot in self.slots)
+
+    @cached_property
+    def counted_slots(self) -> tuple[int, ...]:
+        """The numbers of the slots whose live values are counted."""
+        return tuple(number for number, slot in enumerate(self.slots) if slot.counts_values)
 
     def zero(self) -> Delta:
         """Return a delta that changes nothing."""
-        return [0, *[slot.zero() for slot in self.slots]]
+        delta: Delta = self._generated["zero"]()
+        return delta
 
     def zero_source(self, names: Names) -> str:
         """Return source of what `zero` returns."""
-        kinds = {"count": "0", "extremes": "{}", "ever": "[]"}
-        zeros = [kinds.get(slot.kind) or f"{names.name('zero', slot.sum.zero)}()" for slot in self.slots]
-        return f"[{', '.join(['0', *zeros])}]"
+        return f"[{', '.join(['0', *[slot.zero_source(names) for slot in self.slots]])}]"
 
-    def add_source(self, at: int, delta: str, value: str, names: Names) -> list[str]:
-        """Return statements that add an entity's value, which is not None, to one slot of a delta.
-
-        Args:
-            at: the number of the slot.
-            delta: the variable that holds the delta.
-            value: the variable of the value, in sortable form for extremes. ``sign`` is 1, or -1 to take it off.
-            names: gets what the statement needs.
-        """
-        slot, place = self.slots[at], f"{delta}[{at + 1}]"
-        match slot.kind:
-            case "sum":
-                return slot.sum.add_source(place, value, names)
-            case "count":
-                return [f"{place} += sign"]
-            case "extremes":
-                return [f"{place}[{value}] = {place}.get({value}, 0) + sign"]
-            case "ever":
-                return [f"if sign > 0: {place} = {names.name('widen', _widen)}({place}, {value})"]
+    def add_source(self, number: int, delta: str, value: str, names: Names) -> list[str]:
+        """Return statements that add an entity's value to one slot of a delta; see `Slot.add_source`."""
+        return self.slots[number].add_source(f"{delta}[{number + 1}]", value, names)
 
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""
@@ -136,33 +373,22 @@ class AggregateModel:
             state: State = self._generated["unpack"](blob)
             return state
         except (ValueError, TypeError, IndexError, msgspec.MsgspecError) as error:
-            raise CorruptStore(f"{self.made.name}: the state of a group can not be read: {error}") from error
+            raise CorruptStore(f"{self.declaration.name}: the state of a group can not be read: {error}") from error
 
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
         names = Names(encode=_encode, decode=_decode, gone=self._gone)
-        after, packed, unpacked, zero = ["n"], ["state[0]"], ["v0"], ["0"]
-        for at, slot in enumerate(self.slots, 1):
-            held, change, stored = f"state[{at}]", f"delta[{at}]", f"v{at}"
-            packed.append(held)
-            unpacked.append(stored)
-            zero.append("0" if slot.kind == "count" else "[]")
-            match slot.kind:
-                case "count":
-                    after.append(f"{held} + {change}")
-                case "sum":
-                    after.append(f"{names.name('merge', slot.sum.merge)}({held}, {change})")
-                    packed[at] = f"{names.name('pack', slot.sum.pack)}({held})"
-                    unpacked[at] = f"{names.name('unpack', slot.sum.unpack)}({stored})"
-                    zero[at] = f"{names.name('zero', slot.sum.zero)}()"
-                case "ever":
-                    after.append(f"{names.name('ever', _ever)}({held}, {change})")
-                case "extremes":
-                    after.append(f"{names.name('extremes', _extremes)}({held}, {change}, {at - 1}, seek)")
+        slots = list(enumerate(self.slots, 1))
+        empty = ["0", *[slot.empty_source(names) for slot in self.slots]]
+        after = ["n", *[slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]]
+        packed = ["state[0]", *[slot.pack_source(f"state[{at}]", names) for at, slot in slots]]
+        unpacked = ["v0", *[slot.unpack_source(f"v{at}", names) for at, slot in slots]]
         source = [
+            "def zero():",
+            f"    return {self.zero_source(names)}",
             "def combine(state, delta, seek):",
-            f"    if state is None: state = [{', '.join(zero)}]",
+            f"    if state is None: state = [{', '.join(empty)}]",
             "    n = state[0] + delta[0]",
             "    if n < 0: gone(n)",
             f"    after = [{', '.join(after)}]",
@@ -175,30 +401,20 @@ class AggregateModel:
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",
         ]
-        return compile_functions(f"{self.made.name} groups", "\n".join(source), names)
+        return compile_functions(f"{self.declaration.name} groups", "\n".join(source), names)
 
     def shown_sources(self, names: Names) -> list[str]:
         """Return source of the value of each measure, of the variable ``state``."""
         sources = []
-        for field, slot in self.measures:
+        for field, number in self.measures:
             assert field.measure is not None
-            held = f"state[{slot + 1}]"
-            match field.measure.kind:
-                case "count":
-                    sources.append(held)
-                case "sum":
-                    sources.append(f"{names.name('shown', self.slots[slot].sum.shown)}({held})")
-                case "avg":
-                    sources.append(f"{names.name('mean', self.slots[slot].sum.mean)}({held})")
-                case kind:
-                    assert field.measure.attr is not None
-                    load = names.name("load", partial(load_sortable, field.measure.attr.type))
-                    end = 0 if kind.startswith("min") else -1
-                    sources.append(f"({load}({held}[{end}]) if {held} else None)")
+            held = f"state[{number + 1}]"
+            whole = number < 0
+            sources.append(held if whole else self.slots[number].show_source(field.measure.kind, held, names))
         return sources
 
     def _gone(self, count: int) -> None:
-        raise CorruptStore(f"{self.made.name}: a group would have {count} entities; run check()")
+        raise CorruptStore(f"{self.declaration.name}: a group would have {count} entities; run check()")
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps."""
@@ -222,71 +438,25 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
-def _widen(ends: list[Any], value: Any) -> list[Any]:
-    """Return ``[least, greatest]`` with one more value in it."""
-    if not ends:
-        return [value, value]
-    return [value if value < ends[0] else ends[0], value if value > ends[-1] else ends[-1]]
-
-
-def _ever(held: list[Any], values: list[Any]) -> list[Any]:
-    for value in values:
-        held = _widen(held, value)
-    return held
-
-
-def _extremes(held: list[Any], change: dict[Any, int], slot: int, seek: Seek) -> list[Any]:
-    for value, count in change.items():
-        if count < 0 and held and value in (held[0], held[-1]):
-            ends: tuple[Literal["min", "max"], ...] = ("min", "max")
-            found = [seek(slot, end) for end in ends]
-            return [] if found[0] is None else found
-    for value, count in change.items():
-        if count > 0:
-            held = _widen(held, value)
-    return held
-
-
-def store_sortable(kind: ValueType, value: Any) -> Any:
-    """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
-    return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
-
-
-def load_sortable(kind: ValueType, stored: Any) -> Any:
-    """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
-    if stored.__class__ is int and kind.kind is int and kind.enum is None:
-        return stored  # (one that is a sum can be beyond 64 bits)
-    return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
-
-
-def aggregate_model(made: Declaration) -> AggregateModel:
+def aggregate_model(declaration: Declaration) -> AggregateModel:
     """Compile the measures of an aggregate class."""
-    slots: dict[tuple[Any, ...], int] = {}
-    found: list[Slot] = []
+    slots: list[Slot] = []
+    numbers: dict[tuple[Any, ...], int] = {}
     measures = []
-    for field in made.fields:
+    groups = {}
+    for field in declaration.fields:
         measure = field.measure
         assert measure is not None
         if measure.kind == "group":
-            continue
-        if measure.kind == "count" and measure.attr is None and measure.where is None:
+            if measure.attr is not None:
+                groups[field.name] = measure.attr
+        elif measure.kind == "count" and measure.attr is None and measure.where is None:
             measures.append((field, -1))
-            continue
-        kind: Literal["count", "sum", "extremes", "ever"] = (
-            "count" if measure.kind == "count"
-            else "sum" if measure.kind in ("sum", "avg")
-            else "ever" if measure.kind.endswith("_ever")
-            else "extremes"
-        )  # fmt: skip
-        slot = Slot(kind, measure.attr, measure.where)
-        if slot.identity not in slots:
-            slots[slot.identity] = len(found)
-            found.append(slot)
-        measures.append((field, slots[slot.identity]))
-    groups = {
-        field.name: field.measure.attr
-        for field in made.fields
-        if field.measure is not None and field.measure.kind == "group" and field.measure.attr is not None
-    }
-    keeps_empty = any(slot.kind == "ever" for slot in found)
-    return AggregateModel(made, made.of or object, made.where, groups, tuple(measures), tuple(found), keeps_empty)
+        else:
+            slot = slot_of(measure.kind, measure.attr, measure.where)
+            if slot.identity not in numbers:
+                numbers[slot.identity] = len(slots)
+                slots.append(slot)
+            measures.append((field, numbers[slot.identity]))
+    source = declaration.of or object
+    return AggregateModel(declaration, source, declaration.where, groups, tuple(measures), tuple(slots))

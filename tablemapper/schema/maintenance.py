@@ -396,7 +396,7 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
             if slot.attr.path or fields.optional(slot.attr.name):
                 body.append(f"{indent}if {value} is not None:")
                 indent += "    "
-            if slot.kind in ("extremes", "ever"):
+            if slot.sortable:
                 body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
         body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
     label = f"{target.name} of {model.name}"

@@ -33,7 +33,7 @@ import attrs
 from ..codegen import Names
 from ..limits import MAX_INT64, MIN_INT64
 
-__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "State", "Sum"]
+__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State"]
 
 V = TypeVar("V")
 State: TypeAlias = list[Any]
@@ -53,7 +53,7 @@ _RATIO = decimal.Context(
 
 
 @attrs.frozen
-class Sum(Generic[V]):
+class ExactSum(Generic[V]):
     """How the values of one kind are summed. Its fields are plain functions, for generated loops to bind and call."""
 
     zero: Callable[[], State]
@@ -285,16 +285,18 @@ s = {state}
 s[0] += sign; s[1] += sign * {value}
 """
 
-FLOAT: Sum[float] = Sum(
+FLOAT: ExactSum[float] = ExactSum(
     _zero_float, _add_float, _merge_float, _show_float, _mean_float, _pack_float, _unpack_float, _INLINE_FLOAT
 )
-INT: Sum[int] = Sum(_zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _INLINE_INT)
-TIMEDELTA: Sum[timedelta] = Sum(
+INT: ExactSum[int] = ExactSum(
+    _zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _INLINE_INT
+)
+TIMEDELTA: ExactSum[timedelta] = ExactSum(
     _zero_int, _add_timedelta, _merge_int, _show_timedelta, _mean_timedelta, _pack_total, _unpack_total
 )
-DECIMAL: Sum[Decimal] = Sum(
+DECIMAL: ExactSum[Decimal] = ExactSum(
     _zero_decimal, _add_decimal, _merge_decimal, _show_decimal, _mean_decimal, _pack_decimal, _unpack_decimal
 )
 
-SUMS: Mapping[type, Sum[Any]] = MappingProxyType({float: FLOAT, int: INT, Decimal: DECIMAL, timedelta: TIMEDELTA})
+SUMS: Mapping[type, ExactSum[Any]] = MappingProxyType({float: FLOAT, int: INT, Decimal: DECIMAL, timedelta: TIMEDELTA})
 """The types whose values can be summed."""

@@ -167,13 +167,13 @@ class _Check:
 
     def _values(self, model: Model, deltas: dict[tuple[str, str], Any]) -> Iterator[Problem]:
         assert model.aggregate is not None
-        extremes = [at for at, slot in enumerate(model.aggregate.slots) if slot.kind == "extremes"]
-        if not extremes:
+        counted = model.aggregate.counted_slots
+        if not counted:
             return
         expected = {
             (*key, at, value): count
             for key, delta in deltas.items()
-            for at in extremes
+            for at in counted
             for value, count in delta[at + 1].items()
         }
         for *place, count in self.rows(f"SELECT * FROM {quoted(values_table(model))}"):

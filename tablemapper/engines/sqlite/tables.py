@@ -387,7 +387,7 @@ def values_table(model: Model) -> str:
 
 def has_values(model: Model) -> bool:
     """Tell whether a model is an aggregate that needs a table of live values."""
-    return model.aggregate is not None and any(slot.kind == "extremes" for slot in model.aggregate.slots)
+    return model.aggregate is not None and bool(model.aggregate.counted_slots)
 
 
 def values_ddl(model: Model) -> Iterator[tuple[str, str]]:

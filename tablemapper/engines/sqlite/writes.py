@@ -23,7 +23,7 @@ from ...errors import (
     PreconditionFailed,
     UniqueViolation,
 )
-from ...schema.groups import Delta, Slot
+from ...schema.groups import Delta
 from ...schema.maintenance import (
     AggregateMaintenance,
     ChangeSet,
@@ -423,7 +423,7 @@ def _aggregate(
     for key, delta in keyed:
         seek = _no_seek
         if values is not None:
-            _count_values(aggregate.slots, values, writer, key, delta)
+            _count_values(aggregate.counted_slots, values, writer, key, delta)
             seek = partial(_seek, writer, values, key)
         stored = execute(statements.get_group, key).fetchone()
         if stored is None:
@@ -466,10 +466,8 @@ def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
     raise AssertionError("an aggregate without extremes looks for none")
 
 
-def _count_values(slots: Iterable[Slot], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
-    for at, slot in enumerate(slots):
-        if slot.kind != "extremes":
-            continue
+def _count_values(slots: Iterable[int], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+    for at in slots:
         for value, count in delta[at + 1].items():
             if not count:
                 continue
