@@ -19,6 +19,7 @@ from tests.benchmarks.measure import Differ, measure
 from tests.benchmarks.output import number, place
 from tests.benchmarks.phases import PHASES, chosen
 
+pytestmark = pytest.mark.one_python
 INSTALLED = {name: cls for name in ("ours", *PEERS) if (cls := load(name)) is not None}
 
 

@@ -25,6 +25,7 @@ from tablemapper.query.prepared import Prepared
 from . import test_query
 from .test_query import Unit
 
+pytestmark = pytest.mark.one_python
 Patch = pytest.MonkeyPatch
 
 

@@ -18,6 +18,7 @@ from tablemapper.store.operations import Verbs
 
 from .machine import Machine
 
+pytestmark = pytest.mark.one_python
 Patch = pytest.MonkeyPatch
 
 
