@@ -39,9 +39,17 @@ SUMS = {name: None if cents == [None] else sum(c for c in cents if c is not None
 IN_ORDER = sorted(SUMS, key=lambda name: (SUMS[name] is not None, SUMS[name]))
 
 
+class Limit(tm.Entity, table="Accounts"):
+    account: tm.Field[str]
+    cents: tm.Field[int]
+
+    key = tm.Key[str](partition="{account}", row="limit")
+
+
 @pytest.fixture(scope="module")
 def store() -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Payment, Account]) as opened:
+    with tm.open(":memory:", models=[Payment, Account, Limit]) as opened:
+        opened.insert_many([Limit("x", 6), Limit("y", MOST), Limit("z", -MOST - 1)])
         opened.insert_many(Payment(name, n, c) for name, cents in CENTS.items() for n, c in enumerate(cents))
         yield opened
 
@@ -67,3 +75,14 @@ def test_sums_beyond_64_bits_have_extremes_and_groups(store: tm.Store) -> None:
     above = accounts.where(Account.cents >= MOST)
     assert [one.account for one in above.order_by(Account.cents.desc())] == ["a", "g", "d"]
     assert above.count() == 3
+
+
+def test_sums_beyond_64_bits_have_an_order_among_the_ints_of_other_classes(store: tm.Store) -> None:
+    query = store.query(Account, Limit).allow_scan()
+    values = {**SUMS, "x": 6, "y": MOST, "z": -MOST - 1}
+    names = sorted(values, key=lambda name: (values[name] is not None, values[name], name))
+    for step, wanted in ((Account.cents, names), (Limit.cents, names), (Limit.cents.desc(), None)):
+        ordered = query.order_by(step)
+        found = [one.account for one in ordered]
+        assert [values[name] for name in found] == [values[name] for name in wanted or names[::-1]]
+        assert [one.account for page in ordered.pages(2) for one in page.items] == found

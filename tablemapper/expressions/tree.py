@@ -311,6 +311,8 @@ class Order(Generic[O]):
 
     attr: Attr[O, Any]
     descending: bool
+    wide: bool = False
+    """Whether there may be ints beyond 64 bits, so that all are compared by a text."""
 
 
 @attrs.frozen(eq=False)

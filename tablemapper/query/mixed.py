@@ -250,9 +250,14 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         for step in given:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
                 _known(attr, models)
+        queries = [part.query.order_by(*(_own_step(step, part.model) for step in given)) for part in self._parts]
+        orders = [query._asked.order for query in queries]
+        wide = [any(step.wide for step in alike) for alike in zip(*orders, strict=True)]  # in one class, so in all
         parts = [
-            attrs.evolve(part, query=part.query.order_by(*(_own_step(step, part.model) for step in given)))
-            for part in self._parts
+            attrs.evolve(
+                part, query=query.order_by(*(attrs.evolve(s, wide=w) for s, w in zip(order, wide, strict=True)))
+            )
+            for part, query, order in zip(self._parts, queries, orders, strict=True)
         ]
         return type(self)(self._plans, tuple(parts), self._where)
 

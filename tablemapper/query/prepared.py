@@ -133,7 +133,7 @@ class Asked:
             self.model,
             None if along is None else (along.name, len(along.values)),
             tuple([predicate.shape(values) for predicate in self.where]),
-            tuple([(step.attr.source, step.descending) for step in order]) if order else (),
+            tuple([(step.attr.source, step.descending, step.wide) for step in order]) if order else (),
             self.scan,
             self.budget is None,
             self.mixed,

@@ -241,7 +241,7 @@ class Query(Results[E]):
             _own(one.attr, model)
             if not one.attr.type.sortable:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
-            order.append(one)
+            order.append(attrs.evolve(one, wide=one.wide or model.declaration.field(one.attr.name).wide))
         return self._with(attrs.evolve(self._asked, order=tuple(order)))
 
     @overload

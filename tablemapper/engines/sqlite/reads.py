@@ -234,15 +234,14 @@ class Select:
         return None if self.plan.covering else self._statements.value(model, field, "t")
 
     def _step(self, step: Order[Any]) -> _SortStep:
-        sql = value_sql(step.attr, self.plan.model, self._column)
-        return _SortStep(self._computed(step.attr) if sql is None else sql, step.descending)
+        sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)
+        return _SortStep(self._computed(step.attr, wide=step.wide) if sql is None else sql, step.descending)
 
-    def _computed(self, attr: Attr[Any, Any]) -> str:
+    def _computed(self, attr: Attr[Any, Any], *, wide: bool) -> str:
         """Return SQL for the sortable form of an attribute that only Python can make."""
         plan = self.plan
         made = layout(plan.path, [attr], covering=plan.covering)
         read = tuples(plan.path, made, [attr], covering=plan.covering)
-        wide = plan.model.declaration.field(attr.name).wide
         kind = SCALARS[Decimal] if wide else attr.type
 
         def sortable(*row: Any) -> Any:
