@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "index", "declaration", "body", "entity", "aggregates"]}],
-    [{"schema": ["forms", "sums", "groups", "model", "maintenance", "members", "evolution", "assignments", "check"]}],
+    [{"schema": ["forms", "sums", "groups", "rows", "model", "maintenance", "members", "evolution", "assignments", "check"]}],
     [
         {
             "planning": [

@@ -14,7 +14,8 @@ import attrs
 from ..progress import Meter
 from ..query.prepared import Reader
 from ..schema.check import Report
-from ..schema.model import Model, Row, Schema
+from ..schema.model import Model, Schema
+from ..schema.rows import Row
 
 __all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Verb"]
 

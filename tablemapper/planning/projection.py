@@ -13,7 +13,7 @@ from ..errors import CorruptStore
 from ..expressions.python import attribute_source, python_source
 from ..expressions.tree import Attr
 from ..keys.template import Template
-from ..schema.model import Row, load_source
+from ..schema.rows import Row, load_source
 from .conditions import AnyPredicate
 from .planner import Path
 

@@ -10,7 +10,7 @@ import attrs
 
 from ..expressions.tree import Parameter
 from ..keys.template import Slot
-from ..schema.model import Row
+from ..schema.rows import Row
 from .bounds import EVERYTHING, Bound, Reach
 from .planner import MAX_RANGES, Access, Plan
 

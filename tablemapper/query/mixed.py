@@ -20,7 +20,8 @@ from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicat
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
 from ..planning.projection import Layout
 from ..planning.ranges import Search
-from ..schema.model import Model, Row
+from ..schema.model import Model
+from ..schema.rows import Row
 from .pages import said
 from .prepared import Asked, Plans, Position, Prepared
 from .query import Query, Rows

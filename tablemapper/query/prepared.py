@@ -23,7 +23,8 @@ from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout, tu
 from ..planning.ranges import Search, TooManyRanges, search
 from ..progress import ProgressOption
 from ..schema.maintenance import maintenance
-from ..schema.model import Model, Row, Schema
+from ..schema.model import Model, Schema
+from ..schema.rows import Row
 
 __all__ = ["Asked", "Plans", "Position", "Prepared", "Reader", "Rewriter", "question"]
 

@@ -33,7 +33,8 @@ from ..planning.ranges import Search
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import Maintenance, maintenance
-from ..schema.model import Model, Row
+from ..schema.model import Model
+from ..schema.rows import Row
 from ..store.operations import tell_written, writable
 from .pages import said
 from .prepared import MAX_PLANS, Asked, Plans, Prepared, question

@@ -3,7 +3,8 @@
 - `forms`: what a catalogue keeps of each class.
 - `sums`: exact sums.
 - `groups`: what is kept for each group of an aggregate, and how a change of entities changes it.
-- `model`: a declaration with the functions between its rows and objects; all models of a store.
+- `rows`: the rows of a class, and the functions between rows and objects.
+- `model`: a declaration with its rows and its aggregate; all models of a store, compiled together.
 - `maintenance`: what a change of entities does to index rows and groups.
 - `members`: which nested type may follow which.
 - `evolution`: which schema may follow which.

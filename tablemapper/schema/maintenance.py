@@ -27,7 +27,8 @@ from ..keys.forms import check_key
 from ..keys.template import Template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
 from .groups import AggregateModel, Delta, State, store_sortable
-from .model import Model, Row, Schema, load_source
+from .model import Model, Schema
+from .rows import Row, load_source
 
 __all__ = [
     "AggregateMaintenance",

@@ -12,7 +12,8 @@ from ..entities.index import KeyOf
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
 from ..expressions.tree import Assignment
 from ..schema.assignments import assignments
-from ..schema.model import Model, Row
+from ..schema.model import Model
+from ..schema.rows import Row
 
 __all__ = ["Verbs", "not_found", "stamp", "stamp_batch", "tell_written", "writable"]
 

@@ -35,7 +35,7 @@ from ..query.prepared import Asked, Plans
 from ..query.query import Query
 from ..query.writing import Rewriting
 from ..schema.check import Report
-from ..schema.model import carved, compile_schema
+from ..schema.model import compile_schema, reserved_keys
 from .operations import Verbs, not_found, stamp, stamp_batch, tell_written
 from .windows import windows
 
@@ -98,7 +98,9 @@ class Store(Verbs):
     """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child."""
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
-        special = {cls: test for members in engine.schema.tables().values() for cls, test in carved(members).items()}
+        special = {
+            cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
         super().__init__(engine, special)
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
         self._plans = Plans(engine, Rewriting(engine))

@@ -8,7 +8,8 @@ from itertools import groupby, islice
 from typing import Any
 
 from ..engines.protocol import Batch
-from ..schema.model import Model, Row
+from ..schema.model import Model
+from ..schema.rows import Row
 
 __all__ = ["windows"]
 

@@ -16,7 +16,8 @@ from ...progress import Meter
 from ...schema.evolution import Evolution, evolve
 from ...schema.forms import ModelForm
 from ...schema.maintenance import ChangeSet, Maintenance
-from ...schema.model import Model, Row, Schema
+from ...schema.model import Model, Schema
+from ...schema.rows import Row
 from ..protocol import Note, NoteChanged
 from .file.file import Writer
 from .file.timestamps import STATE

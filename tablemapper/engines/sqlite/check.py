@@ -9,7 +9,8 @@ from ...errors import CorruptStore, TableMapperError
 from ...progress import Meter
 from ...schema.check import Problem, Report, expected_state
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
-from ...schema.model import Model, Row
+from ...schema.model import Model
+from ...schema.rows import Row
 from .tables import quoted, values_table
 from .writes import Lowered
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...progress import Meter, ProgressOption, start_meter
 from ...schema.check import Report
-from ...schema.model import Model, Row, Schema
+from ...schema.model import Model, Schema
+from ...schema.rows import Row
 from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .check import scrub

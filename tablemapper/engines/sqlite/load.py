@@ -15,7 +15,8 @@ import apsw
 
 from ...progress import Meter
 from ...schema.maintenance import ChangeSet, IndexChanges, IndexMaintenance, Maintenance
-from ...schema.model import Model, Row
+from ...schema.model import Model
+from ...schema.rows import Row
 from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer

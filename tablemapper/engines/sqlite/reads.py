@@ -21,7 +21,7 @@ from ...planning.projection import Layout, layout, tuples
 from ...planning.ranges import KeyRange, Search
 from ...query.prepared import Position
 from ...schema.groups import store_sortable
-from ...schema.model import Row
+from ...schema.rows import Row
 from ...values.scalars import SCALARS
 from .file.file import File
 from .file.functions import NAME, Call

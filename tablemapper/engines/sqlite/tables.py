@@ -21,7 +21,8 @@ from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...schema.maintenance import index_columns
-from ...schema.model import Model, Row
+from ...schema.model import Model
+from ...schema.rows import Row
 
 __all__ = [
     "Column",

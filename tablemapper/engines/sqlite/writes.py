@@ -34,7 +34,8 @@ from ...schema.maintenance import (
     Maintenance,
     maintenance,
 )
-from ...schema.model import Model, Row, Schema
+from ...schema.model import Model, Schema
+from ...schema.rows import Row
 from ..protocol import Batch, Operation
 from .file.file import Writer
 from .tables import EntityTable, IndexTable, Statements, Values, has_values

@@ -1,0 +1,199 @@
+"""The rows of a class, and the generated functions between rows and objects.
+
+A *row* is what every engine and the maintenance work with, a tuple in stored form::
+
+    (partition key, row key, timestamp in µs, property, property, …)
+
+The properties are the fields that the key does not hold, in the order of the class. An engine may add values of its
+own at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from ..codegen import Names, compile_functions
+from ..entities.declaration import Declaration, located
+from ..entities.entity import check_whole
+from ..entities.fields import FieldModel
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity
+from ..keys.forms import check_key
+from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
+
+__all__ = ["FIRST", "Row", "load_source", "row_functions"]
+
+Row = tuple[Any, ...]
+
+FIRST = 3  # where the properties begin in a row
+_SAFE_LENGTH = 16_000  # characters that can not be over any limit of size, whatever they are
+
+
+def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
+    """Return ``to_row``, ``to_rows``, ``most``, ``build`` and ``build_one`` of a class; see `schema.model.Model`."""
+    cls: Any = declaration.cls
+    names = Names(
+        Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(declaration, columns),
+        damaged=CorruptStore, bad=_bad(declaration), check_key=check_key,
+    )  # fmt: skip
+    source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
+    return compile_functions(f"{declaration.name} rows", source, names)
+
+
+def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    body = list(_entity_source(made, columns, names))
+    yield "def to_row(e):"
+    yield from (f"    {line}" for line in body)
+    yield "    return row"
+    yield "def to_rows(entities, kept, rows):"
+    yield "    keep = kept.append; add = rows.append"
+    yield "    total = 0"
+    yield "    for e in entities:"
+    yield from (f"        {line}" for line in body)
+    yield "        total += n"
+    yield "        keep(e); add(row)"
+    yield "    return total"
+    yield "def most(row):"
+    long = [at for at, field in enumerate(columns, FIRST) if _has_length(field)]
+    fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
+    yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
+
+
+def _has_length(field: FieldModel) -> bool:
+    return field.type.edm in ("String", "Binary") and field.measure is None
+
+
+def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    yield "try: row = e._row"
+    yield "except AttributeError: row = check_whole(e)"  # which returns None
+    yield "if row is None:"
+    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
+    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+        yield f"    {key} = {template.encode_source(keys, names)}"
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
+    yield "else:"  # key fields are read-only by now
+    yield "    pk = row[0]; rk = row[1]"
+    values, lengths = [], ["len(pk)", "len(rk)"]
+    for at, field in enumerate(columns):
+        variable = f"v{at}"
+        stored = field.type.store_source(variable, names)
+        if field.type.kind is object:  # nested values can have changed since they were set
+            store = names.name("store", field.type.store)
+            yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
+            yield f"except ValueError as error: bad({field.name!r}, error)"
+            stored = variable
+        else:
+            yield f"{variable} = e.{field.name}"
+            if field.wide:
+                stored = f"{names.name('wide', _store_wide)}({variable})"
+        optional = field.optional or field.measure is not None
+        if field.type.spillable:
+            lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
+        values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
+    yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
+    yield f"n = {' + '.join(lengths)}"
+    extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
+    also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
+    yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+
+
+def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    body = list(_object_source(made, columns, names))
+    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
+    failed = [
+        "    except DAMAGE as error:",
+        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') "
+        "from error",
+    ]
+    yield "def build(rows):"
+    yield "    built = []; add = built.append"
+    yield "    row = None"
+    yield "    try:"
+    yield "        for row in rows:"
+    yield from (f"            {line}" for line in body)
+    yield "            add(e)"
+    yield from failed
+    yield "    return built"
+    yield "def build_one(row):"
+    yield "    try:"
+    yield from (f"        {line}" for line in body)
+    yield "        return e"
+    yield from failed
+
+
+def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    partition, row = made.templates
+    yield "e = Raw()"
+    yield "pk = row[0]; rk = row[1]"
+    for text, template in (("pk", partition), ("rk", row)):
+        wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
+        if template is row:
+            wanted = [f for f in wanted if f not in partition.lossless_fields]
+        if wanted:
+            yield from template.decode_source(text, {f: f"e.{f}" for f in wanted}, names)
+    for at, field in enumerate(columns, FIRST):
+        variable = f"row[{at}]"
+        load = load_source(field, variable, names)
+        if load != variable:  # it can name the value more than once
+            yield f"v = {variable}"
+            load = load_source(field, "v", names)
+        yield f"e.{field.name} = {load}"
+    yield "e._row = row"
+    yield "e.__class__ = Cls"
+
+
+def load_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source of a field's value, a variable holding its stored property."""
+    load = field.type.load_source(variable, names)
+    if field.wide:
+        load = f"{variable} if {variable}.__class__ is int else int({variable})"
+    if load != variable and (field.optional or field.measure is not None):
+        load = f"None if {variable} is None else {load}"
+    return load
+
+
+def _store_wide(value: int | None) -> int | str | None:
+    """Return an integer as SQLite can hold it: as text beyond 64 bits."""
+    return value if value is None or MIN_INT64 <= value <= MAX_INT64 else str(value)
+
+
+def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
+    def bad(field: str, error: ValueError) -> None:
+        raise InvalidEntity(made.name, [located(field, error)]) from None
+
+    return bad
+
+
+def _extra_faults(made: Declaration, declared: int, extra: dict[str, Any]) -> Iterator[str]:
+    taken = {field.property for field in made.fields}
+    for name in extra:
+        if name in taken:
+            yield f'the undeclared property "{name}" is a declared one; set that instead'
+    if declared + len(extra) > MAX_PROPERTIES:
+        yield f"{declared + len(extra)} properties, but an entity may have {MAX_PROPERTIES}"
+
+
+def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
+    def check(row: Row) -> None:
+        faults = []
+        properties: list[tuple[str, Edm, Any]] = []
+        for at, field in enumerate(columns, FIRST):
+            if (value := row[at]) is not None:
+                if field.type.spillable and not field.type.undeclared:
+                    fault = check_value(field.name, value)
+                    if fault is not None:
+                        faults.append(fault)
+                properties.append((field.property, field.type.edm, value))
+                if field.type.undeclared:
+                    faults += _extra_faults(made, len(columns) - 1, msgspec.json.decode(value))
+        if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
+            faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
+        if faults:
+            raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
+
+    return check
