@@ -85,3 +85,24 @@ def test_what_an_index_finds_by_a_stored_key_field_is_written(store: tm.Store) -
         assert found.update(kind="bag") == 1
         assert own.query(Part).where(Part.kind == "bag", Part.day < date(2027, 1, 1)).delete() == 1
         assert own.query(Part.by_number()).select(Part.number).one() == (0,)
+
+
+class Box(tm.Entity, table="Boxes"):
+    number: tm.Field[int]
+    id: tm.Field[UUID]
+    kind: tm.Field[str]
+
+    key = tm.Key[int, UUID](partition="{number}", row="{id}")
+    by_kind = tm.Index[str](partition="{kind}", include="all")
+    by_name = tm.Index[str](partition="{kind}", include=("id",), table="BoxNames")
+
+
+@pytest.mark.parametrize("index", ["by_kind", "by_name"])
+def test_an_index_that_includes_a_key_field_gives_it_from_the_key(index: str) -> None:
+    with tm.open(":memory:", models=[Box]) as store:
+        store.insert(Box(7, UUID(int=1), "a"))
+        query = store.query(getattr(Box, index)("a"))
+        assert query.select(Box.id, Box.number).explain().covering
+        assert list(query.select(Box.id, Box.number)) == [(UUID(int=1), 7)]
+        assert query.where(Box.number > 5).count() == 1
+        assert query.max(Box.id) == UUID(int=1)

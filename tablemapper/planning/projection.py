@@ -13,6 +13,7 @@ from ..errors import CorruptStore
 from ..expressions.python import attribute_source, python_source
 from ..expressions.tree import Attr
 from ..keys.template import Template
+from ..schema.maintenance import index_columns
 from ..schema.rows import Row, load_source
 from .conditions import AnyPredicate
 from .planner import Path
@@ -50,7 +51,7 @@ def _in_keys(path: Path, *, covering: bool) -> dict[str, tuple[str, Template]]:
     stored: Iterable[str] = path.model.position
     found: dict[str, tuple[str, Template]] = {}
     if covering and path.index is not None:
-        stored = {field.name for field in path.index.include}
+        stored = {field.name for field in index_columns(path.model, path.index)}
         for variable, template in (("ipk", path.index.partition), ("irk", path.index.row)):
             names = template.whole_fields - {path.index.fan_out}
             found |= {name: (variable, template) for name in names if name not in stored}
