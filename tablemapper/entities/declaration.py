@@ -17,7 +17,7 @@ from ..values.scalars import ValueType
 from .fields import FieldModel
 from .index import Index, Key
 
-__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "located"]
+__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "index_table", "located"]
 
 
 class Options(NamedTuple):
@@ -293,6 +293,11 @@ def _compare_parameters(
             faults.append(f"{name}: the type parameter of {argument} is {given.name}, but the field is {kind.name}")
 
 
+def index_table(table: str, name: str) -> str:
+    """Return the name of an index's table: that of its entities, and the index's own."""
+    return table + "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
 def _index(
     cls: Any, name: str, index: Index[Any], table: str, fields: Mapping[str, FieldModel], faults: list[str]
 ) -> IndexModel | None:
@@ -313,8 +318,7 @@ def _index(
                 faults.append(
                     f'{name}: no field "{wanted}" (fields: {", ".join(fields)}){did_you_mean(wanted, fields)}'
                 )
-    named = table + "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    named = index.table or named
+    named = index.table or index_table(table, name)
     if (fault := check_table_name(named)) is not None:
         faults.append(f"{name}: its table {shown(named)}: {fault}; say table=…")
     where = _condition(cls, name, index.where, cls, faults)

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+import sys
 from collections.abc import Iterable
+from itertools import chain, count
 from typing import Any
 
-from ..expressions.tree import Attr, Order
+from ..entities.declaration import index_table
+from ..expressions.tree import Attr, Leaf, Order
+from ..limits import check_table_name
 from ..schema.model import Model
+from ..values.scalars import ValueType
 from .conditions import AnyPredicate, alternatives, conditions, field_name
 
-__all__ = ["refusal"]
+__all__ = ["lack", "refusal"]
+
+_SHARDS = 16
+
+
+def lack(field: str, where: Iterable[AnyPredicate]) -> str:
+    """Return why conditions do not bound a field, as text."""
+    speaking = [attr for p in where for attr in p.attributes() if field == ".".join((attr.name, *attr.path))]
+    if not speaking:
+        return f"no condition on {field}"
+    cut = any(attr.part for attr in speaking)
+    return f"the condition on {field} does not bound it" + (
+        f"; compare {field} itself: {field} >= …, {field} < …" if cut else ""
+    )
 
 
 def refusal(
     model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any], ...], refused: Iterable[str]
 ) -> str:
     """Return why a query is refused, and an index to declare, ready to paste into the class."""
-    slots = model.declaration.templates[0].slots
+    partition, row = model.declaration.templates
     lines = [
         f"{model.name}: no key or index bounds this query, so it would read the whole table",
-        f"  {model.name}.key needs a condition on {slots[0].field if slots else 'its row key'}",
+        f"  {model.name}.key: {lack((*partition.arguments, *row.arguments)[0], where)}",
         *(f"  {why}" for why in refused),
     ]
     index = _index(model, where, order)
@@ -36,26 +56,38 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     if len(ways) > 1:
         return None  # (each alternative might need another one)
     way = conditions(ways[0])
-    attrs = {name: attr for p, name in way.said_by.items() if isinstance(attr := getattr(p, "attr", None), Attr)}
-    attrs = {name: attr for name, attr in attrs.items() if _fits(attr, contains=name in way.elements)}
-    lead = [name for name in (*way.equal, *way.elements, *way.among) if name in attrs]
-    ranged = [name for name in way.compared if name in attrs and name not in lead]
+    types = {
+        name: leaf.attr.type
+        for leaf, name in way.said_by.items()
+        if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
+    }
+    elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
+    lead = [name for name in (*way.equal, *elements, *way.among) if name in types]
+    ranged = [name for name in way.compared if name in types and name not in lead]
     if not lead and not ranged:
         return None
-    ordered = [name for step in order if (name := field_name(step.attr)) is not None and name not in lead]
-    ordered = [name for name in ordered if not model.optional(name.partition(".")[0])]
-    partition = lead[:1] or [""]
-    row = [*lead[1:], *(ranged[:1] or ordered[:1])]
-    types = [attrs[name].type if name in attrs else model.declaration.field(name).type for name in (*lead[:1], *row)]
-    names = [_type_name(one.element or one) for one in types]
-    text = f'partition="{{{partition[0]}}}"' if lead else 'partition="all"'
-    if row:
-        text += f", row={_template(row)}"
-    name = "by_" + "_and_".join(one.replace(".", "_") for one in (*lead[:1], *row))
-    return f"{name} = tm.Index[{', '.join(names)}]({text})"
+    for attr in (step.attr for step in order):
+        name = field_name(attr)
+        if name is None or attr.path or model.optional(name) or not attr.type.keyable:
+            continue  # (what may be missing would not be in the index)
+        types.setdefault(name, attr.type)
+        ranged += [] if name in lead else [name]
+    fields = [*lead, *ranged[:1]]
+    # (One partition for all would be hot, and serve every query that nothing bounds by reading all of it.)
+    partition, *row = fields if lead else [f"{model.declaration.arguments[0]}:shard({_SHARDS})", *fields]
+    name = _free("by_" + re.sub(r"\W", "_", "_and_".join(fields)), dir(model.cls))
+    text = f'partition="{{{partition}}}"' + (f", row={_template(row)}" if row else "")
+    if check_table_name(table := index_table(model.table, name)) is not None:
+        plain = re.sub("[^A-Za-z0-9]", "", table)[:60]
+        text += f', table="{_free(plain, [model.table, *(index.table for index in model.indexes)])}"'
+    parameters = [_written(types[field].element or types[field], model.cls) for field in fields]
+    typed = "" if None in parameters else f"[{', '.join(map(str, parameters))}]"
+    return f"{name} = tm.Index{typed}({text})"
 
 
 def _fits(attr: Attr[Any, Any], *, contains: bool) -> bool:
+    if any(set("{}[]:!.") & set(step) or not step for step in attr.path):
+        return False  # (a template can not name it)
     element = attr.type.element
     return element is not None if contains else attr.type.keyable
 
@@ -65,6 +97,23 @@ def _template(names: list[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _type_name(type: Any) -> str:
-    name: str = type.name if type.enum is None else type.enum.__name__
-    return {"int32": "tm.Int32"}.get(name, name)
+def _free(name: str, taken: Iterable[str]) -> str:
+    """Return a name that is not taken, not even in other case; with a number if need be."""
+    known = {one.lower() for one in taken}
+    numbered = (f"{name}{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one.lower() not in known)
+
+
+def _written(type: ValueType, cls: Any) -> str | None:
+    """Return a type as the class body can name it; None if it is not known how."""
+    if type.name == "int32":
+        return "tm.Int32"
+    kind: Any = type.enum or type.kind
+    if type.enum is None and type.name != kind.__name__:
+        return None  # a Literal
+    known: Any = sys.modules.get(cls.__module__)
+    for part in kind.__qualname__.split("."):
+        known = getattr(known, part, None)
+    hidden = kind.__qualname__.split(".")[0] in dir(cls)
+    builtin = getattr(builtins, kind.__name__, None) is kind
+    return kind.__qualname__ if (known is kind or builtin) and not hidden else None

@@ -17,7 +17,7 @@ from ..errors import ScanRefused
 from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template
 from ..schema.model import Model
-from .advice import refusal
+from .advice import lack, refusal
 from .bounds import Reach, reach
 from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
 
@@ -232,7 +232,7 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
     found: list[Plan] = []
     refused: list[str] = []
     for path in (Path(model), *(Path(model, index) for index in model.indexes)):
-        if path.index is not None and (why := _unfit(question, path.index, ways)) is not None:
+        if path.index is not None and (why := _unfit(question, path.index, where, ways)) is not None:
             refused.append(f"{path}: {why}")
             continue
         one = _along(question, path, where, ways)
@@ -241,7 +241,9 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
     return found, refused
 
 
-def _unfit(question: Question, index: IndexModel, ways: list[Conditions]) -> str | None:
+def _unfit(
+    question: Question, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]
+) -> str | None:
     """Return why an index can not be followed: it may lack rows that are asked for, or nothing bounds it."""
     if index.where is not None and index.name not in question.implied:
         return "it holds only some entities, and the query does not ask for just those"
@@ -253,7 +255,7 @@ def _unfit(question: Question, index: IndexModel, ways: list[Conditions]) -> str
             if missing and name != index.fan_out and name not in way.present:
                 return f"entities without {name} are not in it"
         if index.partition.slots and not _known(index.partition.slots[0], way):
-            return f"no condition on {index.partition.slots[0].field}"
+            return lack(index.partition.slots[0].field, where)
     return None
 
 

@@ -1,0 +1,223 @@
+"""What a refused query is told: why nothing bounds it, and an index that can be pasted into the class and serves it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+import types
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+HEAD = """
+from __future__ import annotations
+import datetime as dt
+import typing
+from datetime import date, datetime, time, timedelta, UTC
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Literal, NewType
+from uuid import UUID
+import attrs
+import tablemapper as tm
+
+Name = NewType("Name", str)
+
+class Color(Enum):
+    RED = "r"
+    BLUE = "b"
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+@attrs.define
+class Home:
+    city: str
+    rooms: int = 0
+
+"""
+BODY = """
+class Thing(tm.Entity, table="{table}"):
+    p: tm.Field[str]
+    n: tm.Field[int]
+    a: tm.Field[str] = tm.field(default="")
+    i: tm.Field[int] = tm.field(default=0)
+    small: tm.Field[tm.Int32] = tm.field(default=0)
+    f: tm.Field[float] = tm.field(default=0.0)
+    on: tm.Field[bool] = tm.field(default=False)
+    at: tm.Field[datetime] = tm.field(default=datetime(2026, 3, 1, tzinfo=UTC))
+    moment: tm.Field[dt.datetime | None] = tm.field(default=None)
+    day: tm.Field[date] = tm.field(default=date(2026, 3, 1))
+    hour: tm.Field[time] = tm.field(default=time(9))
+    span: tm.Field[timedelta] = tm.field(default=timedelta(1))
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+    id: tm.Field[UUID] = tm.field(default=UUID(int=7))
+    blob: tm.Field[bytes] = tm.field(default=b"")
+    color: tm.Field[Color] = tm.field(default=Color.RED)
+    level: tm.Field[Level] = tm.field(default=Level.LOW)
+    size: tm.Field[Literal[1, 2]] = tm.field(default=1)
+    word: tm.Field[typing.Literal["x", "y"] | None] = tm.field(default=None)
+    name: tm.Field[Name] = tm.field(default=Name(""))
+    größe: tm.Field[int] = tm.field(default=0)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    marks: tm.Field[list[int]] = tm.field(factory=list)
+    home: tm.Field[Home | None] = tm.field(default=None)
+    words: tm.Field[dict[str, int]] = tm.field(factory=dict)
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+    by_taken: tm.Field[int] = tm.field(default=0)
+
+    key = {key}
+    by_i = tm.Index[int](partition="{{i}}", where=lambda t: t.f > 100)
+    {index}
+"""
+KEY = 'tm.Key[str, int](partition="{p}", row="{n}")'
+COUNT = iter(range(10_000))
+
+
+def thing(index: str = "", key: str = KEY, table: str = "Things") -> types.ModuleType:
+    """Return a module that holds the class, as a user would write it."""
+    name = f"advised_{next(COUNT)}"
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(
+        compile(HEAD + BODY.format(table=table, key=key, index=index), name, "exec", dont_inherit=True), module.__dict__
+    )
+    return module
+
+
+def advice(refused: tm.ScanRefused) -> str:
+    """Return the declaration that the error proposes."""
+    found = re.search(r"this index would serve it:\n    (.+)\n", str(refused))
+    assert found, str(refused)
+    return found[1]
+
+
+def ask(module: types.ModuleType, text: str) -> tuple[Any, Any]:
+    """Return a store with a few things, and a query over them."""
+    space = module.__dict__
+    store = tm.open(":memory:", models=[space["Thing"]])
+    made = eval('''[Thing("p", n, **more) for n, more in enumerate([
+        {}, dict(a="x", i=5, small=5, f=2.5, on=True, at=datetime(2026, 4, 1, tzinfo=UTC), price=Decimal(3),
+        moment=datetime(2026, 4, 1, tzinfo=UTC), day=date(2026, 4, 1), hour=time(10), span=timedelta(2), id=UUID(int=9),
+        blob=b"x", color=Color.BLUE, level=Level.HIGH, size=2, word="x", name=Name("x"), größe=5, tags=["x", "y"],
+        marks=[5, 6], home=Home("Oslo", 5), words={"a b": 5, "plain": 5}, by_taken=5)])]''', space)  # fmt: skip
+    store.insert_many(made)
+    return store, eval(f"store.query(Thing){text}", space | {"store": store})
+
+
+ASKED = [
+    '.where(Thing.a == "x")', '.where(Thing.a.startswith("x"))', '.where(Thing.a.is_in(["x", "z"]))',
+    ".where(Thing.i == 5)", ".where(Thing.i > 4)", ".where(Thing.i.between(4, 6)).order_by(Thing.i.desc())",
+    ".where(Thing.small == 5)", ".where(Thing.small > 4)", ".where(Thing.f > 2)", ".where(Thing.on == True)",
+    ".where(Thing.at > datetime(2026, 3, 2, tzinfo=UTC))", ".where(Thing.moment > datetime(2026, 3, 2, tzinfo=UTC))",
+    ".where(Thing.day > date(2026, 3, 2))", ".where(Thing.hour >= time(10))", ".where(Thing.span > timedelta(1))",
+    ".where(Thing.price == Decimal(3))", ".where(Thing.price > Decimal(2), Thing.i == 5)", ".where(Thing.id == UUID(int=9))",
+    '.where(Thing.blob == b"x")', ".where(Thing.color == Color.BLUE)", ".where(Thing.level > Level.LOW)",
+    ".where(Thing.size == 2)", ".where(Thing.size == 2, Thing.i > 4)", '.where(Thing.word == "x")', '.where(Thing.name == "x")',
+    ".where(Thing.größe == 5)", ".where(Thing.größe > 4)", '.where(Thing.tags.contains("x"))', ".where(Thing.marks.contains(5))",
+    '.where(Thing.tags.contains("x"), Thing.marks.contains(5))', '.where(Thing.tags.contains("x"), Thing.i > 4)',
+    '.where(Thing.tags == ["x", "y"], Thing.i == 5)',
+    '.where(Thing.home.at(lambda home: home.city) == "Oslo")', ".where(Thing.home.at(lambda home: home.rooms) > 4)",
+    '.where(Thing.words["a b"] == 5)', '.where(Thing.words["plain"] == 5, Thing.words["a b"] > 4)',
+    '.where(Thing.a == "x").order_by(Thing.i)', '.where(Thing.a == "x").order_by(Thing.price)',
+    '.where(Thing.a == "x").order_by(Thing.words["a b"])', '.where(Thing.a == "x").order_by(Thing.home.at(lambda home: home.city))',
+    '.where(Thing.a == "x").order_by(Thing.blob, Thing.i)', '.where(Thing.a == "x", Thing.more["b"].is_null())',
+    ".where(Thing.by_taken == 5)", '.where(Thing.a == "x", Thing.i == 5, Thing.f > 2, Thing.at > datetime(2026, 3, 2, tzinfo=UTC))',
+    ".where(Thing.n > 0)", ".where(Thing.n == 1)", '.where(Thing.p != "x", Thing.i == 5)', ".where((Thing.i == 5) | (Thing.i == 6))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_the_index_that_is_proposed_can_be_pasted_and_serves(text: str) -> None:
+    _, query = ask(thing(), text)
+    with pytest.raises(tm.ScanRefused) as refused:
+        list(query)
+    wanted = [one.n for one in query.allow_scan()]
+    assert wanted == [1]
+    declared = advice(refused.value)
+    served_store, served = ask(thing(declared), text)
+    assert served.explain().path == f"Thing.{declared.split(' = ')[0]}"
+    assert [one.n for one in served] == wanted
+    assert served.update(f=9.0) == 1
+    assert served_store.check().ok
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        'tm.Key(partition="{i:shard(4)}", row=("{p}", "{i}", "{n}"))',
+        'tm.Key(partition=("{day}", "{p}"), row="{n}")',
+        'tm.Key(partition="{p:fold}", row=("{p}", "{n}"))',
+    ],
+)
+def test_a_range_alone_is_served_in_shards_of_the_key(key: str) -> None:
+    for text in (".where(Thing.f > 2)", '.where(Thing.a > "a").order_by(Thing.a)'):
+        _, query = ask(thing(key=key), text)
+        with pytest.raises(tm.ScanRefused) as refused:
+            list(query)
+        declared = advice(refused.value)
+        assert ":shard(16)}" in declared
+        _, served = ask(thing(declared, key=key), text)
+        assert (served.explain().path, served.explain().sort) == (f"Thing.{declared.split(' = ')[0]}", ())
+        assert [one.n for one in served] == [1]
+
+
+def test_a_table_with_a_long_name_gets_an_index_with_another() -> None:
+    table = "T" * 60
+    _, query = ask(thing(table=table), ".where(Thing.i == 5, Thing.f > 2)")
+    with pytest.raises(tm.ScanRefused) as refused:
+        list(query)
+    _, served = ask(thing(advice(refused.value), table=table), ".where(Thing.i == 5, Thing.f > 2)")
+    assert [one.n for one in served] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (".where(Thing.i == 5)", "Thing.key: no condition on p\n"),
+        ('.where(Thing.p != "x")', "Thing.key: the condition on p does not bound it"),
+        ('.where(Thing.p.contains("x"))', "Thing.key: the condition on p does not bound it"),
+        ('.where(~(Thing.p == "x"), Thing.i == 5)', "Thing.key: the condition on p does not bound it"),
+        (".where(Thing.p == Thing.a)", "Thing.key: the condition on p does not bound it"),
+        (".where(Thing.i != 5)", "Thing.by_i: "),
+    ],
+)
+def test_a_refusal_says_what_each_path_lacks(text: str, said: str) -> None:
+    _, query = ask(thing(), text)
+    with pytest.raises(tm.ScanRefused, match=re.escape(said)):
+        list(query)
+
+
+def test_a_time_cut_down_is_told_to_be_asked_for_itself() -> None:
+    class Reading(tm.Entity, table="Readings"):
+        at: tm.Field[dt.datetime]
+        value: tm.Field[int]
+
+        key = tm.Key[dt.datetime](partition="{at:%Y-%m-%d}", row="{at}")
+        by_at = tm.Index[dt.datetime](partition="{at}")
+
+    with tm.open(":memory:", models=[Reading]) as store:
+        for condition in (Reading.at.date() == dt.date(2026, 3, 1), Reading.at.truncate("%Y") == "2026"):
+            with pytest.raises(tm.ScanRefused) as refused:
+                store.query(Reading).where(condition).first()
+            for path in ("Reading.key", "Reading.by_at"):
+                assert f"{path}: the condition on at does not bound it; compare at itself: at >= …, at < …" in str(
+                    refused.value
+                )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '.order_by(Thing.words["a b"])',
+        ".order_by(Thing.home.at(lambda home: home.city))",
+        '.where(Thing.more["c"] == 1)',
+    ],
+)
+def test_what_no_index_would_serve_is_refused_without_one(text: str) -> None:
+    _, query = ask(thing(), text)
+    with pytest.raises(tm.ScanRefused, match=r"add conditions, or read it all with \.allow_scan\(\)"):
+        list(query)
