@@ -20,6 +20,7 @@ COLUMNS = 92  # of a code block: what fits beside both menus of the site
 _BLOCK = re.compile(
     r"^( *)```(?:python|\{\.python\})\n(.*?)^\1```", re.MULTILINE | re.DOTALL
 )  # (ruff formats the former)
+_FENCED = re.compile(r"^ *```[^\n]+\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r'^```text title="Output"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
 
@@ -65,6 +66,17 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     printed = capsys.readouterr().out
     for output in _OUTPUT.findall(page.read_text(encoding="utf-8")):
         assert output in printed
+
+
+def test_no_line_of_code_on_a_page_is_wider_than_its_column() -> None:
+    wide = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in PAGES[1:]
+        for block in _FENCED.findall(page.read_text(encoding="utf-8"))
+        for line in block.splitlines()
+        if len(line) > COLUMNS
+    ]
+    assert wide == []
 
 
 def test_every_page_is_in_the_navigation() -> None:
