@@ -40,7 +40,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "query": [
-                "prepared", "pages", "totals", "from_aggregates", "groups", "results", "query", "mixed", "writing",
+                "prepared", "run", "pages", "totals", "from_aggregates", "groups", "results", "query", "mixed", "writing",
             ]
         }
     ],

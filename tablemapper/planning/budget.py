@@ -10,7 +10,7 @@ import attrs
 
 from ..errors import QueryStopped
 
-__all__ = ["Budget", "Spending"]
+__all__ = ["Budget", "Spending", "start"]
 
 T = TypeVar("T")
 
@@ -27,6 +27,11 @@ class Budget:
     def start(self, what: str) -> Spending:
         """Begin a run."""
         return Spending(self, what, self.monotonic())
+
+
+def start(budget: Budget | None, query: object) -> Spending | None:
+    """Begin a run of a query, if it has a budget."""
+    return None if budget is None else budget.start(repr(query))
 
 
 @attrs.define(eq=False)

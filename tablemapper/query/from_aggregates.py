@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Any
 
 import attrs
@@ -22,6 +21,7 @@ from ..planning.ranges import Search
 from ..schema.groups import AggregateModel, Slot, State, slot_of
 from ..schema.model import Model
 from .prepared import Asked, Plans, Prepared, Reader
+from .run import Run
 from .totals import COUNT, Measured, States
 
 __all__ = ["Answer", "Fit", "declared", "fit", "served", "unfit"]
@@ -62,20 +62,16 @@ class Answer:
 
     def states(self, reader: Reader) -> States:
         """Return the states of the groups that are asked for; several of the aggregate's may make up one."""
-        aggregate, made = self.target.aggregate, self.prepared.layout
+        aggregate = self.target.aggregate
         assert aggregate is not None
         states: States = {}
         budget = self.fit.asked.budget
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
-        chunks = reader.rows(self.search, made, spending=spending)
-        if spending is not None:
-            chunks = ([row] for row in self.prepared.counted(chain.from_iterable(chunks), spending))
-        for rows in chunks:
-            for *group, blob in self.prepared.items(rows, self.search, made):
-                state = self.fit.held.state(aggregate.unpack(blob))
-                if state[0]:  # (else it was kept for what ever was, or for entities that were not asked for)
-                    held = states.get(key := tuple(group))
-                    states[key] = state if held is None else _merged(self.slot, held, state)
+        for *group, blob in Run(reader, self.prepared, self.search, self.prepared.layout, spending).items():
+            state = self.fit.held.state(aggregate.unpack(blob))
+            if state[0]:  # (else it was kept for what ever was, or for entities that were not asked for)
+                held = states.get(key := tuple(group))
+                states[key] = state if held is None else _merged(self.slot, held, state)
         return states
 
 

@@ -17,15 +17,15 @@ from ..entities.declaration import declaration
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
+from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
-from ..planning.projection import Layout
-from ..planning.ranges import Search
 from ..schema.model import Model
 from ..schema.rows import Row
 from .pages import said
-from .prepared import Asked, Plans, Position, Prepared
-from .query import Query, Rows
+from .prepared import Asked, Plans, Position
+from .query import Query, Results, Rows
 from .results import Found, check_condition
+from .run import Run
 
 __all__ = ["MixedQuery", "mixed"]
 
@@ -50,24 +50,12 @@ class _Part:
         return self.query._asked.model
 
 
-@attrs.frozen(eq=False)
-class _Read:
-    """A part that is ready to be read."""
-
-    prepared: Prepared
-    found: Search
-    made: Layout
-
-    def items(self, rows: Sequence[Row]) -> list[Any]:
-        """Return the entities of rows."""
-        return self.prepared.items(rows, self.found, self.made)
-
-    def place(self, row: Row) -> Position:
-        """Return where a row stands among those of all classes: what it is sorted by, then its entity's key."""
-        if not self.made.places:
-            return row[:2]
-        steps, width = len(self.prepared.plan.sort), self.prepared.width
-        return (*row[:steps], *row[width - 2 : width])
+def _place(run: Run) -> Callable[[Row], Position]:
+    """Return what tells where a row stands among those of all classes: what it is sorted by, then its entity's key."""
+    if not run.layout.places:
+        return lambda row: row[:2]
+    steps, width = len(run.prepared.plan.sort), run.prepared.width
+    return lambda row: (*row[:steps], *row[width - 2 : width])
 
 
 class _Mixed(Found[T]):
@@ -110,8 +98,7 @@ class _Mixed(Found[T]):
     def _taken(self, limit: int | None) -> Iterator[T]:
         if limit == 0:
             return iter(())
-        runs = self._runs(self._reads(), None, limit)
-        items: Iterator[T] = chain.from_iterable(read.items(rows) for read, rows in runs)
+        items: Iterator[T] = chain.from_iterable(run.made(rows) for run, rows in self._read(None, limit))
         return items if limit is None else islice(items, limit)
 
     def first(self) -> T | None:
@@ -124,25 +111,19 @@ class _Mixed(Found[T]):
             return False
         if self._asked.budget is not None:
             return self.first() is not None
-        reads, reader = self._lean_reads(), self._plans.reader
-        with reader.snapshot() as state:
-            for read in reads:
-                most = 1 if read.prepared.whole else None
-                if any(map(read.items, reader.rows(read.found, read.made, limit=most, within=state))):
-                    return True
-        return False
+        runs = self._runs(lean=True)
+        with self._plans.reader.snapshot() as state:
+            return any(any(map(run.made, run.chunks(limit=1, within=state))) for run in runs)
 
     def count(self) -> int:
         """Return the number of results."""
         if self._asked.budget is not None:
             return sum(1 for _ in self)
-        reads, reader, total = self._lean_reads(), self._plans.reader, 0
+        runs, reader, total = self._runs(lean=True), self._plans.reader, 0
         with reader.snapshot() as state:
-            for read in reads:
-                count = reader.count(read.found, within=state)
-                if count is None:
-                    count = sum(map(len, map(read.items, reader.rows(read.found, read.made, within=state))))
-                total += count
+            for run in runs:
+                count = reader.count(run.search, within=state)
+                total += sum(map(len, map(run.made, run.chunks(within=state)))) if count is None else count
         return total if self._asked.limit is None else min(total, self._asked.limit)
 
     def explain(self) -> MixedExplanation:
@@ -162,57 +143,42 @@ class _Mixed(Found[T]):
 
     # ------------------------------------------------------------------------------------------ how
 
-    def _reads(self) -> list[_Read]:
-        found = [part.query._find() for part in self._parts if part.refuted is None]
-        return [_Read(prepared, search, prepared.layout) for prepared, search in found]
-
-    def _lean_reads(self) -> list[_Read]:
-        """Return reads that tell how many results there are, in any order."""
-        asked = [attrs.evolve(p.query._asked, order=(), mixed=False) for p in self._parts if p.refuted is None]
-        found = [Rows[Any](self._plans, one, ())._find() for one in asked]
-        return [_Read(prepared, search, prepared.layout) for prepared, search in found]
+    def _runs(self, *, lean: bool = False) -> list[Run]:
+        """Return a run for each class; a lean one tells how many results there are, in any order."""
+        queries: Iterator[Results[Any]] = (part.query for part in self._parts if part.refuted is None)
+        if lean:
+            queries = (Rows(self._plans, attrs.evolve(q._asked, order=(), mixed=False), ()) for q in queries)
+        spending = start(self._asked.budget, self)
+        return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 
     def _form(self) -> Any:
         return [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        for read, rows in self._runs(self._reads(), after, limit):
+        for run, rows in self._read(after, limit):
+            place = _place(run)
             for row in rows:
-                for item in read.items((row,)):
-                    yield read.place(row), item
+                for item in run.made((row,)):
+                    yield place(row), item
 
-    def _runs(
-        self, reads: list[_Read], after: Position | None, limit: int | None
-    ) -> Iterator[tuple[_Read, Sequence[Row]]]:
+    def _read(self, after: Position | None, limit: int | None) -> Iterator[tuple[Run, Sequence[Row]]]:
         """Yield the rows of all classes in order, those that follow each other in one class together."""
-        reader, budget = self._plans.reader, self._asked.budget
-        spending = None if budget is None else budget.start(repr(self))
-
-        def metered(runs: Iterable[tuple[int, list[Row]]]) -> Iterator[tuple[_Read, Sequence[Row]]]:
-            for at, rows in runs:
-                if spending is None:
-                    yield reads[at], rows
-                    continue
-                for row in rows:
-                    if not reads[at].prepared.plan.sorted:  # (what is sorted was counted before the first row came)
-                        spending.row()
-                    yield reads[at], (row,)
-
-        with reader.snapshot() as state:
-            streams = [
-                reader.rows(
-                    read.found, read.made, after=after, limit=limit if read.prepared.whole else None,
-                    spending=spending, within=state,
-                )
-                for read in reads
-            ]  # fmt: skip
-            ranks = [_ranked(read.place, self._asked.order, backwards=self._asked.backwards) for read in reads]
-            runs = _merged(streams, ranks)
+        runs = self._runs()
+        order, backwards = self._asked.order, self._asked.backwards
+        with self._plans.reader.snapshot() as state:
+            streams = [run.chunks(after, limit, within=state) for run in runs]
+            ranks = [_ranked(_place(run), order, backwards=backwards) for run in runs]
+            merged = ((runs[at], rows) for at, rows in _merged(streams, ranks))
             if not state.exclusive:
-                yield from metered(runs)
+                yield from _counted(merged)
                 return
-            read_ahead = list(runs)
-        yield from metered(read_ahead)  # (who loops over a store in memory may write)
+            read_ahead = list(merged)
+        yield from _counted(read_ahead)  # (a loop over a store in memory may write)
+
+
+def _counted(merged: Iterable[tuple[Run, Sequence[Row]]]) -> Iterator[tuple[Run, Sequence[Row]]]:
+    for run, rows in merged:
+        yield from ((run, some) for some in run.counted((rows,)))
 
 
 class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain, islice
 from typing import Any, Self, TypeVar, overload
 
 import attrs
@@ -16,9 +15,8 @@ from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
-from ..planning.budget import Budget
+from ..planning.budget import Budget, start
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
-from ..planning.projection import Layout
 from ..planning.ranges import Search
 from ..progress import ProgressOption
 from ..schema.groups import Slot
@@ -28,6 +26,7 @@ from .groups import Groups
 from .pages import counted, said
 from .prepared import Asked, Plans, Position, Prepared, Rewriter
 from .results import Found, check_condition
+from .run import Run
 from .totals import COUNT, Measured, States, summed_up
 
 __all__ = ["Query", "Results", "Rows"]
@@ -96,24 +95,10 @@ class Results(Found[T_co]):
         prepared, values = self._plans.prepared(self._asked, self._wanted)
         if prepared.key is not None and self._asked.budget is None:
             return iter(self._only(prepared.key, values))
-        return self._read(*self._bound(prepared, values), limit)
+        return self._run(*self._bound(prepared, values)).items(limit)
 
-    def _read(self, prepared: Prepared, found: Search, limit: int | None) -> Iterator[T_co]:
-        if self._asked.budget is not None:
-            metered = self._metered(prepared, found, prepared.layout, None)
-            items: Iterator[T_co] = chain.from_iterable(
-                prepared.items((row,), found, prepared.layout) for row in metered
-            )
-        else:
-            rows = self._plans.reader.rows(found, prepared.layout, limit=limit if prepared.whole else None)
-            items = chain.from_iterable(map(partial(prepared.items, found=found, made=prepared.layout), rows))
-        return items if limit is None else islice(items, limit)
-
-    def _metered(self, prepared: Prepared, found: Search, made: Layout, after: Position | None) -> Iterator[Any]:
-        assert self._asked.budget is not None
-        spending = self._asked.budget.start(repr(self))
-        chunks = self._plans.reader.rows(found, made, after=after, spending=spending)
-        return prepared.counted(chain.from_iterable(chunks), spending)
+    def _run(self, prepared: Prepared, found: Search) -> Run:
+        return Run(self._plans.reader, prepared, found, prepared.layout, start(self._asked.budget, self))
 
     def first(self) -> T_co | None:
         """Return the first result, or None."""
@@ -125,7 +110,7 @@ class Results(Found[T_co]):
                 return next(iter(self._only(prepared.key, values)), None)
             prepared, found = self._bound(prepared, values)
             if not prepared.whole:
-                return next(self._read(prepared, found, None), None)
+                return next(self._run(prepared, found).items(), None)
             row = self._plans.reader.find(found, prepared.layout)
             return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
@@ -143,7 +128,7 @@ class Results(Found[T_co]):
         prepared, found = lean._find()
         if (count := self._plans.reader.count(found)) is not None:
             return count if limit is None else min(count, limit)
-        return sum(1 for _ in lean._read(prepared, found, limit))
+        return sum(1 for _ in lean._run(prepared, found).items(limit))
 
     def explain(self) -> Explanation:
         """Tell how the query is answered."""
@@ -196,23 +181,10 @@ class Results(Found[T_co]):
         return said(self._plans, self._asked, self._wanted)
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        prepared, found = self._find()
-        if self._asked.budget is not None:
-            made = prepared.placed
-            rows = self._metered(prepared, found, made, after)
-        else:
-            # (An entity's row begins with its keys, which are its place on the key's path.)
-            made = prepared.layout if prepared.plan.index is None else prepared.placed
-            chunks = self._plans.reader.rows(found, made, after=after, limit=limit if prepared.whole else None)
-            if prepared.whole:  # each row is a result, so they can be made together
-                for some in chunks:
-                    positions = [prepared.position(row, made) for row in some]
-                    yield from zip(positions, prepared.items(some, found, made), strict=True)
-                return
-            rows = chain.from_iterable(chunks)
-        for row in rows:
-            for item in prepared.items((row,), found, made):
-                yield prepared.position(row, made), item
+        run = self._run(*self._find())
+        if run.prepared.plan.index is not None or run.spending is not None:
+            run.layout = run.prepared.placed  # (else a row begins with its keys, which are its place on the key's path)
+        return run.positioned(after, limit)
 
 
 class Query(Results[E]):

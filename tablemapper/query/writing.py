@@ -15,7 +15,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeAlias
 
@@ -38,6 +38,7 @@ from ..schema.rows import Row
 from ..store.operations import tell_written, writable
 from .pages import said
 from .prepared import MAX_PLANS, Asked, Plans, Prepared, question
+from .run import Run
 
 __all__ = ["Rewriting"]
 
@@ -204,21 +205,17 @@ class _Run:
     def _page(self, prepared: Prepared, found: Search, after: Key | None) -> tuple[list[Any], Key | None, bool]:
         """Return some entities, up to where they go, and whether there may be more."""
         batch, spending = self._rewriting.batch, self._spending
-        made = prepared.layout
+        run = Run(self._engine, prepared, found, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
-        chunks = self._engine.rows(found, made, after=after, limit=most, spending=spending)
-        rows = prepared.counted(islice(chain.from_iterable(chunks), most), spending)
         entities: list[Any] = []
         read = 0
-        # (One by one if they are counted: not one more than is needed may be.)
-        step = 256 if spending is None else 1
-        for some in _lists(rows, step):
-            read += len(some)
-            after = some[-1][:2]
-            entities += prepared.items(some, found, made)
-            if len(entities) >= batch:
+        for rows in run.rows(after, examined=most):
+            read += len(rows)
+            after = rows[-1][:2]
+            entities += run.made(rows)
+            if len(entities) >= batch or read >= most:
                 return entities, after, True
-        return entities, after, read == most
+        return entities, after, False
 
     def by_key(self, plans: Plans) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
@@ -238,14 +235,10 @@ class _Run:
 
     def _keys(self, plans: Plans) -> Iterator[Key]:
         """Yield the keys of what the query finds, all of one state of the store, in the order of the query."""
-        limit, spending = self._asked.limit, self._spending
         prepared, found = plans.find(self._asked, ())
-        chunks = self._engine.rows(found, prepared.placed, limit=limit if prepared.whole else None, spending=spending)
-        rows = prepared.counted(chain.from_iterable(chunks), spending)
-        if not prepared.whole:
-            rows = (row for row in rows if prepared.items((row,), found, prepared.placed))
-        end = prepared.width
-        return (row[end - 2 : end] for row in islice(rows, limit))
+        run = Run(self._engine, prepared, found, prepared.placed, self._spending)
+        limit = self._asked.limit
+        return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
     def _batch(self, entities: Sequence[Any]) -> None:
         """Do the work on some entities, and write it; earlier if it takes long."""

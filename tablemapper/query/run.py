@@ -1,0 +1,86 @@
+"""The one place that reads the rows of a plan: in chunks, within a budget, from a position on, as items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import attrs
+
+from ..planning.budget import Spending
+from ..planning.projection import Layout
+from ..planning.ranges import Search
+from ..schema.rows import Row
+from .prepared import Position, Prepared, Reader
+
+__all__ = ["Run"]
+
+
+@attrs.define(eq=False)
+class Run:
+    """One read of a plan with its values."""
+
+    reader: Reader
+    prepared: Prepared
+    search: Search
+    layout: Layout
+    spending: Spending | None = None
+    """What the budget of the query allows; None if it has none."""
+
+    def chunks(
+        self,
+        after: Position | None = None,
+        limit: int | None = None,
+        *,
+        examined: int | None = None,
+        within: Any = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows that no budget has counted yet.
+
+        Args:
+            after: the position that they come after.
+            limit: how many results are needed.
+            examined: how many rows are needed, whether they are results or not.
+            within: the state of the store that is read.
+        """
+        most = limit if self.prepared.whole and examined is None else examined
+        return self.reader.rows(
+            self.search, self.layout, after=after, limit=most, spending=self.spending, within=within
+        )
+
+    def counted(self, chunks: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
+        """Yield chunks of rows; if there is a budget, of one row, which is counted before it is given out.
+
+        Rows that are sorted are counted by the engine, before the first one comes.
+        """
+        if self.spending is None:
+            return iter(chunks)
+        rows = chain.from_iterable(chunks)
+        return ((row,) for row in (rows if self.prepared.plan.sorted else self.spending.counted(rows)))
+
+    def rows(
+        self, after: Position | None = None, limit: int | None = None, *, examined: int | None = None
+    ) -> Iterator[Sequence[Row]]:
+        """Yield rows, as `chunks` does, within the budget."""
+        return self.counted(self.chunks(after, limit, examined=examined))
+
+    def made(self, rows: Iterable[Row]) -> list[Any]:
+        """Return the items of rows: entities, or tuples."""
+        return self.prepared.items(rows, self.search, self.layout)
+
+    def items(self, limit: int | None = None) -> Iterator[Any]:
+        """Yield items, at most so many."""
+        items = chain.from_iterable(map(self.made, self.rows(None, limit)))
+        return items if limit is None else islice(items, limit)
+
+    def positioned(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
+        """Yield items, each with its position; at least so many, if there are."""
+        position, layout = self.prepared.position, self.layout
+        for rows in self.rows(after, limit):
+            if self.prepared.whole:  # each row is an item, so they can be made together
+                yield from zip([position(row, layout) for row in rows], self.made(rows), strict=True)
+            else:
+                for row in rows:
+                    for item in self.made((row,)):
+                        yield position(row, layout), item
