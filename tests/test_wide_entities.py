@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.tables import EntityTable, Statements
+from tablemapper.engines.sqlite.statements import Statements
+from tablemapper.engines.sqlite.tables import EntityTable
 from tablemapper.schema.model import compile_schema
 
 

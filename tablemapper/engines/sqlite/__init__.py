@@ -1,7 +1,8 @@
 """Entities in one SQLite file.
 
 - `file`: that file; it knows no entities.
-- `tables`: tables, columns and statements.
+- `tables`: the tables and their columns.
+- `statements`: the SQL of a schema over them.
 - `writes`: operations on entities and on what is maintained from them.
 - `load`: many entities, sorted outside of the tables.
 - `catalogue`: the schema that the file keeps.

@@ -21,8 +21,9 @@ from ...schema.rows import Row
 from ..protocol import Note, NoteChanged
 from .file.file import Writer
 from .file.timestamps import STATE
-from .tables import EntityTable, IndexTable, TableForm, quoted, values_ddl
-from .writes import Lowered, write_groups, write_indexes
+from .statements import IndexTable, SqliteSchema
+from .tables import EntityTable, TableForm, quoted, values_ddl
+from .writes import write_groups, write_indexes
 
 __all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
 
@@ -98,7 +99,7 @@ def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:
     return f"{READ_NOTE} AND form = ?", (note.name, note.new)
 
 
-def verify(found: list[tuple[Any, ...]], lowered: Lowered, catalogue: Catalogue) -> None:
+def verify(found: list[tuple[Any, ...]], lowered: SqliteSchema, catalogue: Catalogue) -> None:
     """Compare the file's own schema with what we would write; a file that was tampered with is not used.
 
     Args:
@@ -148,7 +149,7 @@ def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str
         tables[model.table] = (before or EntityTable(model.table, (), (), (), ())).extended(model)
     _tables(writer, catalogue.tables, tables)
     after = Catalogue(evolution.catalogue, tables)
-    lowered = Lowered(schema, tables)
+    lowered = SqliteSchema(schema, tables)
     for model, property in evolution.fields:
         _fill(writer, catalogue, lowered, model, property)
     _build(writer, lowered, evolution, catalogue, meter)
@@ -179,7 +180,7 @@ def _tables(writer: Writer, before: dict[str, EntityTable], after: dict[str, Ent
             writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
 
 
-def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, property: str) -> None:
+def _fill(writer: Writer, catalogue: Catalogue, lowered: SqliteSchema, model: Model, property: str) -> None:
     """Give the rows that are there the default of a new property, where adding its column has not."""
     table = lowered.tables[model.table]
     old = catalogue.tables[model.table]
@@ -187,12 +188,12 @@ def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, 
     if property not in dict(table.properties):
         return  # the key holds it
     statements = lowered.statements[model]
-    condition = statements.type_filter(model, "t") or "TRUE"
+    condition = statements.type_filter("t") or "TRUE"
     extra = next((field for field in model.columns if field.type.undeclared), None)
     if extra is not None and extra.property in dict(old.properties):
         held = writer.get(
             f'SELECT "PartitionKey", "RowKey" FROM {quoted(table.name)} t '
-            f"WHERE {condition} AND json_type({statements.value(model, extra, 't')}, ?) IS NOT NULL LIMIT 1",
+            f"WHERE {condition} AND json_type({statements.value(extra, 't')}, ?) IS NOT NULL LIMIT 1",
             (f'$."{property}"',),
         )
         if held is not None:
@@ -210,7 +211,11 @@ def _fill(writer: Writer, catalogue: Catalogue, lowered: Lowered, model: Model, 
 
 
 def _build(
-    writer: Writer, lowered: Lowered, evolution: Evolution, catalogue: Catalogue, meter: Callable[[str, int], Meter]
+    writer: Writer,
+    lowered: SqliteSchema,
+    evolution: Evolution,
+    catalogue: Catalogue,
+    meter: Callable[[str, int], Meter],
 ) -> None:
     new_indexes = {(model.name, name) for model, name in evolution.indexes}
     new_indexes |= {(model.name, index.name) for model in evolution.models for index in model.indexes}
@@ -244,7 +249,7 @@ def _build(
                 progress.advance(len(rows))
 
 
-def _chunks(writer: Writer, lowered: Lowered, model: Model) -> Iterator[list[Row]]:
+def _chunks(writer: Writer, lowered: SqliteSchema, model: Model) -> Iterator[list[Row]]:
     """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
     statements = lowered.statements[model]
     scan = f"{statements.scan_after} LIMIT {_CHUNK}"

@@ -11,8 +11,8 @@ from ...schema.check import Problem, Report, expected_state
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ...schema.model import Model
 from ...schema.rows import Row
+from .statements import SqliteSchema
 from .tables import quoted, values_table
-from .writes import Lowered
 
 __all__ = ["scrub"]
 
@@ -20,7 +20,7 @@ Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
 
 
-def scrub(lowered: Lowered, rows: Rows, integrity: list[str], last: int, meter: Meter) -> Report:
+def scrub(lowered: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter) -> Report:
     """Check every table of the opened models, within one state of the store.
 
     Args:
@@ -49,7 +49,7 @@ _UNREADABLE = (TableMapperError, ValueError, TypeError, AttributeError, Arithmet
 
 
 class _Check:
-    def __init__(self, lowered: Lowered, rows: Rows, last: int) -> None:
+    def __init__(self, lowered: SqliteSchema, rows: Rows, last: int) -> None:
         self.lowered = lowered
         self.rows = rows
         self.last = last

@@ -17,8 +17,9 @@ from .check import scrub
 from .file.file import File, Writer
 from .load import Stage
 from .reads import Selecting
-from .tables import Statements, quoted
-from .writes import Get, Lowered, Vanished, apply, insert, missing, stale
+from .statements import SqliteSchema, Statements
+from .tables import quoted
+from .writes import Get, Vanished, apply, insert, missing, stale
 
 __all__ = ["SqliteEngine"]
 
@@ -34,7 +35,7 @@ class SqliteEngine:
         self.store_id = file.store_id()
         self._catalogue = catalogue
         self._generation = generation
-        self._lowered = Lowered(schema, catalogue.tables)
+        self._lowered = SqliteSchema(schema, catalogue.tables)
         self._gets = {model: Get(statements) for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
         self.rows, self.find = selecting.rows, selecting.find
@@ -75,7 +76,7 @@ class SqliteEngine:
                     return made, writer.generation
 
                 catalogue, generation = file.write(follow)
-            verify(file.schema(), Lowered(schema, catalogue.tables), catalogue)
+            verify(file.schema(), SqliteSchema(schema, catalogue.tables), catalogue)
             return cls(file, schema, catalogue, generation)
         except BaseException:
             file.close()

@@ -20,7 +20,8 @@ from ...schema.rows import Row
 from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
-from .writes import Lowered, delete_rows, insert_rows, put_rows, write_groups
+from .statements import SqliteSchema
+from .writes import delete_rows, insert_rows, put_rows, write_groups
 
 __all__ = ["Stage"]
 
@@ -31,7 +32,7 @@ _CACHE = 32 << 10  # KiB that are sorted before a part goes to the disk
 class Stage:
     """The rows of a load, before any of them is written; for ``with``."""
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: SqliteSchema) -> None:
         self.count = 0
         self._lowered = lowered
         self._numbers: dict[Model | IndexMaintenance, int] = {}

@@ -27,8 +27,8 @@ from .file.file import File
 from .file.functions import NAME, Call
 from .file.snapshots import Snapshot
 from .filters import balanced, lower, value_sql
-from .tables import IndexTable, Statements, quoted
-from .writes import Lowered
+from .statements import IndexTable, SqliteSchema, Statements
+from .tables import quoted
 
 __all__ = ["Selecting"]
 
@@ -42,7 +42,7 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 class Selecting:
     """Runs searches over one file."""
 
-    def __init__(self, file: File, lowered: Lowered) -> None:
+    def __init__(self, file: File, lowered: SqliteSchema) -> None:
         self._file = file
         self._lowered = lowered
 
@@ -186,7 +186,7 @@ class _SortStep:
 class Select:
     """A plan as SQL, whatever the values are; texts are made once for each form of bounds."""
 
-    def __init__(self, plan: Plan, lowered: Lowered) -> None:
+    def __init__(self, plan: Plan, lowered: SqliteSchema) -> None:
         self.plan = plan
         model, index = plan.model, plan.index
         self._statements: Statements = lowered.statements[model]
@@ -205,7 +205,7 @@ class Select:
                     f"{self._statements.beside}"
                 )
             self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
-        self._kind = self._statements.type_filter(model, "t") if index is None else ""
+        self._kind = self._statements.type_filter("t") if index is None else ""
         lowering = [(p, lower(p, model, self._column)) for p in plan.filter]
         self._filter = [made for _, made in lowering if made is not None]
         self.residual = tuple(p for p, made in lowering if made is None or not made.exact)
@@ -231,7 +231,7 @@ class Select:
         field = model.declaration.field(name)
         if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
             return f"i.{quoted(own)}"
-        return None if self.plan.covering else self._statements.value(model, field, "t")
+        return None if self.plan.covering else self._statements.value(field, "t")
 
     def _step(self, step: Order[Any]) -> _SortStep:
         sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)

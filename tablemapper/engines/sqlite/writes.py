@@ -8,7 +8,7 @@ value in one transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -31,17 +31,15 @@ from ...schema.maintenance import (
     IndexChanges,
     IndexMaintenance,
     IndexRow,
-    Maintenance,
-    maintenance,
 )
-from ...schema.model import Model, Schema
+from ...schema.model import Model
 from ...schema.rows import Row
 from ..protocol import Batch, Operation
 from .file.file import Writer
-from .tables import EntityTable, IndexTable, Statements, Values, has_values
+from .statements import IndexTable, SqliteSchema, Statements, Values
 
 __all__ = [
-    "Lowered", "Vanished", "apply", "delete_rows", "exists", "insert", "insert_rows", "missing", "put_rows", "stale",
+    "Vanished", "apply", "delete_rows", "exists", "insert", "insert_rows", "missing", "put_rows", "stale",
     "write_changes", "write_groups", "write_indexes",
 ]  # fmt: skip
 
@@ -50,26 +48,6 @@ _first, _second = itemgetter(0), itemgetter(1)
 
 _CHUNK = 2_000  # rows that a processor keeps at hand
 _PAGES = 8_000  # that the connection's cache holds
-
-
-class Lowered:
-    """A schema lowered to the tables of one file: the statements of every model, and what is maintained from it."""
-
-    def __init__(self, schema: Schema, tables: dict[str, EntityTable]) -> None:
-        self.schema = schema
-        self.tables = tables
-        self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
-        self.maintenance: dict[Model, Maintenance] = {model: maintenance(schema, model) for model in schema.models}
-        self.indexes: dict[str, IndexTable] = {
-            index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
-        }
-
-        self.values = {model: Values(model) for model in schema.models if has_values(model)}
-        """Of the aggregates that have extremes."""
-
-    @cached_property
-    def by_table(self) -> dict[str, list[Model]]:
-        return self.schema.tables()
 
 
 @attrs.define(eq=False)
@@ -82,7 +60,7 @@ class _Batch:
 
 
 def apply(
-    lowered: Lowered, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
+    lowered: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
 ) -> None:
     """Apply operations on different entities; each gets the row that was stored as its ``new``.
 
@@ -133,7 +111,7 @@ def apply(
         )
 
 
-def insert(lowered: Lowered, writer: Writer, batches: Iterable[Batch]) -> None:
+def insert(lowered: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
     """Insert many entities; each batch gets its rows as they were stored.
 
     Raises:
@@ -165,7 +143,7 @@ def _news(group: list[Operation]) -> list[Row]:
     return [operation.new for operation in group]  # type: ignore[misc]
 
 
-def _read(lowered: Lowered, writer: Writer, operation: Operation) -> None:
+def _read(lowered: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
     stored = writer.get(lowered.statements[operation.model].get, operation.key)
     if stored is None:
@@ -341,13 +319,13 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
 # ---------------------------------------------------------------------------------------------- maintained rows
 
 
-def write_changes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+def write_changes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
     write_groups(lowered, writer, changes)
     write_indexes(lowered, writer, changes)
 
 
-def write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+def write_indexes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about indexes."""
     for index, change in changes.indexes.items():
         if change.deletes:
@@ -356,20 +334,20 @@ def write_indexes(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
         _put(lowered, index, writer, change)
 
 
-def write_groups(lowered: Lowered, writer: Writer, changes: ChangeSet) -> None:
+def write_groups(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
     for aggregate, groups in changes.groups.items():
         _aggregate(lowered, writer, aggregate, groups, changes)
 
 
-def _put(lowered: Lowered, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+def _put(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
     if change.rewrites:
         writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
     if change.puts:
         put_rows(lowered, index, writer, _sorted(change.puts))
 
 
-def delete_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+def delete_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Delete rows of an index."""
     before = writer.total_changes()
     _write(writer, lowered.indexes[index.model.table].delete, [row[:4] for row in _sorted(rows)])
@@ -377,7 +355,7 @@ def delete_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows:
         raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
 
 
-def put_rows(lowered: Lowered, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+def put_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Insert rows of an index, sorted by key."""
     table = lowered.indexes[index.model.table]
     try:
@@ -408,7 +386,7 @@ def _violation(
 
 
 def _aggregate(
-    lowered: Lowered, writer: Writer, kept: AggregateMaintenance, groups: Groups, changes: ChangeSet
+    lowered: SqliteSchema, writer: Writer, kept: AggregateMaintenance, groups: Groups, changes: ChangeSet
 ) -> None:
     aggregate = kept.aggregate
     statements = lowered.statements[kept.model]

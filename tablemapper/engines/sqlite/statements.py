@@ -1,0 +1,291 @@
+"""The SQL of a schema over one file: the statements of its classes, its indexes and its aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
+
+from ...codegen import compile_functions
+from ...entities.declaration import IndexModel
+from ...entities.fields import FieldModel
+from ...schema.maintenance import Maintenance, index_columns, maintenance
+from ...schema.model import Model, Schema
+from ...schema.rows import FIRST, Row
+from .tables import FIXED, EntityTable, has_values, literal, quoted, short, values_table
+
+__all__ = ["SPILL_ROW", "IndexTable", "SqliteSchema", "Statements", "Values"]
+
+SPILL_ROW = 400  # characters of long values above which a row's are moved aside
+SPILL_VALUE = 64  # a value longer than this is then moved
+WIDE = 4  # properties of bytes: so many are the parts of one large value, and all of them are moved
+
+
+class SqliteSchema:
+    """A schema over the tables of one file: the statements of every model, and what is maintained from it."""
+
+    def __init__(self, schema: Schema, tables: dict[str, EntityTable]) -> None:
+        self.schema = schema
+        self.tables = tables
+        self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
+        self.maintenance: dict[Model, Maintenance] = {model: maintenance(schema, model) for model in schema.models}
+        self.indexes: dict[str, IndexTable] = {
+            index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
+        }
+        self.values = {model: Values(model) for model in schema.models if has_values(model)}
+        """Of the aggregates whose live values are counted."""
+
+    @cached_property
+    def by_table(self) -> dict[str, list[Model]]:
+        return self.schema.tables()
+
+
+_KEY = "PartitionKey=?1 AND RowKey=?2"
+_ORDER = 't."PartitionKey", t."RowKey"'
+
+
+class Statements:
+    """The SQL of one model over its entity table, and the way between its rows and the table's.
+
+    Each is made when it is first asked for. Those that run once an operation have few quotes, see `short`.
+    """
+
+    def __init__(self, table: EntityTable, model: Model) -> None:
+        self.table = table
+        self.model = model
+        self.spilled = tuple(
+            at
+            for at, field in enumerate(model.columns, FIRST)
+            if field.type.spillable and table.column(field.property) in table.spills
+        )
+        self.has_big = "_big" in table.has
+        # The parts of a large value lie one behind the other: a subselect for each would pass those before it again.
+        self.wide = sum(field.type.kind is bytes for field in model.columns) >= WIDE
+
+    # ------------------------------------------------------------------------------------------ columns
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """The columns of a row as it is read."""
+        columns = [*FIXED, *(self.table.column(field.property) for field in self.model.columns)]
+        return [*columns, "_big"] if self.has_big else columns
+
+    @cached_property
+    def _written(self) -> list[str]:
+        """The columns that get values of their own."""
+        return self._columns if self.model.aggregate is None else [*self._columns, "_state"]
+
+    @cached_property
+    def _constants(self) -> dict[str, str]:
+        """The columns in which all rows of the model are alike, with their SQL."""
+        constants = {}
+        if (number := self.table.type_number(self.model)) is not None:
+            constants["_type"] = str(number)
+        if (name := self.model.declaration.type_name) is not None:
+            constants["EntityType"] = literal(name)
+        # A default is for rows that were there before the column; those of another class do not have the property.
+        defaults = [column.name for column in self.table.columns if column.default is not None]
+        return constants | {name: "NULL" for name in defaults if name not in self._columns}
+
+    def type_filter(self, alias: str) -> str:
+        """Return the condition that a row is of the model's class, empty if the table holds no other."""
+        if "_type" not in self.table.has:
+            return ""
+        number = self.table.type_number(self.model)
+        return f'{alias}."_type" IS {"NULL" if number is None else number}'
+
+    @cached_property
+    def _and_type(self) -> str:
+        mine = self.type_filter("t")  # a key that a more special class has is no key of this one
+        return f" AND {mine}" if mine else ""
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    @cached_property
+    def insert(self) -> str:
+        names = [*self._written, *self._constants]
+        whole = names == [*FIXED, *(column.name for column in self.table.columns)]  # no other table is ever written to
+        listed = "" if whole else f"({','.join(map(short, names))})"
+        places = ",".join([*["?"] * len(self._written), *self._constants.values()])
+        return f"INSERT INTO {short(self.table.name)}{listed} VALUES({places})"
+
+    @cached_property
+    def put(self) -> str:
+        return _upsert(self.insert, self._written[2:])
+
+    @cached_property
+    def update(self) -> str:
+        """Of the row with a timestamp, which comes last."""
+        assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(self._written[2:], FIRST))
+        return f"UPDATE {short(self.table.name)} SET {assigned} WHERE {_KEY} AND Timestamp=?{len(self._written) + 1}"
+
+    @cached_property
+    def delete(self) -> str:
+        """Of the row with a timestamp."""
+        return f"DELETE FROM {short(self.table.name)} WHERE {_KEY} AND Timestamp=?3"
+
+    @cached_property
+    def there(self) -> str:
+        """Finds a row only if it has this timestamp."""
+        return f"SELECT 1 FROM {short(self.table.name)} WHERE {_KEY} AND Timestamp=?3"
+
+    @cached_property
+    def not_there(self) -> str:
+        return f"SELECT 1 WHERE NOT EXISTS ({self.there})"
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    @cached_property
+    def select_list(self) -> str:
+        """The values of a row, from a source that ends in ``beside``."""
+        values = [f"t.{quoted(name)}" for name in FIXED]
+        values += [self._selected(field) for field in self.model.columns]
+        return ", ".join([*values, 't."_big"'] if self.has_big else values)
+
+    def _selected(self, field: FieldModel) -> str:
+        name = quoted(self.table.column(field.property))
+        return f"coalesce(t.{name}, b.{name})" if self.wide and field.type.spillable else self.value(field, "t")
+
+    def value(self, field: FieldModel, alias: str) -> str:
+        """Return the SQL of one property."""
+        return self.table.value(field.property, alias, moved=field.type.spillable)
+
+    @cached_property
+    def lean_list(self) -> str | None:
+        """The values of a row without what is moved aside, where that is shorter; the last one tells whether it is."""
+        return ", ".join(f"t.{quoted(column)}" for column in self._columns) if self.has_big and not self.wide else None
+
+    @cached_property
+    def beside(self) -> str:
+        """The join with what is moved aside, where there is one."""
+        return f' LEFT JOIN {quoted(self.table.big_name)} b ON b.id = t."_big"' if self.wide else ""
+
+    @cached_property
+    def _source(self) -> str:
+        return f"{quoted(self.table.name)} t{self.beside}"
+
+    @cached_property
+    def get(self) -> str:
+        return (
+            f"SELECT {self.select_list} FROM {self._source} "
+            f'WHERE t."PartitionKey" = ? AND t."RowKey" = ?{self._and_type}'
+        )
+
+    @cached_property
+    def get_lean(self) -> str:
+        """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
+        listed = ",".join(map(short, self._columns))
+        return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
+
+    @cached_property
+    def get_group(self) -> str:
+        """The timestamp, the properties and the state of an aggregate's group."""
+        listed = ["Timestamp", *(short(self.table.column(field.property)) for field in self.model.columns), "_state"]
+        return f"SELECT {','.join(listed)} FROM {short(self.table.name)} WHERE {_KEY}"
+
+    @cached_property
+    def scan(self) -> str:
+        return self._scan()
+
+    @cached_property
+    def scan_state(self) -> str:
+        """With the state of an aggregate's group at the end."""
+        return self._scan(more=', t."_state"')
+
+    @cached_property
+    def scan_after(self) -> str:
+        """Those after a key."""
+        return self._scan(condition=' AND (t."PartitionKey", t."RowKey") > (?, ?)')
+
+    def _scan(self, more: str = "", condition: str = "") -> str:
+        mine = self.type_filter("t") or "TRUE"
+        return f"SELECT {self.select_list}{more} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
+
+    # ------------------------------------------------------------------------------------------ large values
+
+    @cached_property
+    def big_next(self) -> str:
+        return f"SELECT coalesce(max(id), 0) + 1 FROM {quoted(self.table.big_name)}"
+
+    @cached_property
+    def big_insert(self) -> str:
+        columns = [quoted(self.table.column(self.model.columns[at - FIRST].property)) for at in self.spilled]
+        places = ", ".join(["?"] * (len(columns) + 1))
+        return f"INSERT INTO {quoted(self.table.big_name)}(id, {', '.join(columns)}) VALUES({places})"
+
+    @cached_property
+    def big_delete(self) -> str:
+        return f"DELETE FROM {quoted(self.table.big_name)} WHERE id = ?"
+
+    @cached_property
+    def stamp(self) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+        """Rows with another timestamp, and with a place for where their large values are; and which rows are large."""
+        return _stamp(len(self.model.columns), self.spilled, self.has_big)
+
+    def spills(self, row: Row) -> tuple[int, ...]:
+        """Return the places of the values of a large row that are moved aside."""
+        return tuple([at for at in self.spilled if row[at] is not None and len(row[at]) > SPILL_VALUE])
+
+
+@lru_cache(maxsize=None)
+def _stamp(
+    width: int,
+    spilled: tuple[int, ...],
+    has_big: bool,  # noqa: FBT001
+) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
+    values = [f"v{at}" for at in range(FIRST, FIRST + width)]
+    lengths = " + ".join([f"(0 if v{at} is None else len(v{at}))" for at in spilled])
+    source = [
+        "def stamp(rows, timestamp):",
+        "    stamped = []; add = stamped.append; large = []",
+        f"    for {', '.join(['pk', 'rk', '_', *values])} in rows:",
+        f"        if {lengths} > {SPILL_ROW}: large.append(len(stamped))" if spilled else "",
+        f"        add(({', '.join(['pk', 'rk', 'timestamp', *values, *(['None'] * has_big)])}))",
+        "    return stamped, large",
+    ]
+    return compile_functions("stamp", "\n".join(source), {})["stamp"]
+
+
+def _upsert(insert: str, columns: Iterable[str]) -> str:
+    """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""
+    assigned = ",".join(f"{short(column)}=excluded.{short(column)}" for column in columns)
+    return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
+
+
+class IndexTable:
+    """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
+
+    def __init__(self, model: Model, index: IndexModel) -> None:
+        self.model = model
+        self.index = index
+        included = [field.property for field in index_columns(model, index)]
+        # Two properties that differ only in case can not both be a column's name.
+        names: list[str] = []
+        for property in included:
+            name, number = property, 2
+            while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
+                name, number = f"{property}_{number}", number + 1
+            names.append(name)
+        columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
+        self.columns = dict(zip(included, names, strict=True))
+        key = columns[:2] if index.unique else columns[:4]
+        listed = ", ".join(map(quoted, columns))
+        name = quoted(index.table)
+        hot, places = short(index.table), ",".join(["?"] * len(columns))
+        self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
+        self.insert = f"INSERT INTO {hot} VALUES({places})"
+        self.put = _upsert(self.insert, columns[len(key) :])
+        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
+
+
+class Values:
+    """The statements over an aggregate's table of live values."""
+
+    def __init__(self, model: Model) -> None:
+        name = quoted(values_table(model))
+        slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
+        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
+        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.least = f"SELECT min(value) FROM {name} {slot}"
+        self.greatest = f"SELECT max(value) FROM {name} {slot}"
