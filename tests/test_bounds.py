@@ -97,5 +97,6 @@ def test_a_component_ends_where_the_next_begins() -> None:
 def test_time_buckets_between_two_times_are_all_of_them_in_order() -> None:
     slot = compile_template("{at:%Y-%m-%d}", {"at": datetime}, subject="test").slots[0]
     low, high = datetime(2026, 2, 27, 23, tzinfo=UTC), datetime(2026, 3, 2, 1, tzinfo=UTC)
-    assert slot.buckets_between(low, high, 10) == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
-    assert slot.buckets_between(low, high, 3) is None
+    between = [(">=", low), ("<=", high)]
+    assert slot.buckets_between(between, 10) == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
+    assert slot.buckets_between(between, 3) is None

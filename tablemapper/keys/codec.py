@@ -10,7 +10,7 @@ import enum
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -247,9 +247,18 @@ class KeyCodec:
             return op if _floor(moment, self.unit) == moment else "<="
         return ">=" if op == ">" else op
 
-    def buckets_between(self, low: Any, high: Any, limit: int) -> list[str] | None:
-        """Return the texts of all truncated times from low to high, both included, in order; None if over the limit."""
-        moment, last = _moment(low), _moment(high)
+    def buckets_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[str] | None:
+        """Return the texts of all truncated times that satisfy comparisons, in order; None if over the limit.
+
+        Args:
+            compared: ``< <= > >=``, value; from both sides.
+            limit: how many texts there may be.
+        """
+        try:
+            moment = max(self._first(op, value) for op, value in compared if op[0] == ">")
+            last = min(self._first(op, value) for op, value in compared if op[0] == "<")
+        except OverflowError:  # beyond all times
+            return []
         if moment > last:
             return []
         moment = _floor(moment, self.unit)
@@ -263,6 +272,11 @@ class KeyCodec:
             except OverflowError:
                 return list(texts) if len(texts) <= limit else None
         return None
+
+    def _first(self, op: str, value: Any) -> datetime:
+        """Return the time that satisfies a comparison and is the nearest to its value."""
+        step = _STEPS["%d"] if self.base is date else MICROSECOND
+        return _moment(value) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
         """Return an expression for the text of the value that a local variable holds."""

@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -69,9 +69,9 @@ class Slot:
     def mark(self) -> str:
         return f' "{ord(self.delimiter):02x}'
 
-    def buckets_between(self, low: Any, high: Any, limit: int) -> list[str] | None:
-        """Return the texts of the truncated times from low to high, both included, in order; None if over the limit."""
-        return self.text.buckets_between(low, high, limit) if self.text.unit else None
+    def buckets_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[str] | None:
+        """Return the texts of the truncated times that satisfy comparisons, in order; None if over the limit."""
+        return self.text.buckets_between(compared, limit) if self.text.unit else None
 
     def usable(self, op: str) -> bool:
         """Say whether a comparison of the field bounds the keys that are equal in front of the slot."""

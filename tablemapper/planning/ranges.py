@@ -126,10 +126,7 @@ def _texts(
     for slot in spread:
         texts: Sequence[str] | None = slot.buckets
         if not texts:
-            steps = compared[slot.field]
-            low = max(value for op, value in steps if op[0] == ">")
-            high = min(value for op, value in steps if op[0] == "<")
-            texts = slot.buckets_between(low, high, limit)
+            texts = slot.buckets_between(compared[slot.field], limit)
         if texts is None or (limit := limit // max(len(texts), 1)) < 1:
             raise TooManyRanges
         options.append(texts)
