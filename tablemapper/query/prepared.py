@@ -14,8 +14,10 @@ import attrs
 
 from ..codegen import Names, compile_functions
 from ..entities.index import IndexRange
+from ..errors import InvalidEntity
 from ..expressions.predicates import conjuncts, forms, parametrised
 from ..expressions.tree import Attr, Order, Predicate
+from ..keys.template import Template
 from ..planning.budget import Budget, Spending
 from ..planning.conditions import AnyPredicate, named
 from ..planning.planner import Access, Plan, Question, plan
@@ -57,6 +59,10 @@ class Reader(Protocol):
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return the row of an entity with a key."""
+        ...
+
+    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+        """Return a function that reads all rows of one partition of a path; None if they may be many."""
         ...
 
     def find(self, search: Search, made: Layout) -> Row | None:
@@ -106,7 +112,7 @@ class Rewriter(Protocol):
         ...
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
 class Asked:
     """What a query asks, values and all."""
 
@@ -185,8 +191,17 @@ class Prepared:
         # (A filter may be the engine's own, which does not run where a row is read by its key.)
         single = made.index is None and not made.filter and len(made.accesses) == 1 and not access.several
         single = single and access.row is not None and access.row.point
-        self.key = _key_of(made.model, access) if single and wanted is None else None
+        self.key = (
+            _key_of(f"{made.model.name} key", access, *made.model.declaration.templates)
+            if single and wanted is None
+            else None
+        )
         """Gives the key of the only entity that can be a result, of values; None if there can be several."""
+        plain = wanted is None and self.layout is ENTITIES and filtering and not made.filter and not made.scan
+        partition = len(made.accesses) == 1 and not access.several and access.partition.point
+        partition = partition and (access.row is None or not (access.row.fixed or access.row.ops))
+        self.partition = _partition(reader, made) if plain and partition and not single else None
+        """Gives the entities of the one partition that is the result, of values, if they are few; else None."""
         self._entries = None
         if made.distinct:
             kept = maintenance(reader.schema, made.model).indexes
@@ -226,18 +241,32 @@ class Prepared:
         return bool(place == held[-1 if self.plan.descending else 0])
 
 
-def _key_of(model: Model, access: Access) -> Callable[[Sequence[Any]], tuple[str, str]]:
-    """Return a function that makes an entity's key of a query's values; InvalidEntity if no entity can have them."""
+def _key_of(label: str, access: Access, *templates: Template) -> Callable[[Sequence[Any]], tuple[str, ...]]:
+    """Return a function that makes keys of a query's values; it raises InvalidEntity if no entity can have them."""
     names = Names()
     variables = {name: f"v{number.number}" for name, number in access.equal.items()}
-    lines = ["def key(v):"]
+    lines = ["def keys(v):"]
     lines += [f"    {variable} = v[{access.equal[name].number}]" for name, variable in variables.items()]
-    partition, row = (template.encode_source(variables, names) for template in model.declaration.templates)
-    lines.append(f"    return {partition}, {row}")
-    made: Callable[[Sequence[Any]], tuple[str, str]] = compile_functions(
-        f"{model.name} key of a query", "\n".join(lines) + "\n", names
-    )["key"]
-    return made
+    lines.append(f"    return {''.join(f'{template.encode_source(variables, names)}, ' for template in templates)}")
+    function: Callable[[Sequence[Any]], tuple[str, ...]]
+    function = compile_functions(f"{label} of a query", "\n".join(lines) + "\n", names)["keys"]
+    return function
+
+
+def _partition(reader: Reader, plan: Plan) -> Callable[[Sequence[Any]], list[Any] | None]:
+    """Return a function that reads a whole partition without the detours of a plan with ranges (half of its time)."""
+    key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
+    read, build = reader.partition_rows(plan), plan.model.build
+
+    def entities(values: Sequence[Any]) -> list[Any] | None:
+        try:
+            key = key_of(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        rows = read(*key)
+        return None if rows is None else build(rows)
+
+    return entities
 
 
 class Plans:

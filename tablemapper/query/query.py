@@ -95,6 +95,8 @@ class Results(Found[T_co]):
         prepared, values = self._plans.prepared(self._asked, self._wanted)
         if prepared.key is not None and self._asked.budget is None:
             return iter(self._only(prepared.key, values))
+        if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
+            return iter(entities)
         return self._run(*self._bound(prepared, values)).items(limit)
 
     def _run(self, prepared: Prepared, found: Search) -> Run:
@@ -158,7 +160,7 @@ class Results(Found[T_co]):
 
     # ------------------------------------------------------------------------------------------ how
 
-    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, str]], values: Sequence[Any]) -> list[Any]:
+    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, ...]], values: Sequence[Any]) -> list[Any]:
         """Return what is found where the values make the key of the only entity that there can be."""
         model = self._asked.model
         try:

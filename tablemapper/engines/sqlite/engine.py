@@ -38,7 +38,7 @@ class SqliteEngine:
         self._lowered = SqliteSchema(schema, catalogue.tables)
         self._gets = {model: Get(statements) for model, statements in self._lowered.statements.items()}
         selecting = Selecting(file, self._lowered)
-        self.rows, self.find = selecting.rows, selecting.find
+        self.rows, self.find, self.partition_rows = selecting.rows, selecting.find, selecting.partition_rows
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
         self.explain, self.residual, self.snapshot = selecting.explain, selecting.residual, selecting.snapshot
 

@@ -17,7 +17,7 @@ from ...planning.bounds import Bound
 from ...planning.budget import Spending
 from ...planning.conditions import AnyPredicate
 from ...planning.planner import Plan
-from ...planning.projection import Layout, layout, tuples
+from ...planning.projection import ENTITIES, Layout, layout, tuples
 from ...planning.ranges import KeyRange, Search
 from ...query.prepared import Position
 from ...schema.groups import store_sortable
@@ -103,6 +103,21 @@ class Selecting:
             select.lean = whole = not _moved_aside(rows)
             if lean and not whole:
                 return self._few(select, search, made, after, limit)
+        return rows
+
+    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+        """Return a function that reads all rows of one partition of a path; None if they may be many."""
+        select = self.select(plan)
+        can_be_lean = select.can_be_lean(ENTITIES)
+        sql = select.partition(lean=can_be_lean)
+        read = self._file.read_few
+
+        def rows(partition: str) -> list[Row] | None:
+            if not select.few or (can_be_lean and not select.lean):
+                return None
+            found = read(sql, (partition, _CHUNK + 1))
+            return None if len(found) > _CHUNK or (can_be_lean and _moved_aside(found)) else found
+
         return rows
 
     def find(self, search: Search, made: Layout) -> Row | None:
@@ -301,6 +316,10 @@ class Select:
             if (text := self._texts.get(form)) is None:
                 text = self._texts[form] = self._ranged(*form)
             yield text, [*args, *left.args, *filter, *tail]
+
+    def partition(self, *, lean: bool) -> str:
+        """Return the SELECT of one whole partition; its arguments are the partition key and a limit."""
+        return self._ranged(ENTITIES, f'{self._at}."PartitionKey" = ?', "", endless=False, filtered=True, lean=lean)
 
     def _ranged(
         self,
