@@ -34,7 +34,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "file", "memory",
             ],
-            "engines.sqlite": ["tables", "statements", "writes", "load", "catalogue", "check", "filters", "reads", "engine"],
+            "engines.sqlite": ["tables", "statements", "maintained", "writes", "load", "catalogue", "check", "filters", "reads", "engine"],
         }
     ],
     [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tablemapper.engines.sqlite import maintained
 from tablemapper.engines.sqlite import writes as operations
 from tablemapper.engines.sqlite.file import timestamps
 from tablemapper.schema import groups
@@ -73,7 +74,7 @@ def entities_are_committed_before_their_indexes(patch: Patch) -> None:
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for index, one in change.indexes.items():
-            operations._put(lowered, index, writer, one)
+            maintained._put(lowered, index, writer, one)
         for one in change.indexes.values():
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)

@@ -3,7 +3,8 @@
 - `file`: that file; it knows no entities.
 - `tables`: the tables and their columns.
 - `statements`: the SQL of a schema over them.
-- `writes`: operations on entities and on what is maintained from them.
+- `maintained`: the rows of indexes and of groups.
+- `writes`: operations, on the rows of entities.
 - `load`: many entities, sorted outside of the tables.
 - `catalogue`: the schema that the file keeps.
 - `check`: everything that is maintained, recomputed and compared.

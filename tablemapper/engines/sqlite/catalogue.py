@@ -21,9 +21,9 @@ from ...schema.rows import Row
 from ..protocol import Note, NoteChanged
 from .file.file import Writer
 from .file.timestamps import STATE
+from .maintained import write_groups, write_indexes
 from .statements import IndexTable, SqliteSchema
 from .tables import EntityTable, TableForm, quoted, values_ddl
-from .writes import write_groups, write_indexes
 
 __all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
 

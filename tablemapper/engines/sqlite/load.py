@@ -20,8 +20,9 @@ from ...schema.rows import Row
 from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
+from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
-from .writes import delete_rows, insert_rows, put_rows, write_groups
+from .writes import insert_rows
 
 __all__ = ["Stage"]
 

@@ -1,50 +1,26 @@
-"""Apply operations: entity rows, then index rows, then aggregates, table by table, inside one transaction.
+"""Apply operations: the rows of entities, then what is maintained from them, inside one transaction.
 
-Statement by statement would cost more: each table's rows are written together, sorted by key. Everything is judged on
-the final state: all index rows that go are deleted before any that comes is put, so that two entities can swap a unique
-value in one transaction.
+Statement by statement would cost more: each table's rows are written together, sorted by key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 import attrs
 
-from ...errors import (
-    CorruptStore,
-    EntityExists,
-    EntityNotFound,
-    InvalidTransaction,
-    PreconditionFailed,
-    UniqueViolation,
-)
-from ...schema.groups import Delta
-from ...schema.maintenance import (
-    AggregateMaintenance,
-    ChangeSet,
-    Groups,
-    IndexChanges,
-    IndexMaintenance,
-    IndexRow,
-)
+from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed
+from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
 from ...schema.model import Model
 from ...schema.rows import Row
 from ..protocol import Batch, Operation
-from .file.file import Writer
-from .statements import IndexTable, SqliteSchema, Statements, Values
+from .file.writer import Writer, sorted_rows
+from .maintained import write_changes, write_indexes
+from .statements import SqliteSchema, Statements
 
-__all__ = [
-    "Vanished", "apply", "delete_rows", "exists", "insert", "insert_rows", "missing", "put_rows", "stale",
-    "write_changes", "write_groups", "write_indexes",
-]  # fmt: skip
-
-_first, _second = itemgetter(0), itemgetter(1)
-
+__all__ = ["Get", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "stale"]
 
 _CHUNK = 2_000  # rows that a processor keeps at hand
 _PAGES = 8_000  # that the connection's cache holds
@@ -128,7 +104,7 @@ def insert(lowered: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> N
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
-            changes.added(kept, _sorted(rows))
+            changes.added(kept, sorted_rows(rows))
             write_indexes(lowered, writer, changes)
     write_changes(lowered, writer, ChangeSet(groups=groups))
 
@@ -223,28 +199,11 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
     stored, in_table = _stamped(statements, writer, rows)
     before = writer.total_changes()
     try:
-        _write(writer, statements.insert, _sorted(in_table))
+        writer.run(statements.insert, sorted_rows(in_table))
     except apsw.ConstraintError:
-        row = _sorted(stored)[writer.total_changes() - before]  # those in front of it were inserted
+        row = sorted_rows(stored)[writer.total_changes() - before]  # those in front of it were inserted
         raise exists(statements.model, row, writer.get(statements.get, row[:2])) from None
     return stored
-
-
-def _write(writer: Writer, sql: str, rows: Sequence[Row]) -> None:
-    """Run a statement for each row."""
-    if len(rows) == 1:
-        writer.execute(sql, rows[0])
-    else:
-        writer.executemany(sql, rows)
-
-
-def _sorted(rows: list[Row]) -> list[Row]:
-    """Return rows in the order of their first two values; rows that are equal there stay in the order they have."""
-    if len(rows) < 2:
-        return rows
-    rows = sorted(rows, key=_second)  # twice by one text takes half as long as once by two
-    rows.sort(key=_first)
-    return rows
 
 
 def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -283,7 +242,7 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
     stored, in_table = _stamped(statements, writer, _news(group))
     changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
     before = writer.total_changes()
-    _write(writer, statements.update, _sorted(changed))
+    writer.run(statements.update, sorted_rows(changed))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=True)
     for operation, row in zip(group, stored, strict=True):
@@ -293,7 +252,7 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
     before = writer.total_changes()
-    _write(writer, statements.delete, _sorted([old[:3] for old in _olds(group)]))
+    writer.run(statements.delete, sorted_rows([old[:3] for old in _olds(group)]))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
@@ -314,143 +273,3 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
         if stored is not None and (not written or stored[2] != writer.timestamp):
             return stale(operation)
     return Vanished(group)
-
-
-# ---------------------------------------------------------------------------------------------- maintained rows
-
-
-def write_changes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
-    """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
-    write_groups(lowered, writer, changes)
-    write_indexes(lowered, writer, changes)
-
-
-def write_indexes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
-    """Write what a change set says about indexes."""
-    for index, change in changes.indexes.items():
-        if change.deletes:
-            delete_rows(lowered, index, writer, change.deletes)
-    for index, change in changes.indexes.items():
-        _put(lowered, index, writer, change)
-
-
-def write_groups(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
-    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
-    for aggregate, groups in changes.groups.items():
-        _aggregate(lowered, writer, aggregate, groups, changes)
-
-
-def _put(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
-    if change.rewrites:
-        writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
-    if change.puts:
-        put_rows(lowered, index, writer, _sorted(change.puts))
-
-
-def delete_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
-    """Delete rows of an index."""
-    before = writer.total_changes()
-    _write(writer, lowered.indexes[index.model.table].delete, [row[:4] for row in _sorted(rows)])
-    if writer.total_changes() - before != len(rows):
-        raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
-
-
-def put_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
-    """Insert rows of an index, sorted by key."""
-    table = lowered.indexes[index.model.table]
-    try:
-        _write(writer, table.insert, rows)
-    except apsw.ConstraintError:
-        if not index.model.unique:
-            raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
-        raise _violation(table, index, writer, rows) from None
-
-
-def _violation(
-    table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
-) -> UniqueViolation:
-    label = f"{index.owner.name}.{index.model.name}"
-    for row in puts:
-        held = writer.get(table.holder, row[:2])
-        holders = [] if held is None else [held]
-        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
-        for holder in holders:
-            if tuple(holder) != row[2:4]:
-                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
-                return UniqueViolation(
-                    f"{label}: {index.owner.name} {row[2:4]} can not have {where}, which {tuple(holder)} holds; "
-                    "change one of them, or swap both in one transaction",
-                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
-                )  # fmt: skip
-    return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
-
-
-def _aggregate(
-    lowered: SqliteSchema, writer: Writer, kept: AggregateMaintenance, groups: Groups, changes: ChangeSet
-) -> None:
-    aggregate = kept.aggregate
-    statements = lowered.statements[kept.model]
-    values = lowered.values.get(kept.model)
-    execute, timestamp = writer.execute, writer.timestamp
-    tail = (None,) if statements.has_big else ()
-    puts: list[Row] = []
-    new: list[Row] = []
-    changed: list[tuple[Row, Row]] = []
-    gone: list[Row] = []
-    keyed = [(kept.key(group), delta) for group, delta in groups.items()]
-    keyed.sort(key=_first)
-    for key, delta in keyed:
-        seek = _no_seek
-        if values is not None:
-            _count_values(aggregate.counted_slots, values, writer, key, delta)
-            seek = partial(_seek, writer, values, key)
-        stored = execute(statements.get_group, key).fetchone()
-        if stored is None:
-            state = aggregate.combine(None, delta, seek)
-            if state is not None:
-                new.append(row := kept.row(*key, timestamp, state))
-                puts.append((*row, *tail, aggregate.pack(state)))
-            continue
-        written, *shown, blob = stored
-        state = aggregate.combine(aggregate.unpack(blob), delta, seek)
-        if state is None:
-            gone.append((*key, written, *shown))
-            continue
-        packed = aggregate.pack(state)
-        if packed == blob:
-            continue
-        row = kept.row(*key, timestamp, state)
-        if [*row[3:]] == shown:  # what is shown did not change, so neither does its ETag
-            row = (*key, written, *row[3:])
-        else:
-            changed.append(((*key, written, *shown), row))
-        puts.append((*row, *tail, packed))
-    if puts:
-        _write(writer, statements.put, puts)
-    if gone:
-        _write(writer, statements.delete, [row[:3] for row in gone])
-    indexes = lowered.maintenance[kept.model]
-    if indexes.indexes:
-        changes.removed(indexes, gone)
-        changes.changed(indexes, changed)
-        changes.added(indexes, new)
-
-
-def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
-    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
-    return None if found is None else found[0]
-
-
-def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
-    raise AssertionError("an aggregate without extremes looks for none")
-
-
-def _count_values(slots: Iterable[int], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
-    for at in slots:
-        for value, count in delta[at + 1].items():
-            if not count:
-                continue
-            place = (*key, at, value)
-            writer.execute(values.count, (*place, count))
-            if count < 0:
-                writer.execute(values.forget, place)

@@ -1,15 +1,29 @@
-"""What a write transaction is given to write with."""
+"""What a write transaction is given to write with: its connection, and rows in the order that suits a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import apsw
 
 from .timestamps import Timestamps
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "sorted_rows"]
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+_first, _second = itemgetter(0), itemgetter(1)
+
+
+def sorted_rows(rows: list[R]) -> list[R]:
+    """Return rows in the order of their first two values; rows that are equal there stay in the order they have."""
+    if len(rows) < 2:
+        return rows
+    rows = sorted(rows, key=_second)  # twice by one text takes half as long as once by two
+    rows.sort(key=_first)
+    return rows
 
 
 class Writer:
@@ -44,6 +58,13 @@ class Writer:
         """Return the first row of a statement, or None."""
         row: tuple[Any, ...] | None = self.execute(sql, args).fetchone()
         return row
+
+    def run(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row."""
+        if len(rows) == 1:
+            self.execute(sql, rows[0])
+        else:
+            self.executemany(sql, rows)
 
     def bump_generation(self) -> int:
         """Say that this transaction changes the catalogue, and return its new generation."""

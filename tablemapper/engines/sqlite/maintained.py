@@ -1,0 +1,155 @@
+"""What is maintained: the rows of indexes, and of aggregates' groups.
+
+Everything is judged on the final state: all index rows that go are deleted before any that comes is put, so that two
+entities, or two groups, can swap a unique value in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from operator import itemgetter
+from typing import Any, Literal
+
+import apsw
+
+from ...errors import CorruptStore, UniqueViolation
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, IndexChanges, IndexMaintenance, IndexRow
+from ...schema.rows import Row
+from .file.writer import Writer, sorted_rows
+from .statements import IndexTable, SqliteSchema, Values
+
+__all__ = ["delete_rows", "put_rows", "write_changes", "write_groups", "write_indexes"]
+
+
+def write_changes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
+    write_groups(lowered, writer, changes)
+    write_indexes(lowered, writer, changes)
+
+
+def write_indexes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about indexes."""
+    for index, change in changes.indexes.items():
+        if change.deletes:
+            delete_rows(lowered, index, writer, change.deletes)
+    for index, change in changes.indexes.items():
+        _put(lowered, index, writer, change)
+
+
+def write_groups(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
+    for aggregate, groups in changes.groups.items():
+        _write_groups(lowered, writer, aggregate, groups, changes)
+
+
+def _put(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+    if change.rewrites:
+        writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
+    if change.puts:
+        put_rows(lowered, index, writer, sorted_rows(change.puts))
+
+
+def delete_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Delete rows of an index."""
+    before = writer.total_changes()
+    writer.run(lowered.indexes[index.model.table].delete, [row[:4] for row in sorted_rows(rows)])
+    if writer.total_changes() - before != len(rows):
+        raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
+
+
+def put_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Insert rows of an index, sorted by key."""
+    table = lowered.indexes[index.model.table]
+    try:
+        writer.run(table.insert, rows)
+    except apsw.ConstraintError:
+        if not index.model.unique:
+            raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
+        raise _violation(table, index, writer, rows) from None
+
+
+def _violation(
+    table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
+) -> UniqueViolation:
+    label = f"{index.owner.name}.{index.model.name}"
+    for row in puts:
+        held = writer.get(table.holder, row[:2])
+        holders = [] if held is None else [held]
+        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
+        for holder in holders:
+            if tuple(holder) != row[2:4]:
+                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
+                return UniqueViolation(
+                    f"{label}: {index.owner.name} {row[2:4]} can not have {where}, which {tuple(holder)} holds; "
+                    "change one of them, or swap both in one transaction",
+                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
+                )  # fmt: skip
+    return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
+
+
+def _write_groups(
+    lowered: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups, changes: ChangeSet
+) -> None:
+    model, slots = aggregate.model, aggregate.aggregate
+    statements, values = lowered.statements[model], lowered.values.get(model)
+    tail = (None,) if statements.has_big else ()
+    puts: list[Row] = []
+    new: list[Row] = []
+    changed: list[tuple[Row, Row]] = []
+    gone: list[Row] = []
+    keyed = [(aggregate.key(group), delta) for group, delta in groups.items()]
+    keyed.sort(key=itemgetter(0))
+    for key, delta in keyed:
+        seek = _no_seek
+        if values is not None:
+            _count_values(slots.counted_slots, values, writer, key, delta)
+            seek = partial(_seek, writer, values, key)
+        stored = writer.get(statements.get_group, key)
+        blob = None if stored is None else stored[-1]
+        state = slots.combine(None if blob is None else slots.unpack(blob), delta, seek)
+        if state is None:
+            if stored is not None:
+                gone.append((*key, *stored[:-1]))
+            continue
+        packed = slots.pack(state)
+        if packed == blob:
+            continue
+        row = aggregate.row(*key, writer.timestamp, state)
+        if stored is None:
+            new.append(row)
+        elif row[3:] == stored[1:-1]:  # what is shown did not change, so neither does its ETag
+            row = (*key, *stored[:-1])
+        else:
+            changed.append(((*key, *stored[:-1]), row))
+        puts.append((*row, *tail, packed))
+    if puts:
+        writer.run(statements.put, puts)
+    if gone:
+        writer.run(statements.delete, [row[:3] for row in gone])
+    maintenance = lowered.maintenance[model]
+    if maintenance.indexes:
+        changes.removed(maintenance, gone)
+        changes.changed(maintenance, changed)
+        changes.added(maintenance, new)
+
+
+def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
+    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
+    return None if found is None else found[0]
+
+
+def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
+    raise AssertionError("an aggregate without extremes looks for none")
+
+
+def _count_values(slots: Iterable[int], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+    for at in slots:
+        for value, count in delta[at + 1].items():
+            if not count:
+                continue
+            place = (*key, at, value)
+            writer.execute(values.count, (*place, count))
+            if count < 0:
+                writer.execute(values.forget, place)
