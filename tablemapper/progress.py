@@ -52,7 +52,7 @@ def start_meter(
 
 
 class Meter:
-    """Counts what is done, and tells it at most ten times a second and once when the work has ended well."""
+    """Counts what is done, and reports it at most ten times a second, and once when the work has ended well."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class AsyncResults(Generic[T]):
 
 
 class AsyncQuery(AsyncResults[E]):
-    """A `Query` whose results are awaited: ``async for product in store.query(Product).where(…)``."""
+    """A `Query` with results to await: ``async for product in store.query(Product).where(…)``."""
 
     _results: Query[E]
 
@@ -211,7 +211,7 @@ class AsyncQuery(AsyncResults[E]):
 
 
 class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
-    """A `MixedQuery` whose results are awaited: the entities of several classes of one table, in row order."""
+    """A `MixedQuery` with results to await: the entities of several classes of one table, in row order."""
 
     _results: Any
 

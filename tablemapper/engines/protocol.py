@@ -1,4 +1,4 @@
-"""What a store asks of an engine.
+"""What a store needs of an engine.
 
 An engine keeps rows (`tablemapper.model`) and applies operations. Everything about values, keys, limits and maintenance
 is decided before or beside it, once for all engines.

@@ -1,6 +1,6 @@
 """What can be done with predicates: take them apart, write them down, replace their constants.
 
-A predicate whose constants are `Parameter`s stands for all queries that differ in their constants only.
+A predicate with `Parameter`s for constants stands for all queries that differ in their constants only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
 
 
 def forms(*predicates: Predicate[Any] | None) -> list[Any]:
-    """Return what predicates that all hold ask for, taken apart, in forms that are equal where what they ask is."""
+    """Return the conjuncts of predicates that all hold, in forms that are equal where their meaning is."""
     return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
 
 

@@ -115,7 +115,7 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
 
 
 def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
-    """Return a function that tells whether the predicate holds for an entity."""
+    """Return a function from an entity to whether the predicate holds for it."""
     names = Names()
     source = python_source(predicate, lambda name: f"e.{name}", names)
     test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[

@@ -165,7 +165,7 @@ class KeyCodec:
 
     @property
     def starts(self) -> bool:
-        """Whether ``startswith`` can be asked of the text."""
+        """Whether the text can be compared by ``startswith``."""
         return self.base is str and self.spec in ("", "fold", "raw")
 
     def end(self, text: str, start: int) -> int:
@@ -303,7 +303,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     """Return the text form of one kind of value under one spec.
 
     Args:
-        kind: a scalar type (`KINDS`), or an Enum whose members are all str or all int.
+        kind: a scalar type (`KINDS`), or an Enum with members that are all str or all int.
         spec: what stands after the colon of a slot, or nothing.
         field: the field's name, and
         subject: the template's, for the messages.

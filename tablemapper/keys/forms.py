@@ -2,7 +2,7 @@
 
 A partition key and a row key are text, and text is all that a store sorts them by. So the text of a value has to
 
-* tell all values apart: two values never share a text;
+* differ for all values: two values never share a text;
 * sort as the values sort, also in front of a separator;
 * hold no character that Azure forbids in keys (``/ \\ # ?``, U+0000-1F, U+007F-9F), and no separator (``" !"``);
 * stay readable: text that needs no escape stands as it is.

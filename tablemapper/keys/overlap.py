@@ -1,4 +1,4 @@
-"""Several types in one table: whether their keys can be told apart."""
+"""Several types in one table: whether their keys can be equal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _Pair = tuple[Template, Template]
 
 
 def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "overlap"]:
-    """Say how the keys of two types of one table are told apart.
+    """Return how the keys of two types of one table differ.
 
     Each pair is the templates of partition key and row key. "disjoint": no key can be of both. "carve a": the keys of
     ``a`` are those that match its row's literals (`Template.matches_prefix`), and ``b`` has to refuse them; "carve b":
-    the reverse. "overlap": they can not be told apart.
+    the reverse. "overlap": they can be equal.
     """
     if any(_apart(one, other) for one, other in zip(a, b, strict=True)):
         return "disjoint"

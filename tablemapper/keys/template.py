@@ -122,12 +122,12 @@ class Template:
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """The fields but those that only stand under ``shard``, which nobody asks for."""
+        """The fields, without those that stand under ``shard`` only: no query names a shard."""
         return tuple(dict.fromkeys(slot.field for slot in self.slots if not slot.buckets))
 
     @cached_property
     def lossless_fields(self) -> frozenset[str]:
-        """The fields whose values the key tells apart, and gives back."""
+        """The fields that the key holds without loss, and gives back."""
         return frozenset(slot.field for slot in self.slots if slot.lossless)
 
     @cached_property
@@ -203,7 +203,7 @@ class Template:
         Args:
             variables: the name of the variable of each field.
             env: the namespace that the source will run in; what the expression needs is added to it.
-            texts: the same for the fields of which not the value is at hand but its plain text (`takes_text`).
+            texts: the same for the fields that are known by their plain text, not by their value (`takes_text`).
         """
         pieces: list[str] = []
         for part in self.parts:
@@ -284,7 +284,7 @@ _QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation 
 
 
 def _component_source(component: Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
-    """Return statements that assign the values of some slots of a component, the text of which a variable holds."""
+    """Return statements that read the values of some slots from the text of a component, which a variable holds."""
     statements: list[str] = []
     pieces: dict[int, str] = {}
     widths = [_width(part) for part in component]

@@ -1,4 +1,4 @@
-"""What to tell somebody whose query would read a whole table: the declaration that would serve it."""
+"""The text of a refused query: why it would read the whole table, and the index that would serve it."""
 
 from __future__ import annotations
 

@@ -81,4 +81,4 @@ class Spending:
         return self.budget.monotonic() - self.since
 
     def _advice(self) -> str:
-        return "add conditions that a key or an index bounds (explain() tells), read in pages, or allow more"
+        return "add conditions that a key or an index bounds (explain() shows them), read in pages, or allow more"

@@ -107,7 +107,7 @@ def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
 
 
 def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
-    """Return lists of predicates: what is asked for satisfies all of one list. An *or* that multiplies them is left out."""
+    """Return lists of predicates: each result satisfies all of one list. An *or* that multiplies them is left out."""
     found: list[list[AnyPredicate]] = [[]]
     choices: list[Or[Any]] = []
     for predicate in where:
@@ -148,7 +148,7 @@ def field_name(attr: Attr[Any, Any]) -> str | None:
 
 
 def conditions(where: Iterable[AnyPredicate]) -> Conditions:
-    """Sort predicates, all of which hold, by the field that they speak of."""
+    """Sort predicates that all hold by the field that they are about."""
     made = Conditions()
     for predicate in where:
         made.present.update(field_name(attr) or attr.name for attr in present(predicate))
@@ -173,7 +173,7 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 
 
 def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:
-    """Keep what a predicate says, unless something else is known already; tell whether it was kept."""
+    """Keep what a predicate says, unless something else is known already; return whether it was kept."""
     match predicate:
         case Contains(attr=attr, value=value) if attr.type.element is not None:
             return made.elements.setdefault(name, value) is value

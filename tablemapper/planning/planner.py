@@ -28,17 +28,17 @@ MAX_RANGES = 1000
 
 @attrs.frozen(eq=False)
 class Question:
-    """What queries of one form ask: everything but their constants, for which there are parameters."""
+    """What queries of one form have in common: everything but their constants, which are parameters."""
 
     model: Model
     where: tuple[AnyPredicate, ...] = ()
     order: tuple[Order[Any], ...] = ()
     along: str | None = None
-    """The index that is asked for by name; what its values say is among the conditions."""
+    """The index that the query names; its values are among the conditions."""
     wanted: tuple[Attr[Any, Any], ...] | None = None
     """The attributes that are selected; None: whole entities."""
     implied: Mapping[str, frozenset[AnyPredicate]] = {}
-    """The partial indexes whose condition the query repeats, each with the predicates that say so."""
+    """The partial indexes with a condition that the query repeats, each with the predicates that do."""
     scan: bool = False
     """Whether the whole table may be read."""
     by_time: bool = True
@@ -59,7 +59,7 @@ class Access:
     row: Reach | None
     """None if the partition is not a point: then all its rows are read."""
     equal: dict[str, Parameter]
-    """The fields whose text in the slots is known."""
+    """The fields that have a known text in the slots."""
     among: tuple[tuple[str, tuple[Parameter, ...]], ...]
     """Fields with several values each; there is a range for every combination."""
     spread: tuple[Slot, ...]
@@ -82,7 +82,7 @@ class Access:
         return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
 
     def text(self, slot: Slot) -> Parameter | None:
-        """Return the value of which the text stands in a slot of every row between the bounds; None if texts differ."""
+        """Return the value that has its text in a slot of every row between the bounds; None if the texts differ."""
         known = any(one is slot for reach in self.reaches for one in reach.exact)
         return self.equal.get(slot.field) if known else None
 
@@ -214,7 +214,7 @@ def _worse(one: Plan, best: Plan) -> str:
     if one.sorted and not best.sorted:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
     if best.covering and not one.covering:
-        return f"bounds as many fields as {best.path}, which holds all that is asked for"
+        return f"bounds as many fields as {best.path}, which holds all that is needed"
     if one.whole_partition and one.bound != best.bound:
         return f"bounds as many fields as {best.path}, but only to whole partitions"
     if best.index is None:
@@ -244,12 +244,12 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
 def _unfit(
     question: Question, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]
 ) -> str | None:
-    """Return why an index can not be followed: it may lack rows that are asked for, or nothing bounds it."""
+    """Return why an index can not be followed: it may lack rows that match, or nothing bounds it."""
     if index.where is not None and index.name not in question.implied:
-        return "it holds only some entities, and the query does not ask for just those"
+        return "it holds only some entities, and the query does not repeat its condition"
     for way in ways:
         if index.fan_out is not None and index.fan_out not in way.elements:
-            return f"it has a row for each element of {index.fan_out}; ask with .contains(…)"
+            return f"it has a row for each element of {index.fan_out}; use .contains(…)"
         for name in index.fields:
             missing = "." in name or question.model.optional(name)
             if missing and name != index.fan_out and name not in way.present:
@@ -272,7 +272,7 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
     index = path.index
     accesses = [_access(question, path, way) for way in ways]
     partition = path.templates[0]
-    # (A constant partition is a whole one, not a scan; so is all of an index that was asked for.)
+    # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
     scan = bool(partition.slots) and question.along is None and not all(access.fields for access in accesses)
     if scan:
         accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), spread=False)]
@@ -384,7 +384,7 @@ def _direction(
     fixed: set[str],
     varies: Callable[[Slot], bool],
 ) -> tuple[bool, bool] | None:
-    """Return whether a path is followed backwards, and whether its partitions are merged, for the order asked for."""
+    """Return whether a path is followed backwards, and whether its partitions are merged, for the order of the query."""
     if not question.order:
         return False, False
     partition, row = path.templates

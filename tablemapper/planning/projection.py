@@ -1,4 +1,4 @@
-"""Generated readers: from rows of a path, the entity table or an index, to what a query asks for."""
+"""Generated readers: from rows of a path, the entity table or an index, to the results of a query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Layout:
     places: bool
     """``(sort value…, partition key, row key)`` of the path; of an index, the entity's keys too."""
     fields: tuple[str, ...] | None = None
-    """The fields of which the stored properties follow; None: all, as a row of the model."""
+    """The fields with stored properties that follow; None: all, as a row of the model."""
     state: bool = False
     """Whether the state of an aggregate's group comes last."""
 
@@ -75,7 +75,7 @@ def tuples(
         path: where the rows are from.
         made: their layout.
         wanted: the attributes of a tuple.
-        residual: predicates whose parameters are the second argument of the function.
+        residual: predicates; the second argument of the function has the values of their parameters.
         covering: whether the rows are those of the index alone.
         sorted_by: how many values to sort by stand in front.
     """

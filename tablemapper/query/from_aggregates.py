@@ -1,6 +1,6 @@
 """Questions about entities that an aggregate of them answers.
 
-Its groups must tile what is asked for. Then the question is asked of the aggregate instead, as a query like any other.
+Its groups must tile the query. Then the aggregate answers instead, by a query like any other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Held:
     """A value that an aggregate keeps for each of its groups."""
 
     said: list[Any]
-    """What a query has to ask for, if the value is to be of the same entities."""
+    """The conditions that a query must have, if the value is to be of the same entities."""
     state: Callable[[State], State]
     """From a group's whole state, the number of entities (of some at least whether there is one) and the value."""
 
@@ -44,7 +44,7 @@ class Fit:
     """How an aggregate answers a question about the entities that it is maintained from."""
 
     asked: Asked
-    """What is asked of the aggregate."""
+    """The query over the aggregate."""
     groups: tuple[Attr[Any, Any], ...]
     """Its fields that the answer is grouped by."""
     held: Held
@@ -61,7 +61,7 @@ class Answer:
     search: Search
 
     def states(self, reader: Reader) -> States:
-        """Return the states of the groups that are asked for; several of the aggregate's may make up one."""
+        """Return the states of the query's groups; several of the aggregate's may make up one."""
         aggregate = self.target.aggregate
         assert aggregate is not None
         states: States = {}
@@ -69,7 +69,7 @@ class Answer:
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
         for *group, blob in Run(reader, self.prepared, self.search, self.prepared.layout, spending).items():
             state = self.fit.held.state(aggregate.unpack(blob))
-            if state[0]:  # (else it was kept for what ever was, or for entities that were not asked for)
+            if state[0]:  # (else it was kept for an _ever measure, or for entities that do not match)
                 held = states.get(key := tuple(group))
                 states[key] = state if held is None else _merged(self.slot, held, state)
         return states
@@ -119,7 +119,7 @@ def _merged(slot: Slot, one: State, other: State) -> State:
 def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Fit | str:
     """Return how an aggregate answers a question, or why it does not.
 
-    Its groups must tile what is asked for: a condition is on its groups, or one that the aggregate has too.
+    Its groups must tile the query: a condition is on its groups, or one that the aggregate has too.
     """
     aggregate = target.aggregate
     assert aggregate is not None
@@ -142,7 +142,7 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
     reasons: list[str] = []
     for held in _held(aggregate, wanted, asked.model):
         if not all(form in said for form in held.said):
-            reasons.append("it is of some entities only, and the query does not ask for just those")
+            reasons.append("it is of some entities only, and the query does not repeat its condition")
             continue
         rest = [part for part, form in zip(parts, said, strict=True) if form not in held.said]
         where = [one for part in rest if (one := _translated(part, own)) is not None]

@@ -1,6 +1,6 @@
 """Queries over several classes of one table: one query for each class, their rows merged in order.
 
-A condition is asked of every class, of its own field of the same name and type. A class that has no such field has no
+A condition applies to every class, to its own field of the same name and type. A class that has no such field has no
 value there, and conditions are two-valued: so it is known beforehand whether any entity of the class can satisfy it.
 """
 
@@ -39,7 +39,7 @@ E = TypeVar("E")
 
 @attrs.frozen(eq=False)
 class _Part:
-    """What is asked of one class."""
+    """The query over one class."""
 
     query: Query[Any]
     refuted: str | None = None
@@ -51,7 +51,7 @@ class _Part:
 
 
 def _place(run: Run) -> Callable[[Row], Position]:
-    """Return what tells where a row stands among those of all classes: what it is sorted by, then its entity's key."""
+    """Return what a row is ordered by among those of all classes: its sort values, then its entity's key."""
     if not run.layout.places:
         return lambda row: row[:2]
     steps, width = len(run.prepared.plan.sort), run.prepared.width
@@ -144,7 +144,7 @@ class _Mixed(Found[T]):
     # ------------------------------------------------------------------------------------------ how
 
     def _runs(self, *, lean: bool = False) -> list[Run]:
-        """Return a run for each class; a lean one tells how many results there are, in any order."""
+        """Return a run for each class; a lean one counts its results, in any order."""
         queries: Iterator[Results[Any]] = (part.query for part in self._parts if part.refuted is None)
         if lean:
             queries = (Rows(self._plans, attrs.evolve(q._asked, order=(), mixed=False), ()) for q in queries)
@@ -190,9 +190,9 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
     __slots__ = ()
 
     def where(self, *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]) -> Self:
-        """Keep what satisfies every predicate; each is asked of all classes.
+        """Keep what satisfies every predicate; each applies to all classes.
 
-        A class is asked for its own field of that name and type. Where it has none, the value is missing: comparisons
+        It is about each class's own field of that name and type. Where a class has none, the value is missing: comparisons
         are false, ``is_null()`` is true.
         """
         given: tuple[Predicate[Any], ...] = predicates
@@ -240,7 +240,7 @@ def mixed(plans: Plans, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, An
             raise InvalidQuery(f"query: {model.name} is given twice; name each class once")
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
-        raise InvalidQuery(f"query: {tables}; several classes can be asked together if they share a table")
+        raise InvalidQuery(f"query: {tables}; several classes can be queried together if they share a table")
     return MixedQuery(plans, tuple([_Part(Query(plans, Asked(model, mixed=True))) for model in models]))
 
 
@@ -248,7 +248,7 @@ def mixed(plans: Plans, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, An
 
 
 def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
-    """Return what is asked of a class, with more conditions."""
+    """Return the query over a class, with more conditions."""
     for predicate in conjuncts(predicates):
         mine = _asked_of(predicate, part.model)
         if mine is False and part.refuted is None:
@@ -259,7 +259,7 @@ def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
 
 
 def _asked_of(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
-    """Return what a predicate asks of one class's own fields; True or False if that is the same for all its entities."""
+    """Return a predicate on one class's own fields; True or False if it is the same for all its entities."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             decisive = isinstance(predicate, Or)
@@ -295,7 +295,7 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
     if not own.same_kind(theirs):
         label = ".".join((attr.name, *attr.path))
         raise InvalidQuery(
-            f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: ask each class by itself"
+            f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: query each class by itself"
         )
     return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part)
 
@@ -329,7 +329,7 @@ class _Down:
 
 
 def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, backwards: bool) -> Callable[[Row], Any]:
-    """Return a function of rows whose results compare as the rows are ordered; missing values are the least."""
+    """Return a function of rows with results that compare as the rows are ordered; missing values are the least."""
     if not order:
         return (lambda row: _Down(place(row))) if backwards else place
 

@@ -35,7 +35,7 @@ class Seal:
     """Makes and reads the tokens of one query.
 
     A token holds the place of the last row, and how many results came so far. It is sealed with the identity of the
-    store, and with everything that the query asks, values and all: elsewhere it is refused.
+    store, and with the whole query, values and all: elsewhere it is refused.
     """
 
     def __init__(self, plans: Plans, form: Any, what: str) -> None:
@@ -76,7 +76,7 @@ class Seal:
 
 
 def said(plans: Plans, asked: Asked, wanted: tuple[Any, ...] | None = None) -> list[Any]:
-    """Return all that a query asks, in builtins that JSON knows."""
+    """Return a whole query, in builtins that JSON knows."""
     return [
         plans.fingerprint(asked.model),
         None if asked.range is None else [asked.range.name, [repr(value) for value in asked.range.values]],

@@ -104,7 +104,7 @@ _KINDS: dict[str, type] = {
 
 
 def _unseen(model: Model, catalogue: Mapping[str, ModelForm], schema: Schema) -> Iterator[str]:
-    """Yield what keeps a class from being opened without another one of its table, whose rows it could overwrite."""
+    """Yield why a class can not be opened without another one of its table: it could overwrite its rows."""
     for name, old in catalogue.items():
         if name in schema.by_name or old.table != model.table:
             continue

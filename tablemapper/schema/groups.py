@@ -60,7 +60,7 @@ class Slot:
     counts_values: ClassVar[bool] = False
     """Whether it is kept beside the state how often each live value is there, to seek the ends."""
     lasting: ClassVar[bool] = False
-    """Whether it tells what ever was: then a group stays when it is empty, and no check can recompute it."""
+    """Whether it keeps values that are gone: then a group stays when it is empty, and no check can recompute it."""
 
     attr: Attr[Any, Any] | None
     where: Predicate[Any] | None
@@ -331,12 +331,12 @@ class AggregateModel:
 
     @cached_property
     def keeps_empty(self) -> bool:
-        """Whether a group that has no entity left keeps its row, because it tells what ever was."""
+        """Whether a group that has no entity left keeps its row, because of an _ever measure."""
         return any(slot.lasting for slot in self.slots)
 
     @cached_property
     def counted_slots(self) -> tuple[int, ...]:
-        """The numbers of the slots whose live values are counted."""
+        """The numbers of the slots that count their live values."""
         return tuple(number for number, slot in enumerate(self.slots) if slot.counts_values)
 
     def zero(self) -> Delta:

@@ -3,7 +3,7 @@
 ``(old rows, new rows) → index rows to delete and put, aggregate deltas``. For each index and each aggregate one
 function is generated, a loop over rows of entities: `IndexMaintenance.rows` gives the index rows of entities,
 `AggregateMaintenance.collect` adds what they contribute to their groups, or takes it off. Writing, the build of a new
-index and the check all ask these.
+index and the check all use these.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Groups = dict[Any, Delta]
 
 @attrs.define(eq=False)
 class IndexChanges:
-    """What a transaction does to one index: rows that go, rows that come, rows of which only the projection changed."""
+    """What a transaction does to one index: rows to delete, rows to insert, rows with a changed projection."""
 
     deletes: list[IndexRow]
     puts: list[IndexRow]
@@ -179,7 +179,7 @@ class ChangeSet:
 
 
 def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
-    """Return the old and the new rows of the entities of which something that is read differs."""
+    """Return the old and the new rows of the entities that differ in something that is read."""
     if read is None:
         return [], []
     some = [pair for pair in pairs if read(pair[0]) != read(pair[1])]
@@ -471,7 +471,7 @@ class _Group:
 
 
 def _measured(aggregate: AggregateModel) -> set[str]:
-    """Return the fields that must be read as values: what is measured, and what conditions ask for."""
+    """Return the fields that must be read as values: those of measures and of conditions."""
     conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
     return {slot.attr.name for slot in aggregate.slots if slot.attr is not None}.union(*map(_where_names, conditions))
 

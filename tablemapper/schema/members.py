@@ -77,7 +77,7 @@ class _Walk:
                 yield from self.changes(before, after, f"what {what} holds")
 
     def _alternatives(self, old: list[_Schema], new: list[_Schema], what: str) -> Iterator[str]:
-        """Yield which of the old alternatives are none of the new. Their kinds differ, or no reader could tell them."""
+        """Yield the old alternatives that are none of the new. Their kinds differ, or no reader could distinguish them."""
         self.grown |= len(new) > len(old)
         for one in old:
             kind = _kind(one, self._old)

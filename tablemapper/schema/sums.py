@@ -299,4 +299,4 @@ DECIMAL: ExactSum[Decimal] = ExactSum(
 )
 
 SUMS: Mapping[type, ExactSum[Any]] = MappingProxyType({float: FLOAT, int: INT, Decimal: DECIMAL, timedelta: TIMEDELTA})
-"""The types whose values can be summed."""
+"""The types that can be summed."""

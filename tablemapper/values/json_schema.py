@@ -33,7 +33,7 @@ def json_schema(info: inspect.Type, readable: Callable[[Any], str], plain: Calla
     """Return the schema of a type.
 
     Classes stand in ``$defs``, by name. ``partial`` names the members, as ``Address.zip``, that stored values need not
-    have. A member whose default is made by a function says ``"factory": true``.
+    have. A member with a factory for its default says ``"factory": true``.
 
     Args:
         info: the type.

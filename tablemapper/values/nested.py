@@ -253,7 +253,7 @@ def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
     if (shape in (list, set, frozenset) and args) or (shape is tuple and len(args) == 2 and args[1] is ...):
         try:
             element, optional = value_type(args[0])
-        except Fault:  # such as Any: nothing can be asked of it
+        except Fault:  # such as Any: no condition can be on it
             return None
         return None if optional or element.kind is object else inside_json(element)
     return None
@@ -342,11 +342,11 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     kind, args = get_origin(kind) or kind, get_args(kind)
     if kind is dict:
         if '"' in name:
-            raise Fault(f"the key {name!r} can not be asked for: it holds a quotation mark")
+            raise Fault(f"the key {name!r} can not be in a condition: it holds a quotation mark")
         return value_type(args[1] if args else Any)[0], f'."{name}"'
     members = _members(kind)
     if members is None:
-        raise Fault(f"{_readable(kind)} has no nested values to ask for; attrs classes, Structs and dicts have")
+        raise Fault(f"{_readable(kind)} has no nested values; attrs classes, Structs and dicts have")
     if name not in members:
         known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
         raise Fault(f'{kind.__name__} has no field "{name}" {known}')

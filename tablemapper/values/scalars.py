@@ -90,7 +90,7 @@ class ValueType:
     text: bool = False
     """Whether the values are text of any kind: no Enum, no Literal."""
     cuttable: bool = False
-    """Whether the values are times, of which the date or another part can be taken."""
+    """Whether the values are times, so that their date or another part can be taken."""
     summable: bool = False
     """Whether the values can be added up."""
     calculable: bool = False

@@ -28,7 +28,7 @@ def scrub(lowered: SqliteSchema, rows: Rows, integrity: list[str], last: int, me
         rows: runs a statement.
         integrity: what SQLite's own check found.
         last: the highest timestamp that was given out.
-        meter: is told of each entity.
+        meter: counts each entity.
     """
     checking = _Check(lowered, rows, last)
     problems = [Problem("damaged", "file", (), line) for line in integrity]

@@ -38,7 +38,7 @@ class Condition:
 
 
 def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
-    """Return SQL for an attribute whose stored form compares as its values do; None if there is none."""
+    """Return SQL for an attribute if its stored form compares as its values do, else None."""
     field = model.declaration.field(attr.name)
     sql = column(attr.name)
     if sql is None or field.wide:  # (it may be text)

@@ -32,7 +32,7 @@ class SqliteSchema:
             index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
         }
         self.values = {model: Values(model) for model in schema.models if has_values(model)}
-        """Of the aggregates whose live values are counted."""
+        """Those of the aggregates that count their live values."""
 
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
@@ -46,7 +46,7 @@ _ORDER = 't."PartitionKey", t."RowKey"'
 class Statements:
     """The SQL of one model over its entity table, and the way between its rows and the table's.
 
-    Each is made when it is first asked for. Those that run once an operation have few quotes, see `short`.
+    Each is compiled at its first use. Those that run once an operation have few quotes, see `short`.
     """
 
     def __init__(self, table: EntityTable, model: Model) -> None:
@@ -151,7 +151,7 @@ class Statements:
 
     @cached_property
     def lean_list(self) -> str | None:
-        """The values of a row without what is moved aside, where that is shorter; the last one tells whether it is."""
+        """The values of a row without what is moved aside, where that is shorter; the last one is whether it is."""
         return ", ".join(f"t.{quoted(column)}" for column in self._columns) if self.has_big and not self.wide else None
 
     @cached_property
@@ -172,7 +172,7 @@ class Statements:
 
     @cached_property
     def get_lean(self) -> str:
-        """What `get` reads, of a row of which nothing is moved aside: then its last value is None, if it has a place."""
+        """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
         listed = ",".join(map(short, self._columns))
         return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
 

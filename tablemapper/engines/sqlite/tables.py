@@ -129,7 +129,7 @@ class EntityTable:
         if not moved or name not in self.spills:
             return column
         beside = f'(SELECT b.{quoted(name)} FROM {quoted(self.big_name)} b WHERE b.id = {alias}."_big")'
-        # A value that is in place is read once, and nothing else is asked for.
+        # A value that is in place is read once, and nothing else is read.
         return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
 
     def type_number(self, model: Model) -> int | None:
