@@ -121,6 +121,7 @@ def test_a_filter_is_asked_of_every_row_between_the_bounds(parcels: tm.Query[Par
 def test_a_sort_reads_what_it_sorts(parcels: tm.Query[Parcel], counting: Touched) -> None:
     heaviest = parcels.where(Parcel.depot == "x", Parcel.shelf == "g").order_by(Parcel.weight.desc()).limit(3)
     assert counting(lambda: list(heaviest)) == {ENTITIES: 100}
+    assert counting(heaviest.exists) == {ENTITIES: 1}
 
 
 def test_a_budget_counts_each_row_once_sorted_or_not_whether_it_matches_or_not(parcels: tm.Query[Parcel]) -> None:

@@ -96,9 +96,10 @@ class _Mixed(Found[T]):
     # ------------------------------------------------------------------------------------------ reading
 
     def _taken(self, limit: int | None) -> Iterator[T]:
+        runs = self._runs()
         if limit == 0:
             return iter(())
-        items: Iterator[T] = chain.from_iterable(run.made(rows) for run, rows in self._read(None, limit))
+        items: Iterator[T] = chain.from_iterable(run.made(rows) for run, rows in self._read(runs, None, limit))
         return items if limit is None else islice(items, limit)
 
     def first(self) -> T | None:
@@ -107,9 +108,7 @@ class _Mixed(Found[T]):
 
     def exists(self) -> bool:
         """Tell whether there is a result."""
-        if self._asked.limit == 0:
-            return False
-        if self._asked.budget is not None:
+        if self._asked.budget is not None or self._asked.limit == 0:
             return self.first() is not None
         runs = self._runs(lean=True)
         with self._plans.reader.snapshot() as state:
@@ -155,15 +154,14 @@ class _Mixed(Found[T]):
         return [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        for run, rows in self._read(after, limit):
-            place = _place(run)
-            for row in rows:
-                for item in run.made((row,)):
-                    yield place(row), item
+        read = self._read(self._runs(), after, limit)
+        places = ((run, rows, _place(run)) for run, rows in read)
+        return ((place(row), item) for run, rows, place in places for row in rows for item in run.made((row,)))
 
-    def _read(self, after: Position | None, limit: int | None) -> Iterator[tuple[Run, Sequence[Row]]]:
+    def _read(
+        self, runs: Sequence[Run], after: Position | None, limit: int | None
+    ) -> Iterator[tuple[Run, Sequence[Row]]]:
         """Yield the rows of all classes in order, those that follow each other in one class together."""
-        runs = self._runs()
         order, backwards = self._asked.order, self._asked.backwards
         with self._plans.reader.snapshot() as state:
             streams = [run.chunks(after, limit, within=state) for run in runs]

@@ -90,23 +90,20 @@ class Results(Found[T_co]):
     # ------------------------------------------------------------------------------------------ reading
 
     def _taken(self, limit: int | None) -> Iterator[T_co]:
-        if limit == 0:
-            return iter(())
         prepared, values = self._plans.prepared(self._asked, self._wanted)
         if prepared.key is not None and self._asked.budget is None:
-            return iter(self._only(prepared.key, values))
+            return iter(self._only(prepared.key, values) if limit != 0 else ())
         if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
             return iter(entities)
-        return self._run(*self._bound(prepared, values)).items(limit)
+        run = self._run(*self._bound(prepared, values))
+        return run.items(limit) if limit != 0 else iter(())
 
     def _run(self, prepared: Prepared, found: Search) -> Run:
         return Run(self._plans.reader, prepared, found, prepared.layout, start(self._asked.budget, self))
 
     def first(self) -> T_co | None:
         """Return the first result, or None."""
-        if self._asked.limit == 0:
-            return None
-        if self._asked.budget is None:
+        if self._asked.budget is None and self._asked.limit != 0:
             prepared, values = self._plans.prepared(self._asked, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
@@ -119,7 +116,7 @@ class Results(Found[T_co]):
 
     def exists(self) -> bool:
         """Tell whether there is a result."""
-        return Rows[Any](self._plans, self._asked, ()).first() is not None
+        return Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ()).first() is not None
 
     def count(self) -> int:
         """Return the number of results."""
@@ -207,7 +204,11 @@ class Query(Results[E]):
         return self._with(self._asked.narrowed(predicates))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
-        """Order by fields, the first one first; ``.desc()`` for the greatest first. Ties are broken by key."""
+        """Order by fields, the first one first; ``.desc()`` for the greatest first.
+
+        What is equal in all of them comes in the order of the key or index that is read, then by key. Name further
+        fields to fix it.
+        """
         model = self._asked.model
         order = []
         for step in steps:
