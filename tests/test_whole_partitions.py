@@ -47,3 +47,18 @@ def test_the_order_may_be_the_reverse_of_the_rows() -> None:
         store.insert_many(Event("Oslo", number) for number in range(5))
         latest = store.query(Event).where(Event.place == "Oslo").order_by(Event.number.desc())
         assert [[event.number for event in latest] for _ in range(3)] == [[4, 3, 2, 1, 0]] * 3
+
+
+def test_several_partitions_are_one_statement_and_come_in_order() -> None:
+    with tm.open(":memory:", models=[Event]) as store:
+        places = ["b", "a", "c/d", "é", "a b", ""]
+        store.insert_many(Event(place, number, kind=place) for place in places for number in range(3))
+        several = store.query(Event).where(Event.place.is_in([*places[1:], "nowhere"]), Event.number >= 1)
+        assert sum("SEARCH" in line for line in several.explain().database) == 1
+        expected = [(place, number) for place in sorted(places[1:]) for number in (1, 2)]
+        assert [(event.place, event.number) for event in several] == expected
+        by_kind = store.query(Event).where(Event.kind.is_in(places[:3]))
+        assert [event.place for event in by_kind] == sorted(3 * places[:3])
+        assert [event.place for event in several.limit(1)] == [""]
+        pages = [item for page in several.pages(3) for item in page.items]
+        assert [(event.place, event.number) for event in pages] == expected

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ...expressions.tree import Attr, Order
-from ...planning.bounds import Bound
+from ...planning.bounds import EVERYTHING, Bound
 from ...planning.budget import Spending
 from ...planning.conditions import AnyPredicate
 from ...planning.planner import Plan
@@ -289,7 +289,7 @@ class Select:
         *,
         lean: bool = False,
     ) -> Iterator[Statement]:
-        """Yield a SELECT and its arguments for each range; one for all of them if the rows have to be sorted."""
+        """Yield a SELECT and its arguments for each range; one for all if SQLite gives their rows in order."""
         plan = self.plan
         filtered = spending is None
         if spending is None:
@@ -307,15 +307,22 @@ class Select:
                 yield self._sorted(search, made, after, filter, tail, filtered)
             return
         ranges = reversed(search.ranges) if plan.descending and not plan.merged else search.ranges
+        if after is None and not plan.merged and _alike(search.ranges):
+            bounds, args = _together(search.ranges, self._at)
+            yield self._text(made, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
+            return
         for one in ranges:
             left = Beyond(one) if after is None else _beyond(one, after, plan, self._places)
             if left is None:
                 continue
             bounds, args = _bounds(left.range, self._at)
-            form = made, bounds, left.condition, limit is None, filtered, lean
-            if (text := self._texts.get(form)) is None:
-                text = self._texts[form] = self._ranged(*form)
+            text = self._text(made, bounds, left.condition, limit is None, filtered, lean)
             yield text, [*args, *left.args, *filter, *tail]
+
+    def _text(self, *form: Any) -> str:
+        if (text := self._texts.get(form)) is None:
+            text = self._texts[form] = self._ranged(*form)
+        return text
 
     def partition(self, *, lean: bool) -> str:
         """Return the SELECT of one whole partition; its arguments are the partition key and a limit."""
@@ -430,6 +437,18 @@ class Select:
 def _all(conditions: list[str]) -> str:
     few = len(conditions) <= _FEW
     return (" AND ".join(conditions) if few else balanced(conditions, " AND ")) or "TRUE"
+
+
+def _alike(ranges: Sequence[KeyRange]) -> bool:
+    """Tell whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
+    return len(ranges) > 1 and all(one.partition.point and one.row == ranges[0].row for one in ranges)
+
+
+def _together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row is in one of several partitions, and its arguments."""
+    rows, args = _bounds(KeyRange(EVERYTHING, ranges[0].row), at)
+    listed = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
+    return f"{listed} AND {rows}" if rows else listed, [json.dumps([one.partition.lo for one in ranges]), *args]
 
 
 def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
