@@ -47,7 +47,7 @@ class AsyncResults(Generic[T]):
         return self._with(self._results.limit(count))
 
     def allow_scan(self) -> Self:
-        """Allow to read the whole table where no key or index bounds the query."""
+        """Allow the query to read the whole table where no key or index bounds the query."""
         return self._with(self._results.allow_scan())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
@@ -74,7 +74,7 @@ class AsyncResults(Generic[T]):
         return await self._run(self._results.one_or_none)
 
     async def exists(self) -> bool:
-        """Tell whether there is a result."""
+        """Return whether there is a result."""
         return await self._run(self._results.exists)
 
     async def count(self) -> int:
@@ -94,7 +94,7 @@ class AsyncResults(Generic[T]):
             yield page
 
     async def explain(self) -> Explanation:
-        """Tell how the query is answered."""
+        """Return how the query is answered."""
         return await self._run(self._results.explain)
 
     def __repr__(self) -> str:
@@ -232,7 +232,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return self._with(self._results.backwards())
 
     async def explain(self) -> Any:
-        """Tell how the query is answered, class by class; as `MixedQuery.explain`."""
+        """Return how the query is answered, class by class; as `MixedQuery.explain`."""
         return await self._run(self._results.explain)
 
 

@@ -34,11 +34,22 @@ class Groups(Generic[G]):
         self._compute = compute
 
     def count(self) -> dict[G, int]:
-        """Count the entities of each group."""
+        """Count the entities of each group.
+
+        Raises:
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._measured("count", COUNT)
 
     def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Add up a field in each group, exactly; None where no entity has a value."""
+        """Add up a field in each group, exactly; None where no entity has a value.
+
+        Raises:
+            InvalidQuery: the field has no sum, or the sum of a group is beyond its type.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._measured("sum", slot_of("sum", _summed("sum", field)))
 
     @overload
@@ -48,15 +59,33 @@ class Groups(Generic[G]):
     @overload
     def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
     def avg(self, field: Expr[Any], /) -> Any:
-        """Divide the sum of a field by the number of its values, in each group."""
+        """Divide the sum of a field by the number of its values, in each group.
+
+        Raises:
+            InvalidQuery: the field has no sum.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._measured("avg", slot_of("avg", _summed("avg", field)))
 
     def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Find the least value of a field in each group."""
+        """Find the least value of a field in each group.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._measured("min", slot_of("min", _ordered("min", field)))
 
     def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Find the greatest value of a field in each group."""
+        """Find the greatest value of a field in each group.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._measured("max", slot_of("max", _ordered("max", field)))
 
     def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:

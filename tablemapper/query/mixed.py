@@ -76,19 +76,31 @@ class _Mixed(Found[T]):
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
-        """Stop after so many results."""
+        """Stop after so many results.
+
+        Raises:
+            InvalidQuery: it is not a number from 0 on.
+        """
         return self._each(lambda query: query.limit(count))
 
     def allow_scan(self) -> Self:
-        """Allow to read the whole table, for each class that no key or index bounds."""
+        """Allow the query to read the whole table, for each class that no key or index bounds."""
         return self._each(lambda query: query.allow_scan())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
-        """Limit what one run of the query may use, over all classes, as for a query over one."""
+        """Limit what one run of the query may use, over all classes, as for a query over one.
+
+        Raises:
+            InvalidQuery: a limit is not a number from 0 on.
+        """
         return self._each(lambda query: query.budget(timeout=timeout, examined=examined))
 
     def backwards(self) -> Self:
-        """Read from the last row to the first."""
+        """Read from the last row to the first.
+
+        Raises:
+            InvalidQuery: `order_by` was called.
+        """
         if self._asked.order:
             raise InvalidQuery("backwards: order_by gives the order; say .desc() there")
         return self._each(lambda query: query._with(attrs.evolve(query._asked, backwards=True)))
@@ -103,11 +115,21 @@ class _Mixed(Found[T]):
         return items if limit is None else islice(items, limit)
 
     def first(self) -> T | None:
-        """Return the first result, or None."""
+        """Return the first result, or None.
+
+        Raises:
+            ScanRefused: no key or index bounds one of the classes.
+            QueryStopped: it used up its budget.
+        """
         return next(self._some(1), None)
 
     def exists(self) -> bool:
-        """Tell whether there is a result."""
+        """Return whether there is a result.
+
+        Raises:
+            ScanRefused: no key or index bounds one of the classes.
+            QueryStopped: it used up its budget.
+        """
         if self._asked.budget is not None or self._asked.limit == 0:
             return self.first() is not None
         runs = self._runs(lean=True)
@@ -115,7 +137,12 @@ class _Mixed(Found[T]):
             return any(any(map(run.made, run.chunks(limit=1, within=state))) for run in runs)
 
     def count(self) -> int:
-        """Return the number of results."""
+        """Return the number of results.
+
+        Raises:
+            ScanRefused: no key or index bounds one of the classes.
+            QueryStopped: it used up its budget.
+        """
         if self._asked.budget is not None:
             return sum(1 for _ in self)
         runs, reader, total = self._runs(lean=True), self._plans.reader, 0
@@ -126,7 +153,11 @@ class _Mixed(Found[T]):
         return total if self._asked.limit is None else min(total, self._asked.limit)
 
     def explain(self) -> MixedExplanation:
-        """Tell how each class is read."""
+        """Return how each class is read.
+
+        Raises:
+            ScanRefused: no key or index bounds one of the classes.
+        """
         return MixedExplanation(
             order_text(self._asked.order) or (f"key{' descending' if self._asked.backwards else ''}",),
             {part.model.name: part.query.explain() for part in self._parts if part.refuted is None},
@@ -192,6 +223,9 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
 
         It is about each class's own field of that name and type. Where a class has none, the value is missing: comparisons
         are false, ``is_null()`` is true.
+
+        Raises:
+            InvalidQuery: something is no predicate, or no class has its field, or the types of two classes differ.
         """
         given: tuple[Predicate[Any], ...] = predicates
         models = [part.model for part in self._parts]
@@ -207,7 +241,11 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[E, Any]
         | Order[A] | Order[B] | Order[C] | Order[D] | Order[E],
     ) -> Self:  # fmt: skip
-        """Sort by fields that every class has, the first one first; ties are broken by key."""
+        """Sort by fields that every class has, the first one first; ties are broken by key.
+
+        Raises:
+            InvalidQuery: a field has no order, or a class does not have it, or `backwards` was called.
+        """
         given: tuple[Any, ...] = steps
         if given and self._asked.backwards:
             raise InvalidQuery("order_by: backwards() is for the order of the rows; say .desc() instead")

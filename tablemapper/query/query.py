@@ -65,20 +65,27 @@ class Results(Found[T_co]):
     # ------------------------------------------------------------------------------------------ building
 
     def limit(self, count: int, /) -> Self:
-        """Stop after so many results."""
+        """Stop after so many results.
+
+        Raises:
+            InvalidQuery: it is not a number from 0 on.
+        """
         return self._with(attrs.evolve(self._asked, limit=counted("limit", count, least=0)))
 
     def allow_scan(self) -> Self:
-        """Allow to read the whole table where no key or index bounds the query."""
+        """Allow the query to read the whole table where no key or index bounds it; each run logs a warning."""
         return self._with(attrs.evolve(self._asked, scan=True))
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
-        """Limit what one run of the query may use; past it, `QueryStopped` says what was read.
+        """Limit what one run of the query may use; past it, the run raises `QueryStopped`.
 
         Args:
-            timeout: seconds from the start of the run until its last row is asked for.
+            timeout: seconds from the start of the run until you take its last row.
             examined: rows that are read, whether they match or not. Conditions are then checked after reading, so set
                 it where a runaway query is worse than a slow one.
+
+        Raises:
+            InvalidQuery: a limit is not a number from 0 on.
         """
         if timeout is not None:
             timeout = _seconds("budget: timeout=", timeout)
@@ -102,7 +109,12 @@ class Results(Found[T_co]):
         return Run(self._plans.reader, prepared, found, prepared.layout, start(self._asked.budget, self))
 
     def first(self) -> T_co | None:
-        """Return the first result, or None."""
+        """Return the first result, or None.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         if self._asked.budget is None and self._asked.limit != 0:
             prepared, values = self._plans.prepared(self._asked, self._wanted)
             if prepared.key is not None:
@@ -115,11 +127,21 @@ class Results(Found[T_co]):
         return next(iter(self), None)
 
     def exists(self) -> bool:
-        """Tell whether there is a result."""
+        """Return whether there is a result.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ()).first() is not None
 
     def count(self) -> int:
-        """Return the number of results."""
+        """Return the number of results.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         lean = Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ())
         limit = self._asked.limit
         if self._asked.budget is not None:
@@ -130,7 +152,11 @@ class Results(Found[T_co]):
         return sum(1 for _ in lean._run(prepared, found).items(limit))
 
     def explain(self) -> Explanation:
-        """Tell how the query is answered."""
+        """Return how the query is answered: the path, its ranges, what is filtered and sorted, and why.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+        """
         prepared, found = self._find(warn=False)
         reader, plan = self._plans.reader, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
@@ -192,7 +218,11 @@ class Query(Results[E]):
     __slots__ = ()
 
     def where(self, *predicates: Predicate[E]) -> Self:
-        """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``."""
+        """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``.
+
+        Raises:
+            InvalidQuery: something is no predicate, or is about a field of another class.
+        """
         model = self._asked.model
         cls = model.cls
         for predicate in predicates:
@@ -208,6 +238,9 @@ class Query(Results[E]):
 
         What is equal in all of them comes in the order of the key or index that is read, then by key. Name further
         fields to fix it.
+
+        Raises:
+            InvalidQuery: a field has no order, or is of another class.
         """
         model = self._asked.model
         order = []
@@ -255,13 +288,23 @@ class Query(Results[E]):
         Raises:
             InvalidEntity: an assignment is not possible, for any entity or for one. ``written``, of this error and any
                 other, says how many entities were written before it.
+            InvalidQuery: another query is under way under this name.
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+            UniqueViolation: a unique index holds a new value for another entity.
         """
         return _rewriter(self._plans).update(
             self._plans, self._asked, repr(self), given, values, progress=progress, resume=resume
         )
 
     def delete(self: Results[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
-        """Delete what is found, as `update` changes it, and return the number of entities."""
+        """Delete what is found, in batches as `update` changes it, and return the number of entities.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+            InvalidQuery: another query is under way under this name.
+        """
         return _rewriter(self._plans).delete(self._plans, self._asked, repr(self), progress=progress, resume=resume)
 
     @overload
@@ -279,7 +322,11 @@ class Query(Results[E]):
         self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
     ) -> Rows[tuple[A, B, C, D, F, G]]: ...
     def select(self, *fields: Expr[Any]) -> Any:
-        """Return tuples of fields instead of entities; only what they need is read, of an index alone if it has that."""
+        """Return tuples of fields instead of entities. Only what they need is read; where an index has it, it alone.
+
+        Raises:
+            InvalidQuery: no field is given, or one of another class.
+        """
         if not fields:
             raise InvalidQuery("select: name the fields")
         for field in fields:
@@ -289,14 +336,25 @@ class Query(Results[E]):
     # ------------------------------------------------------------------------------------------ totals
 
     def count(self) -> int:
-        """Return the number of entities: from a declared aggregate where one fits, else counted."""
+        """Return the number of entities: from a declared aggregate where one fits, else counted.
+
+        Raises:
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         found = declared(self._plans, self._asked, (), COUNT)
         if found is None:
             return super().count()
         return sum(number for number, _ in found.states(self._plans.reader).values())
 
     def sum(self, field: Expr[A | None], /) -> A | None:
-        """Add up a field, exactly, of what has a value; None if nothing has one."""
+        """Add up a field, exactly; None if no entity has a value.
+
+        Raises:
+            InvalidQuery: the field has no sum, or the sum is beyond its type.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._all.sum(field).get(())
 
     @overload
@@ -306,15 +364,33 @@ class Query(Results[E]):
     @overload
     def avg(self, field: Expr[float | None], /) -> float | None: ...
     def avg(self, field: Expr[Any], /) -> Any:
-        """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits."""
+        """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits.
+
+        Raises:
+            InvalidQuery: the field has no sum.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._all.avg(field).get(())
 
     def min(self, field: Expr[A | None], /) -> A | None:
-        """Find the least value of a field; None if nothing has one."""
+        """Find the least value of a field; None if no entity has one.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._all.min(field).get(())
 
     def max(self, field: Expr[A | None], /) -> A | None:
-        """Find the greatest value of a field; None if nothing has one."""
+        """Find the greatest value of a field; None if no entity has one.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return self._all.max(field).get(())
 
     @overload
@@ -326,7 +402,11 @@ class Query(Results[E]):
     @overload
     def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Groups[tuple[A, B, C, D]]: ...
     def group_by(self, *fields: Expr[Any]) -> Any:
-        """Return the groups of fields, or of times cut down, for ``.count()``, ``.sum(field)`` … of each."""
+        """Return the groups of fields, or of times cut down, for ``.count()``, ``.sum(field)`` … of each.
+
+        Raises:
+            InvalidQuery: a field cannot be grouped by, or is of another class.
+        """
         if not fields:
             raise InvalidQuery("group_by: name the fields")
         for field in fields:
