@@ -431,7 +431,7 @@ class Query(Results[E]):
         asked = self._asked
         if asked.limit is None:
             asked = attrs.evolve(asked, order=())
-            if not by and slot.attr is not None and slot.sortable:
+            if not by and slot.attr is not None and slot.ordered:
                 return self._end(slot, slot.attr.asc() if measured == "min" else slot.attr.desc())
         wanted = by if slot.attr is None else (*by, slot.attr)
         return summed_up(Rows[Any](self._plans, asked, wanted), slot)

@@ -30,7 +30,7 @@ from .sums import SUMS, ExactSum
 
 __all__ = [
     "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",
-    "slot_of", "store_sortable",
+    "slot_of", "sortable_source", "store_sortable",
 ]  # fmt: skip
 
 State: TypeAlias = list[Any]
@@ -55,8 +55,8 @@ class Slot:
     name: ClassVar[str]
     measures: ClassVar[frozenset[MeasureKind]]
     """What it answers."""
-    sortable: ClassVar[bool] = False
-    """Whether values are added in the form that `store_sortable` gives."""
+    ordered: ClassVar[bool] = False
+    """Whether values are added in their `sortable` form."""
     counts_values: ClassVar[bool] = False
     """Whether it is kept beside the state how often each live value is there, to seek the ends."""
     lasting: ClassVar[bool] = False
@@ -201,7 +201,7 @@ class Sum(Slot):
 class _Ends(Slot):
     """The least and the greatest value of a field, ``[]`` or ``[least, greatest]``, in sortable form."""
 
-    sortable = True
+    ordered = True
 
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         assert self.attr is not None
@@ -213,8 +213,8 @@ class _Ends(Slot):
 
     def adder(self) -> Callable[[Any, Any], Any]:
         assert self.attr is not None
-        kind = self.attr.type
-        return lambda held, value: _widened(held, store_sortable(kind, value))
+        store = sortable(self.attr.type)
+        return lambda held, value: _widened(held, store(value))
 
     def united(self, held: Any, other: Any) -> Any:
         return _widened_by(held, other)
@@ -291,9 +291,21 @@ def _ends_after(ends: list[Any], change: dict[Any, int], number: int, seek: Seek
 _DECIMAL = key_codec(Decimal)
 
 
+def sortable(kind: ValueType) -> Callable[[Any], Any]:
+    """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
+    return _DECIMAL.encode if kind.name == "Decimal" else kind.store
+
+
+def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
+    """Return source of what `sortable` gives."""
+    if kind.name == "Decimal":
+        return f"{names.name('sortable', _DECIMAL.encode)}({variable})"
+    return kind.store_source(variable, names)
+
+
 def store_sortable(kind: ValueType, value: Any) -> Any:
-    """Return a value in a stored form that sorts in Python and in SQLite as the values do."""
-    return _DECIMAL.encode(value) if kind.name == "Decimal" else kind.store(value)
+    """Return one value in its `sortable` form."""
+    return sortable(kind)(value)
 
 
 def load_sortable(kind: ValueType, stored: Any) -> Any:

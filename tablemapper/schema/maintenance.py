@@ -8,11 +8,11 @@ index and the check all use these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -26,7 +26,7 @@ from ..keys.codec import plain_cut
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
-from .groups import AggregateModel, Delta, State, store_sortable
+from .groups import AggregateModel, Delta, State, sortable_source
 from .model import Model, Schema
 from .rows import Row, load_source
 
@@ -397,8 +397,8 @@ def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
             if slot.attr.path or fields.optional(slot.attr.name):
                 body.append(f"{indent}if {value} is not None:")
                 indent += "    "
-            if slot.sortable:
-                body.append(f"{indent}{value} = {names.name('sortable', _sortable(slot.attr))}({value})")
+            if slot.ordered and (source := sortable_source(slot.attr.type, value, names)) != value:
+                body.append(f"{indent}{value} = {source}")
         body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
     label = f"{target.name} of {model.name}"
     collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
@@ -474,12 +474,3 @@ def _measured(aggregate: AggregateModel) -> set[str]:
     """Return the fields that must be read as values: those of measures and of conditions."""
     conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
     return {slot.attr.name for slot in aggregate.slots if slot.attr is not None}.union(*map(_where_names, conditions))
-
-
-@lru_cache(maxsize=None)
-def _sortable_of(kind: Hashable) -> Callable[[Any], Any]:
-    return lambda value: store_sortable(cast(Any, kind), value)
-
-
-def _sortable(attr: Attr[Any, Any]) -> Callable[[Any], Any]:
-    return _sortable_of(cast(Any, attr.type))
