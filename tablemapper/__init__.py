@@ -13,7 +13,8 @@ from .aio.store import AsyncStore, AsyncTransaction, open_async
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
-from .entities.index import Index, IndexRange, Key, KeyOf
+from .entities.index import Index, IndexRange
+from .entities.key import Key, KeyOf
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -47,8 +48,8 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .schema.check import Problem, Report
-from .store.store import Store, Transaction, Unknown
-from .store.store import open_store as open
+from .store.store import Store, Unknown, open
+from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.nested import converter

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "UniqueViolation",
     "did_you_mean",
     "shown",
+    "tell_written",
 ]
 
 
@@ -150,7 +152,16 @@ class EntityNotFound(_Named, KeyError):
 
 
 class PreconditionFailed(_Named, ValueError):
-    """The entity was written by someone else since it was read, or was never read from this store."""
+    """The entity was written by someone else since it was read, or was never read from this store.
+
+    ``etag`` is the one that the stored entity has, if that was looked at.
+    """
+
+    def __init__(
+        self, message: str, /, *, entity: str = "", key: tuple[str, str] | None = None, etag: str | None = None
+    ) -> None:
+        super().__init__(message, entity=entity, key=key)
+        self.etag = etag
 
 
 class UniqueViolation(_Named, ValueError):
@@ -221,6 +232,13 @@ class CorruptStore(StoreError):
 
 class OutcomeUnknown(StoreError):
     """COMMIT failed in a way that leaves open whether the transaction is in the file. Read before you retry."""
+
+
+def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
+    """Say in an error how many entities were written before it, as a note and as its ``written``."""
+    error.add_note(f"{verb}: {written} entities were written before this{more}")
+    with suppress(AttributeError):
+        error.written = written  # type: ignore[attr-defined]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import inspect
+import pickle
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
@@ -33,7 +35,8 @@ from tablemapper.query.groups import Groups
 from tablemapper.query.mixed import MixedQuery
 from tablemapper.query.query import Query, Rows
 from tablemapper.schema.model import compile_schema
-from tablemapper.store.store import Store, Transaction
+from tablemapper.store.store import Store
+from tablemapper.store.transaction import Transaction
 
 from .sqlite_vfs import Slow
 from .twins import Twin, Twins, check_clean, file_of
@@ -59,6 +62,102 @@ def path(tmp_path: Path) -> Path:
 def fill(path: Path, count: int, group: str = "a") -> None:
     with tm.open(path, models=[Twin, Twins]) as store:
         store.insert_many(Twin(group, number) for number in range(count))
+
+
+# Habits of synchronous code, and of other libraries
+
+
+def test_a_verb_of_a_transaction_may_be_awaited(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        await store.insert(Twin("a", 9))
+        async with store.transaction() as tx:
+            assert await tx.insert(Twin("a", 1)) is None
+            assert await tx.upsert(Twin("a", 2)) is None
+            assert await tx.merge(Twin.key("a", 9), text="x") is None
+            tx.insert(Twin("a", 3))
+        async with store.transaction() as tx:
+            assert await tx.replace((await store[Twin.key("a", 1)]).replace(text="y")) is None
+            assert await tx.delete(Twin.key("a", 9)) is None
+        assert [twin.number async for twin in store.query(Twin).where(Twin.group == "a")] == [1, 2, 3]
+
+    run(work, path)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda s: s.insert(Twin("a", 2)),
+        lambda s: s.insert_many([Twin("a", 2)]),
+        lambda s: s.query(Twin).where(Twin.group == "a").update(text="x"),
+        lambda s: s.update(Twin.key("a", 1), lambda twin: twin.replace(text="x")),
+        lambda s: s.transaction().__aenter__(),
+        lambda s: asyncio.create_task(s.insert(Twin("a", 2))),
+    ],
+)
+def test_a_store_does_not_write_beside_the_transaction_of_its_task(path: Path, write: Any) -> None:
+    async def work(store: AsyncStore) -> None:
+        await store.insert(Twin("a", 1))
+        async with store.transaction() as tx:
+            with pytest.raises(tm.InvalidTransaction, match=r"tx\.insert"):
+                await write(store)
+            assert await store.exists(Twin.key("a", 1))
+            await tx.insert(Twin("a", 3))
+        await write(store)
+
+    run(work, path)
+
+
+def test_other_tasks_write_beside_a_transaction(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        begun, written = asyncio.Event(), asyncio.Event()
+
+        async def other() -> None:
+            await begun.wait()
+            await store.insert(Twin("a", 2))
+            written.set()
+
+        task = asyncio.create_task(other())
+        async with store.transaction() as tx:
+            tx.insert(Twin("a", 1))
+            begun.set()
+            await written.wait()
+        await task
+        assert await store.query(Twin).where(Twin.group == "a").count() == 2
+
+    run(work, path)
+
+
+def test_a_call_runs_in_the_context_of_its_task(path: Path) -> None:
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
+
+    async def work(store: AsyncStore) -> None:
+        user.set("ann")
+        await store.insert(Twin("a", 1))
+        await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=user.get()))
+        assert (await store[Twin.key("a", 1)]).text == "ann"
+
+    run(work, path)
+
+
+def test_what_is_not_awaited_says_so(path: Path) -> None:
+    async def work(store: AsyncStore) -> None:
+        opening: Any = tm.open_async(str(path), models=[Twin, Twins])
+        query: Any = store.query(Twin).where(Twin.group == "a")
+        with pytest.raises(AttributeError, match="await tm.open_async"):
+            opening.insert(Twin("a", 1))
+        for block in (opening, store, store.transaction()):
+            with pytest.raises(TypeError, match="async with is needed"), block:
+                pass
+        for loop in (query, store.partition(Twin.group == "a")):
+            with pytest.raises(TypeError, match="async for is needed"):
+                list(loop)
+        with pytest.raises(TypeError, match=r"await query\.first\(\)"):
+            await query
+        for one in (store, query, store.transaction()):
+            with pytest.raises(TypeError, match="can not be pickled or copied"):
+                pickle.dumps(one)
+
+    run(work, path)
 
 
 # Verbs
@@ -247,7 +346,7 @@ def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(path: Path) -> No
 def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "_WINDOW", 10)
+    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
     seen: list[tm.Progress] = []
 
     async def numbers(end: int, group: str = "a") -> AsyncIterator[Twin]:
@@ -305,7 +404,7 @@ class Gate:
 
 def on_slow_disk(path: Path) -> AsyncStore:
     engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-    return AsyncStore(Store(engine), Workers(threads=32, loops=2, timeout=1))
+    return AsyncStore(engine, Workers(threads=32, loops=2, timeout=1))
 
 
 def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,9 @@ def test_it_gives_what_a_filter_over_all_entities_gives(
     every = refill(store, entities)
     wanted = [e for e in every if type(e) in classes and all(test(e) for _, test in tests)]
     plans = Chosen(store._plans.reader, plan)
-    query = mixed(plans, [store._model(cls) for cls in classes]).where(*(test[0] for test in tests)).allow_scan()
+    query = (
+        mixed(plans, [store._operations.model(cls) for cls in classes]).where(*(test[0] for test in tests)).allow_scan()
+    )
     for one, expected in ((query, wanted), (query.backwards(), wanted[::-1])):
         found = list(one)
         assert found == expected, one.explain()

@@ -15,7 +15,7 @@ from tablemapper.engines.sqlite import writes as operations
 from tablemapper.engines.sqlite.file import timestamps
 from tablemapper.schema import groups
 from tablemapper.schema import maintenance as changes
-from tablemapper.store.operations import Verbs
+from tablemapper.store.operations import Operations
 
 from .machine import Machine
 
@@ -24,9 +24,9 @@ Patch = pytest.MonkeyPatch
 
 
 def etags_are_ignored(patch: Patch) -> None:
-    real = Verbs._replacing
-    patch.setattr(Verbs, "_condition", lambda self, operation, entity, if_match: None)
-    patch.setattr(Verbs, "_replacing", lambda self, entity, if_match: real(self, entity, "*"))
+    real = Operations.replace
+    patch.setattr(Operations, "_condition", lambda self, operation, entity, if_match: None)
+    patch.setattr(Operations, "replace", lambda self, entity, if_match: real(self, entity, "*"))
 
 
 def a_change_leaves_the_old_index_row(patch: Patch) -> None:
@@ -138,7 +138,7 @@ def ever_forgets_with_its_entities(patch: Patch) -> None:
 
 
 def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:
-    real = Verbs._merging
+    real = Operations.merge
 
     def merging(self: Any, key: Any, assignments: Any, values: Any, if_match: Any) -> Any:
         operation = real(self, key, assignments, values, if_match)
@@ -151,7 +151,7 @@ def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:
         operation.change = forgetful
         return operation
 
-    patch.setattr(Verbs, "_merging", merging)
+    patch.setattr(Operations, "merge", merging)
 
 
 BUGS: list[Callable[[Patch], None]] = [

@@ -148,7 +148,9 @@ def test_a_write_by_query_gives_what_a_loop_gives(
     small(units, 2, in_memory=3)
 
     def asked(plans: Plans) -> Query[Unit]:
-        made: Query[Unit] = Query(plans, Asked(units._model(Unit))).where(*[test for test, _ in tests]).allow_scan()
+        made: Query[Unit] = (
+            Query(plans, Asked(units._operations.model(Unit))).where(*[test for test, _ in tests]).allow_scan()
+        )
         made = made.order_by(*[getattr(Unit, name).desc() if down else getattr(Unit, name) for name, down in order])
         if counted:
             made = made.budget(examined=10_000)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
@@ -56,6 +56,17 @@ class AsyncResults(Generic[T]):
 
     def __aiter__(self) -> Loop[T]:
         return Loop(self._workers, partial(iter, self._results))
+
+    def __reduce__(self) -> NoReturn:
+        self._results.__reduce__()
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("async for is needed, not for: async for entity in query; or await query.list()")
+
+        def __await__(self) -> NoReturn:
+            raise TypeError("a query is not awaited, but what reads is: await query.first(), .list(), .count() …")
 
     async def list(self) -> builtins.list[T]:
         """Return all results."""

@@ -6,18 +6,24 @@ Each call is that of a `Store`, made in a thread (`tablemapper.workers`), so tha
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, cast, overload
 
-from ..engines.protocol import Operation
+from ..engines.opening import open_engine
+from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
-from ..entities.index import IndexRange, KeyOf
+from ..entities.index import IndexRange
+from ..entities.key import KeyOf
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..schema.check import Report
-from ..store.operations import not_found
-from ..store.store import Buffer, Store, Unknown, open_store
+from ..schema.model import compile_schema
+from ..store.operations import Operations, not_found
+from ..store.store import Store, Unknown, check_limits
+from ..store.transaction import Buffer
+from ..store.windows import Pace, write_many
 from .query import AsyncMixedQuery, AsyncQuery, AsyncResults
 from .workers import Loop, Stop, Workers
 
@@ -31,7 +37,6 @@ R4 = TypeVar("R4", bound=Record)
 R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
-_WINDOW = 20_000  # entities of an asynchronous stream that are collected before a thread writes them
 _LOOPS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
 
 
@@ -58,35 +63,51 @@ def open_async(
     """
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
-    start = partial(
-        open_store, path, models=models, durability=durability, limits=limits, timeout=timeout, progress=progress
-    )
-    return Opening(start, threads=threads, timeout=timeout)
+    check_limits(limits)
+
+    def start() -> Engine:
+        schema = compile_schema(models)
+        return open_engine(path, schema, durability=durability, timeout=timeout, progress=progress)
+
+    return Opening(start, limits=limits, threads=threads, timeout=timeout)
 
 
 class Opening:
     """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
 
-    def __init__(self, start: Callable[[], Store], *, threads: int, timeout: float) -> None:
+    def __init__(
+        self, start: Callable[[], Engine], *, limits: Literal["azure"] | None, threads: int, timeout: float
+    ) -> None:
         self._start = start
+        self._limits = limits
         self._threads = threads
         self._timeout = timeout
         self._store: AsyncStore | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{name}: the store is not open yet; await tm.open_async(…), or use async with")
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("async with is needed, not with: async with tm.open_async(…) as store")
+
+        def __exit__(self, *_: object) -> None: ...
 
     def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
         workers = Workers(threads=self._threads, loops=_LOOPS, timeout=self._timeout)
-        opened: list[Store] = []
+        opened: list[Engine] = []
         try:
             await workers.run(lambda: opened.append(self._start()))
         except BaseException:
-            for store in opened:  # it was cancelled too late
-                store.close()
+            for engine in opened:  # it was cancelled too late
+                engine.close()
             workers.close()
             raise
-        return AsyncStore(opened[0], workers)
+        return AsyncStore(opened[0], workers, limits=self._limits)
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()
@@ -103,10 +124,21 @@ class AsyncStore:
     A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
     """
 
-    def __init__(self, store: Store, workers: Workers) -> None:
-        self._store = store
+    def __init__(self, engine: Engine, workers: Workers, *, limits: Literal["azure"] | None = None) -> None:
+        self._store = Store(engine, limits=limits)
+        self._operations = Operations(engine, limits=limits)
         self._workers = workers
         self._run = workers.run
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("async with is needed, not with: async with tm.open_async(…) as store")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AsyncStore can not be pickled or copied; open it in the other process, by its path")
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,7 +147,7 @@ class AsyncStore:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<AsyncStore {self._store!r}>"
+        return f"<AsyncStore {self._operations.engine!r}>"
 
     async def close(self) -> None:
         """Close the files. Safe to call twice."""
@@ -124,9 +156,9 @@ class AsyncStore:
 
     # ------------------------------------------------------------------------------------------ reading
 
-    async def get(self, key: KeyOf[R], /) -> R | None:
+    async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
         """Return the entity with this key, or None."""
-        return await self._run(self._store.get, key)
+        return await self._run(self._store.get, key, *misplaced)
 
     def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
         """Return the entity with this key, or raise EntityNotFound: ``await store[Product.key(…)]``."""
@@ -197,15 +229,8 @@ class AsyncStore:
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
-        store = self._store
-        return AsyncTransaction(
-            store._engine,
-            store._special,
-            store._maintained_limit,
-            across=across_partitions,
-            here=self._workers.current_task,
-            run=self._run,
-        )
+        buffer = Buffer(self._operations, across=across_partitions, here=self._workers.current_task)
+        return AsyncTransaction(buffer, self._run)
 
     async def insert_many(
         self,
@@ -250,17 +275,10 @@ class AsyncStore:
         return await self._stream("delete", targets, progress)
 
     async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
-        store, stop = self._store, Stop()
-
-        def operations(some: Iterable[Any]) -> Iterable[Operation]:
-            if verb == "insert":
-                return map(store._inserting, some)
-            if verb == "upsert":
-                return (store._upserting(entity, merge=False) for entity in some)
-            return (store._deleting(target, None) for target in some)
+        stop = Stop()
 
         def write(some: Iterable[Any], progress: ProgressOption, written: int = 0) -> int:
-            return store._stream(verb, iter(operations(stop.items(some))), progress, written=written)
+            return write_many(self._operations, verb, stop.items(some), progress, written=written)
 
         if isinstance(items, AsyncResults):  # it is read where it is written
             items = items._results
@@ -287,29 +305,53 @@ class AsyncStore:
         await self._workers.run_until(stop, partial(self._store.backup, path, progress=stop.progress(progress)))
 
 
-class AsyncTransaction(Buffer):
+class _Noted(Awaitable[None]):
+    """What a verb of a transaction returns: it is done already, and may be awaited."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_NOTED = _Noted()
+
+
+class AsyncTransaction:
     """Buffered operations, sent together at the end of the ``async with`` block; for one task.
 
-    The verbs that write only take note, so there is nothing to await; what reads is awaited.
+    The verbs that write only take note: they need not be awaited, and can be. What reads is awaited.
     """
 
-    def __init__(self, *arguments: Any, run: Callable[..., Coroutine[Any, Any, Any]], **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, buffer: Buffer, run: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._buffer = buffer
         self._run = run
 
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("async with is needed, not with: async with store.transaction() as tx")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def __repr__(self) -> str:
+        return f"<AsyncTransaction{self._buffer!r}>"
+
+    def __reduce__(self) -> Never:
+        raise TypeError("a transaction can not be pickled or copied; it belongs to its store, and to one block")
+
     async def __aenter__(self) -> Self:
-        self._begin()
+        self._buffer.begin()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        operations = self._take()
-        if kind is None and operations:
-            await self._run(self._send, operations)
+        pending = self._buffer.end()
+        if kind is None and pending:
+            await self._run(self._buffer.write, pending)
 
-    async def get(self, key: KeyOf[R], /) -> R | None:
+    async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
         """Return an entity as it will be after the operations so far, or None."""
-        self._owned()
-        found: R | None = await self._run(self._get, key)
+        self._buffer.check_owner()
+        found: R | None = await self._run(self._buffer.get, key, misplaced)
         return found
 
     async def _found(self, key: KeyOf[R]) -> R:
@@ -326,13 +368,43 @@ class AsyncTransaction(Buffer):
         """Tell whether an entity will have this key after the operations so far."""
         return await self.get(key) is not None
 
+    def insert(self, entity: Entity, /) -> Awaitable[None]:
+        """Store a new entity; as `Transaction.insert`."""
+        self._buffer.add(self._buffer.operations.insert(entity))
+        return _NOTED
+
+    def replace(self, entity: Entity, /, *, if_match: str | None = None) -> Awaitable[None]:
+        """Store an entity over what is there; as `Transaction.replace`."""
+        self._buffer.add(self._buffer.operations.replace(entity, if_match))
+        return _NOTED
+
+    def merge(
+        self, key: KeyOf[M], /, *assignments: Assignment[M], if_match: str | None = None, **values: Any
+    ) -> Awaitable[None]:
+        """Change some fields of an entity; as `Transaction.merge`."""
+        self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
+        return _NOTED
+
+    def upsert(self, entity: Entity, /, *, merge: bool = False) -> Awaitable[None]:
+        """Insert an entity, or replace or merge into what is there; as `Transaction.upsert`."""
+        self._buffer.add(self._buffer.operations.upsert(entity, merge=merge))
+        return _NOTED
+
+    def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> Awaitable[None]:
+        """Delete an entity; as `Transaction.delete`."""
+        self._buffer.add(self._buffer.operations.delete(target, if_match))
+        return _NOTED
+
 
 async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    """Yield what comes, as much as a store writes in one transaction."""
+    pace = Pace(time.monotonic)
     window: list[T] = []
     async for item in items:
         window.append(item)
-        if len(window) >= _WINDOW:
+        if pace.took(1, 0):
             yield window
+            pace.begin()
             window = []
     if window:
         yield window

@@ -1,6 +1,6 @@
 """Calls of a synchronous store, made by the tasks of one event loop.
 
-A call is a whole operation and runs in a thread of its own. A task that is cancelled waits until its call has ended,
+A call is a whole operation and runs in a thread of its own, in the context (`contextvars`) of its task. A task that is cancelled waits until its call has ended,
 which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on behind its back. So many
 calls run at a time; further tasks wait in the order in which they came, and hold no thread while they do.
 """
@@ -11,9 +11,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextvars import copy_context
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..errors import StoreError, StoreLocked
 from ..progress import Progress, ProgressOption
@@ -112,7 +113,7 @@ class Workers:
         if self._asyncio.get_running_loop() is not self._loop:
             raise StoreError("an AsyncStore belongs to the event loop in which it was opened; open another one here")
         async with self._free:
-            future = self._loop.run_in_executor(self._threads, _Once(call))
+            future = self._loop.run_in_executor(self._threads, _Once(partial(copy_context().run, call)))
             del call
             try:
                 return await self._asyncio.shield(future)
@@ -197,6 +198,11 @@ class Loop(AsyncIterator[T], Generic[T]):
 
     def __aiter__(self) -> Self:
         return self
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("async for is needed, not for")
 
     async def __anext__(self) -> T:
         for item in self._chunk:

@@ -20,7 +20,8 @@ from ..limits import check_property_name
 from ..values.nested import value_type
 from .declaration import Declaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
-from .index import Index, Key
+from .index import Index
+from .key import Key
 
 __all__ = ["calling_frame", "read_bases", "read_body"]
 

@@ -15,7 +15,8 @@ from ..limits import MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
 from ..values.scalars import ValueType
 from .fields import FieldModel
-from .index import Index, Key
+from .index import Index
+from .key import Key
 
 __all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "index_table", "located"]
 

@@ -34,7 +34,8 @@ from ..values.scalars import ValueType
 from .body import calling_frame, read_bases, read_body
 from .declaration import Declaration, Options, check_value, declaration, declare, located
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
-from .index import IndexCall, KeyOf
+from .index import IndexCall
+from .key import KeyOf
 
 __all__ = [
     "Entity",

@@ -1,6 +1,6 @@
-"""Keys and indexes as they are declared, and what calling one gives.
+"""Indexes as they are declared, and what calling one gives.
 
-A declaration is text and names only; it is compiled against the fields when its class is made (`tablemapper.entity`).
+A declaration is text and names only; it is compiled against the fields when its class is made (`declaration`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import attrs
 
 from ..errors import InvalidQuery
 from ..expressions.tree import Predicate
+from .key import TemplateText
 
-__all__ = ["Index", "IndexCall", "IndexRange", "Key", "KeyOf", "TemplateText"]
+__all__ = ["Index", "IndexCall", "IndexRange"]
 
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
@@ -24,16 +25,6 @@ D = TypeVar("D")
 F = TypeVar("F")
 G = TypeVar("G")
 
-TemplateText = str | tuple[str, ...]
-
-
-class KeyOf(NamedTuple, Generic[E]):
-    """The key of one entity: its class, and its partition key and row key as they are stored."""
-
-    entity: type[E]
-    partition: str
-    row: str
-
 
 class IndexRange(NamedTuple, Generic[E]):
     """The rows of an index whose leading components have these values; give it to ``store.query``."""
@@ -41,26 +32,6 @@ class IndexRange(NamedTuple, Generic[E]):
     entity: type[E]
     name: str
     values: tuple[Any, ...]
-
-
-class Key(Generic[*Ts]):
-    """How an entity is addressed: the templates of its partition key and row key.
-
-    Calling it on the class, ``Product.key("books", "b-1")``, gives a `KeyOf`; the arguments are the fields of the
-    templates, each once, in order of first appearance.
-    """
-
-    def __init__(self, *, partition: TemplateText, row: TemplateText = "") -> None:
-        self.partition = partition
-        self.row = row
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(self, obj: None, owner: type[E], /) -> KeyCall[E, *Ts]: ...
-        @overload
-        def __get__(self, obj: E, owner: type[E], /) -> KeyOf[E]: ...
-        def __get__(self, obj: Any, owner: Any, /) -> Any: ...
 
 
 class Index(Generic[*Ts]):
@@ -112,9 +83,6 @@ class Index(Generic[*Ts]):
 
 
 if TYPE_CHECKING:
-
-    class KeyCall(Generic[E, *Ts]):
-        def __call__(self, *values: *Ts) -> KeyOf[E]: ...
 
     class IndexCall1(Generic[E, A]):
         @overload

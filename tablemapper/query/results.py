@@ -43,6 +43,9 @@ class Found(Generic[T_co]):
     def _form(self) -> Any:
         """Return what page tokens depend on."""
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a query can not be pickled or copied; it belongs to its store, and is changed by no call")
+
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")
 

@@ -23,9 +23,10 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..engines.context import check_outside
 from ..engines.protocol import Engine, Note, NoteChanged, Operation
 from ..entities.entity import key_of
-from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown
+from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown, tell_written
 from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
@@ -33,9 +34,8 @@ from ..planning.ranges import Search
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import Maintenance, maintenance
-from ..schema.model import Model
+from ..schema.model import Model, writable
 from ..schema.rows import Row
-from ..store.operations import tell_written, writable
 from .pages import said
 from .prepared import MAX_PLANS, Asked, Plans, Prepared, question
 from .run import Run
@@ -118,6 +118,7 @@ class Rewriting:
         progress: ProgressOption,
         resume: str | None,
     ) -> int:
+        check_outside(self.engine, doing.partition("(")[0])
         if asked.limit is None:
             asked = attrs.evolve(asked, order=())  # (an order matters only with a limit)
         prepared, found = plans.find(asked, None)

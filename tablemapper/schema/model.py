@@ -13,7 +13,7 @@ import msgspec
 from ..entities.declaration import Declaration, IndexModel, declaration
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
-from ..errors import InvalidModel, shown
+from ..errors import InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
 from ..keys.overlap import disjoint
 from ..keys.template import Template
@@ -22,7 +22,7 @@ from .forms import ModelForm
 from .groups import AggregateModel, aggregate_model
 from .rows import FIRST, Row, row_functions
 
-__all__ = ["Model", "Schema", "compile_schema", "reserved_keys"]
+__all__ = ["Model", "Schema", "compile_schema", "reserved_keys", "writable"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -238,6 +238,14 @@ def _overlaps(table: str, models: list[Model]) -> Iterator[str]:
 
 def _shown(templates: tuple[Template, Template]) -> str:
     return " / ".join(repr(template.text) for template in templates)
+
+
+def writable(model: Model) -> Model:
+    """Return a model of entities; raise InvalidEntity if it is of aggregates, which nobody but the store writes."""
+    if model.aggregate is not None:
+        source = model.aggregate.source.__name__
+        raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
+    return model
 
 
 def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], str | None]]:

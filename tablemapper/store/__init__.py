@@ -1,6 +1,7 @@
 """The verbs and the transaction.
 
-- `operations`: the verbs that a store and a transaction share.
+- `operations`: from the arguments of verbs to operations.
 - `windows`: many entities, cut into transactions.
+- `transaction`: operations that are written together.
 - `store`: the user's object.
 """

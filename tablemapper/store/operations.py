@@ -2,47 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
+from ..engines.context import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.entity import Record, etag_timestamp, key_of, set_row, stored_row
-from ..entities.index import KeyOf
+from ..entities.key import KeyOf
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
 from ..expressions.tree import Assignment
+from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
-from ..schema.model import Model
+from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
 
-__all__ = ["Verbs", "not_found", "stamp", "stamp_batch", "tell_written", "writable"]
+__all__ = ["Operations", "not_found", "stamp_batch"]
 
 
-class Verbs:
-    """Turns the arguments of verbs into operations: what a store and a transaction have in common."""
+class Operations:
+    """Turns the arguments of verbs into operations: what a store, its transactions and an async store hold.
 
-    def __init__(self, engine: Engine, special: dict[type[Any], Callable[[str, str], str | None]]) -> None:
-        self._engine = engine
-        self._models = engine.schema.by_class
-        self._writables = {cls: model for cls, model in self._models.items() if model.aggregate is None}
-        self._special = special
+    Args:
+        engine: what the operations are for.
+        limits: ``"azure"``: the rows of indexes and aggregates count in a transaction.
+    """
 
-    def _model(self, cls: type[Any]) -> Model:
-        model = self._models.get(cls)
+    def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
+        self.engine = engine
+        self.models = engine.schema.by_class
+        self._writables = {cls: model for cls, model in self.models.items() if model.aggregate is None}
+        self._reserved = {
+            cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+        self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+
+    # ------------------------------------------------------------------------------------------ classes and keys
+
+    def model(self, cls: type[Any]) -> Model:
+        """Return the model of a class.
+
+        Raises:
+            InvalidEntity: the store was not opened with it.
+        """
+        model = self.models.get(cls)
         if model is None:
-            known = ", ".join(sorted(m.name for m in self._engine.schema.models))
-            raise InvalidEntity(f"{cls.__name__}", [f"the store was not opened with it (models: {known})"])
+            known = self.engine.schema.by_name
+            if cls.__name__ in known:
+                fault = (
+                    "the store was opened with another class of this name; a class that is defined again (by a cell of a "
+                    "notebook, by a reload) is a new one: open the store again"
+                )
+            else:
+                fault = f"the store was not opened with it (models: {', '.join(sorted(known))})"
+            raise InvalidEntity(cls.__name__, [fault])
         return model
 
-    def _writable(self, cls: type[Any]) -> Model:
+    def writable(self, cls: type[Any]) -> Model:
+        """Return the model of a class of entities; raise InvalidEntity if it is none that users write."""
         if not issubclass(cls, Record):
             raise InvalidEntity(cls.__name__, ["an entity is needed, an object of one of the store's classes"])
-        return writable(self._model(cls))
+        return writable(self.model(cls))
 
-    def _key(self, key: KeyOf[Any]) -> tuple[Model, str, str]:
-        if key.__class__ is not KeyOf:
-            raise InvalidEntity("key", [f"Product.key(…) is needed, not {shown(key)}"])
-        return self._model(key[0]), key[1], key[2]
+    def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
+        """Return the model, the partition key and the row key of a key.
+
+        Args:
+            key: what was given for it.
+            misplaced: what was given besides.
+        """
+        if key.__class__ is not KeyOf or misplaced:
+            raise InvalidEntity("key", [self._key_fault(key, misplaced)])
+        return self.model(key[0]), key[1], key[2]
+
+    def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:
+        if isinstance(given, Record):
+            return f"a key is needed, not an entity; {type(given).__name__} entities have one as .key"
+        if isinstance(given, KeyOf):
+            return f"one key is needed, not {1 + len(misplaced)} arguments; get_many takes a list of keys"
+        # As other libraries have it: get(Product, "books", "b-1"), store[Product, "books", "b-1"].
+        owner, *values = given if isinstance(given, tuple) and given else (given, *misplaced)
+        known = [model.cls for model in self.engine.schema.models]
+        name = (owner if owner in known else known[0]).__name__
+        arguments = ", ".join(map(shown, values)) if owner in known and values else "…"
+        return f"{name}.key({arguments}) is needed, not {shown(given)}"
+
+    def refuse_reserved(self, model: Model, rows: Iterable[Row]) -> None:
+        """Refuse rows of a class whose keys belong to a more special one of the same table."""
+        reserved = self._reserved.get(model.cls)
+        if reserved is not None:
+            for row in rows:
+                if (other := reserved(row[0], row[1])) is not None:
+                    raise InvalidEntity(
+                        f"{model.name} {row[:2]}", [f"this key belongs to {other}; choose other values"]
+                    )
+
+    # ------------------------------------------------------------------------------------------ verbs
 
     def _checked(self, entity: Any, verb: Verb) -> tuple[Model, Row]:
         """Return the model and the row of an entity that is to be written."""
@@ -50,27 +104,19 @@ class Verbs:
         if model is None:
             if not isinstance(entity, Record):
                 raise InvalidEntity(verb, [f"an entity is needed, not {shown(entity)}"])
-            model = self._writable(type(entity))
+            model = self.writable(type(entity))
         row = model.to_row(entity)
-        if model.cls in self._special:
-            self._not_special(model, (row,))
+        if model.cls in self._reserved:
+            self.refuse_reserved(model, (row,))
         return model, row
 
-    def _not_special(self, model: Model, rows: Iterable[Row]) -> None:
-        """Refuse rows of a class whose keys belong to a more special one of the same table."""
-        special = self._special.get(model.cls)
-        if special is not None:
-            for row in rows:
-                if (other := special(row[0], row[1])) is not None:
-                    raise InvalidEntity(
-                        f"{model.name} {row[:2]}", [f"this key belongs to {other}; choose other values"]
-                    )
-
-    def _inserting(self, entity: Any) -> Operation:
+    def insert(self, entity: Any) -> Operation:
+        """Return the insert of an entity."""
         model, row = self._checked(entity, "insert")
         return Operation("insert", model, row[0], row[1], row, entity=entity)
 
-    def _replacing(self, entity: Any, if_match: str | None) -> Operation:
+    def replace(self, entity: Any, if_match: str | None) -> Operation:
+        """Return the replacement of what is stored under an entity's key."""
         model, row = self._checked(entity, "replace")
         read = entity._row
         if if_match is None and read is not None:
@@ -84,8 +130,8 @@ class Verbs:
         if if_match is None:
             if read is None:
                 raise PreconditionFailed(
-                    f'{operation}: it was not read from the store, so it has no ETag; say if_match="*" to overwrite '
-                    "whatever is there, or use upsert",
+                    f"{operation}: it has no ETag, as it was not read from the store, or was deleted since; say "
+                    'if_match="*" to overwrite whatever is there, or use upsert',
                     entity=operation.model.name,
                     key=operation.key,
                 )
@@ -93,7 +139,8 @@ class Verbs:
         elif if_match != "*":
             operation.etag = _etag(if_match)
 
-    def _upserting(self, entity: Any, *, merge: bool) -> Operation:
+    def upsert(self, entity: Any, *, merge: bool) -> Operation:
+        """Return the insert of an entity, or what it does to the one that is stored."""
         model, row = self._checked(entity, "upsert")
         operation = Operation("upsert", model, row[0], row[1], row, entity=entity)
         if merge:
@@ -108,11 +155,12 @@ class Verbs:
             operation.change = change
         return operation
 
-    def _merging(
+    def merge(
         self, key: KeyOf[Any], given: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
     ) -> Operation:
-        model, partition, row = self._key(key)
-        model = self._writable(model.cls)
+        """Return the change of some fields of the entity with a key."""
+        model, partition, row = self.key(key)
+        model = self.writable(model.cls)
         changes = assignments(model, "merge", given, values)
 
         def change(old: Row | None) -> Row:
@@ -126,20 +174,38 @@ class Verbs:
             operation.etag = _etag(if_match)
         return operation
 
-    def _deleting(self, target: Any, if_match: str | None) -> Operation:
+    def delete(self, target: Any, if_match: str | None) -> Operation:
+        """Return the deletion of an entity, or of the one with a key."""
         if isinstance(target, Record):
-            model = self._writable(type(target))
+            model = self.writable(type(target))
             key = key_of(target)
-            self._not_special(model, (key[1:],))
+            self.refuse_reserved(model, (key[1:],))
             operation = Operation("delete", model, key.partition, key.row, entity=target)
             self._condition(operation, target, if_match)
             return operation
-        model, partition, row = self._key(target)
-        self._writable(model.cls)
+        model, partition, row = self.key(target)
+        self.writable(model.cls)
         operation = Operation("delete", model, partition, row)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
         return operation
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def write(self, operations: list[Operation]) -> None:
+        """Apply operations in one transaction, and stamp their entities with what was stored.
+
+        Raises:
+            InvalidTransaction: the thread or task is inside of another transaction of the store.
+        """
+        check_outside(self.engine, operations[0].verb)
+        self.engine.apply(operations)
+        stamp(operations)
+
+    def write_transaction(self, operations: list[Operation], *, across: bool) -> None:
+        """Apply the operations of a user's transaction, which may count what is maintained from them."""
+        self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
+        stamp(operations)
 
 
 def _etag(text: str) -> int:
@@ -148,21 +214,6 @@ def _etag(text: str) -> int:
             "if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {shown(text)}']
         )
     return etag_timestamp(text)
-
-
-def writable(model: Model) -> Model:
-    """Return a model of entities; raise InvalidEntity if it is of aggregates, which nobody but the store writes."""
-    if model.aggregate is not None:
-        source = model.aggregate.source.__name__
-        raise InvalidEntity(model.name, [f"it is maintained from {source}; write {source} entities instead"])
-    return model
-
-
-def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
-    """Say in an error how many entities were written before it, as a note and as its ``written``."""
-    error.add_note(f"{verb}: {written} entities were written before this{more}")
-    with suppress(AttributeError):
-        error.written = written  # type: ignore[attr-defined]
 
 
 def stamp(operations: Iterable[Operation]) -> None:

@@ -1,17 +1,25 @@
-"""Streams of entities, cut into what is written in one transaction."""
+"""Streams of entities, cut into windows: what is written in one transaction."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from ..engines.protocol import Batch
+from ..engines.context import check_outside
+from ..engines.protocol import Batch, Operation
+from ..entities.entity import Record, set_row
+from ..entities.key import KeyOf
+from ..errors import InvalidEntity, shown, tell_written
+from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
-from ..schema.rows import Row
+from .operations import Operations, stamp_batch
 
-__all__ = ["windows"]
+__all__ = ["Pace", "load", "write_many"]
+
+Clock: TypeAlias = Callable[[], float]
 
 _SECONDS = 1.0  # that a window is collected, and about as long as it may be written
 _ENTITIES = 50_000  # in a window: more of them write few pages less
@@ -20,54 +28,179 @@ _CHUNK = 1_000  # entities between two looks at the clock
 _QUICK = 0.02
 
 
-def windows(
-    entities: Iterable[Any],
-    model_of: Callable[[type[Any]], Model],
-    check: Callable[[Model, Iterable[Row]], None],
+def write_many(
+    operations: Operations,
+    verb: Literal["insert", "upsert", "delete"],
+    items: Iterable[Any],
+    progress: ProgressOption,
     *,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[list[Batch]]:
+    written: int = 0,
+) -> int:
+    """Do a verb on each item of a stream, window by window; return their number.
+
+    Args:
+        operations: of the store.
+        verb: what is done.
+        items: entities; for ``delete`` keys, too. Of equal keys in an ``upsert`` the last one wins.
+        progress: what is called, or True for a bar.
+        written: how many were written before, of the same stream.
+    """
+    check_outside(operations.engine, f"{verb}_many")
+    items = _stream(verb, items)
+    with start_meter(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
+        if verb == "insert":
+            for window in batches(operations, items):
+                operations.engine.insert(window)
+                for batch in window:
+                    stamp_batch(batch)
+                    meter.advance(len(batch.rows))
+        elif verb == "upsert":
+            _write_windows(operations, (operations.upsert(entity, merge=False) for entity in items), meter)
+        else:
+            _write_windows(operations, (operations.delete(target, None) for target in items), meter)
+    return written + meter.done
+
+
+def load(operations: Operations, entities: Iterable[Any], progress: ProgressOption) -> int:
+    """Insert a stream of entities, all of them or none; return their number."""
+    check_outside(operations.engine, "insert_many")
+    entities = _stream("insert", entities)
+    with _telling("insert_many", None):
+        return operations.engine.load(
+            batches(operations, entities), lambda what, total: start_meter(progress, what, total=total)
+        )
+
+
+def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:
+    if isinstance(items, Record | KeyOf) or not isinstance(items, Iterable):
+        raise InvalidEntity(
+            f"{verb}_many", [f"a list, or another stream, is needed, not {shown(items)}; store.{verb} takes one"]
+        )
+    return items
+
+
+@contextmanager
+def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
+    """Let an error say how many entities were written before it."""
+    try:
+        yield
+    except BaseException as error:
+        tell_written(error, verb, before + (0 if meter is None else meter.done))
+        raise
+
+
+class Pace:
+    """Says how much of a stream makes a window: what comes, and can be written, in about a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._most = _ENTITIES
+        self._chunk = 1
+        self._count = self._characters = 0
+        self._full_since: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a window; the time since the last one was full is what it took to write that."""
+        self._began = self._started = self._clock()
+        if self._full_since is not None:
+            seconds = self._began - self._full_since + 1e-9
+            self._most = min(_ENTITIES, max(round(self._count * _SECONDS / seconds), _CHUNK))
+        self._count = self._characters = 0
+        self._full_since = None
+
+    def wanted(self) -> int:
+        """Return how many may be taken before the clock is looked at."""
+        self._started = self._clock()
+        return min(self._chunk, self._most - self._count)
+
+    def took(self, count: int, characters: int) -> bool:
+        """Say how many were taken, and how long they are; return whether the window is full."""
+        now = self._clock()
+        self._chunk = min(self._chunk * 2, _CHUNK) if now - self._started < _QUICK else max(self._chunk // 2, 1)
+        self._count += count
+        self._characters += characters
+        if self._count < self._most and self._characters < _CHARACTERS and now - self._began < _SECONDS:
+            return False
+        self._full_since = now
+        return True
+
+
+def batches(operations: Operations, entities: Iterable[Any], *, clock: Clock = time.monotonic) -> Iterator[list[Batch]]:
     """Yield entities and their rows, a batch for each class, as many as are written together.
 
     No lock is held meanwhile: the entities can come from the store that they are written to. An entity becomes a row
-    when it comes. The time until a window is asked for after another tells how long it took to write that.
+    when it comes.
 
     Args:
+        operations: of the store.
         entities: of any classes.
-        model_of: returns the model of a class, or raises InvalidEntity.
-        check: refuses rows of a model.
         clock: seconds.
     """
-    most, chunk = _ENTITIES, 1
+    pace = Pace(clock)
     window: dict[Model, Batch] = {}
-    count = characters = 0
-    began = clock()
     for cls, run in groupby(entities, type):
-        model = model_of(cls)
+        model = operations.writable(cls)
         ended = False
         while not ended:
             batch = window.get(model)
             if batch is None:
                 batch = window[model] = Batch(model)
             held = len(batch.rows)
-            started = clock()
-            wanted = min(chunk, most - count)
-            characters += model.to_rows(islice(run, wanted), batch.entities, batch.rows)  # noqa: B031  piece by piece
-            check(model, islice(batch.rows, held, None))
-            now = clock()
-            came = len(batch.rows) - held
-            count += came
-            ended = came < wanted
-            chunk = min(chunk * 2, _CHUNK) if now - started < _QUICK else max(chunk // 2, 1)
-            if count >= most or characters >= _CHARACTERS or now - began >= _SECONDS:
+            wanted = pace.wanted()
+            characters = model.to_rows(islice(run, wanted), batch.entities, batch.rows)  # noqa: B031  piece by piece
+            operations.refuse_reserved(model, islice(batch.rows, held, None))
+            count = len(batch.rows) - held
+            ended = count < wanted
+            if pace.took(count, characters):
                 yield _filled(window)
-                began = clock()
-                most = min(_ENTITIES, max(round(count * _SECONDS / (began - now + 1e-9)), _CHUNK))
+                pace.begin()
                 window.clear()
-                count = characters = 0
-    if count:
-        yield _filled(window)
+    if filled := _filled(window):
+        yield filled
 
 
 def _filled(window: dict[Model, Batch]) -> list[Batch]:
     return [batch for batch in window.values() if batch.rows]
+
+
+def _write_windows(
+    operations: Operations, stream: Iterator[Operation], meter: Meter, *, clock: Clock = time.monotonic
+) -> None:
+    """Apply a stream of operations in windows, in each of which a key stands once."""
+    pace = Pace(clock)
+    window: dict[tuple[str, str, str], Operation] = {}
+    twins: list[Operation] = []
+    ended = False
+    while not ended:
+        wanted, count, characters = pace.wanted(), 0, 0
+        for operation in islice(stream, wanted):
+            place = (operation.model.table, operation.partition, operation.row)
+            if place in window:
+                if operation.verb == "upsert":
+                    twins.append(window.pop(place))
+                else:
+                    _write(operations, window, twins, meter)
+            window[place] = operation
+            count += 1
+            characters += 0 if operation.new is None else operation.model.most(operation.new) // 4
+        ended = count < wanted
+        if pace.took(count, characters):
+            _write(operations, window, twins, meter)
+            pace.begin()
+    _write(operations, window, twins, meter)
+
+
+def _write(
+    operations: Operations, window: dict[tuple[str, str, str], Operation], twins: list[Operation], meter: Meter
+) -> None:
+    if not window:
+        return
+    operations.write(list(window.values()))
+    stamped = {id(operation.entity) for operation in window.values()} if twins else set()
+    for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
+        if id(twin.entity) not in stamped:
+            set_row(twin.entity, None)
+    meter.advance(len(window) + len(twins))
+    window.clear()
+    twins.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,7 +95,8 @@ def all_of(store: tm.Store) -> list[Any]:
 def cut(entities: Iterator[Any], clock: Any, write: Any = lambda: None) -> list[int]:
     models = {model.cls: model for model in compile_schema(MODELS).models}
     sizes = []
-    for window in bulk.windows(entities, models.__getitem__, lambda model, rows: None, clock=clock):
+    operations: Any = SimpleNamespace(writable=models.__getitem__, refuse_reserved=lambda model, rows: None)
+    for window in bulk.batches(operations, entities, clock=clock):
         assert all(len(batch.entities) == len(batch.rows) > 0 for batch in window)
         sizes.append(sum(len(batch.rows) for batch in window))
         write()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.store.store import Transaction
+from tablemapper.store.transaction import Transaction
 
 
 class Order(tm.Entity, table="Orders"):
@@ -271,8 +272,70 @@ def test_a_transaction_belongs_to_one_thread(store: tm.Store) -> None:
 def test_no_lock_is_held_while_the_block_runs(store: tm.Store) -> None:
     with store.transaction() as tx:
         tx.insert(Order("c", 1))
-        store.insert(Order("c", 2))
+        thread = threading.Thread(target=store.insert, args=(Order("c", 2),))
+        thread.start()
+        thread.join()
     assert store[Spent.key("c")].orders == 2
+
+
+WRITES: list[Callable[[tm.Store], Any]] = [
+    lambda s: s.insert(Order("c", 2)),
+    lambda s: s.replace(s[Order.key("c", 1)]),
+    lambda s: s.merge(Order.key("c", 1), note="x"),
+    lambda s: s.upsert(Order("c", 2)),
+    lambda s: s.delete(Order.key("c", 1)),
+    lambda s: s.update(Order.key("c", 1), lambda order: order.replace(note="x")),
+    lambda s: s.move(s[Order.key("c", 1)], Order.key("c", 2)),
+    lambda s: s.insert_many([Order("c", 2)]),
+    lambda s: s.insert_many([Order("c", 2)], atomic=True),
+    lambda s: s.upsert_many([Order("c", 2)]),
+    lambda s: s.delete_many([Order.key("c", 1)]),
+    lambda s: s.query(Order).where(Order.customer == "c").update(note="x"),
+    lambda s: s.query(Order).where(Order.customer == "c").delete(),
+    lambda s: s.transaction().__enter__(),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_the_store_does_not_write_beside_its_transaction(store: tm.Store, write: Callable[[tm.Store], Any]) -> None:
+    store.insert(Order("c", 1))
+    with store.transaction() as tx:
+        with pytest.raises(tm.InvalidTransaction, match=r"tx\.insert"):
+            write(store)
+        tx.insert(Order("c", 3))
+    assert [order.number for order in store.query(Order).where(Order.customer == "c")] == [1, 3]
+    write(store)
+
+
+def test_the_store_reads_beside_its_transaction(store: tm.Store) -> None:
+    store.insert(Order("c", 1))
+    with store.transaction() as tx:
+        tx.insert(Order("c", 2))
+        assert store[Order.key("c", 1)] == Order("c", 1)
+        assert store.query(Order).where(Order.customer == "c").count() == 1
+        assert store.check().ok
+
+
+def test_another_store_writes_inside_of_a_transaction(store: tm.Store) -> None:
+    with tm.open(":memory:", models=MODELS) as other, store.transaction() as tx:
+        other.insert(Order("c", 1))
+        with other.transaction() as inner:
+            inner.insert(Order("c", 2))
+        tx.insert(Order("c", 3))
+    assert store[Spent.key("c")].orders == 1
+
+
+def test_a_transaction_that_fails_lets_the_store_write_again(store: tm.Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.transaction():
+        raise ZeroDivisionError
+    store.insert(Order("c", 1))
+
+
+def test_a_block_that_ends_in_another_context_lets_the_store_write_again(store: tm.Store) -> None:
+    tx = store.transaction()
+    tx.__enter__()
+    contextvars.Context().run(tx.__exit__, None, None, None)
+    store.insert(Order("c", 1))
 
 
 @pytest.mark.parametrize(

@@ -426,6 +426,8 @@ async def asynchronously(product: Product) -> None:
         async with store.transaction() as tx:
             assert_type(tx, tm.AsyncTransaction)
             tx.insert(product)
+            await tx.insert(product)
+            await tx.merge(Product.key("books", "b-1"), Product.name.set("x"))
             assert_type(await tx[Product.key("books", "b-1")], Product)
             assert_type(await tx.get(Product.key("books", "b-1")), Product | None)
         query = store.query(Product).where(Product.name == "Dune").order_by(Product.price.desc()).limit(3)

@@ -103,6 +103,7 @@ def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     store.insert(climate)  # type: ignore[arg-type]
     store.replace(product, "*")  # type: ignore[call-arg]
     store.get("books")  # type: ignore[arg-type]
+    store.get(Product.key("a", "b"), "c")  # type: ignore[arg-type]
     store[Product.by_name("x")]  # type: ignore[index]
     store.get(Product.key("a", "b")).price  # type: ignore[union-attr]
     store.merge(Product.key("a", "b"), Reading.count.add(1))  # type: ignore[misc]

@@ -83,7 +83,7 @@ class SqliteEngine:
             raise
 
     def __repr__(self) -> str:
-        return f"SQLite {self.file!r}"
+        return f"SQLite {self.file.path!r}"
 
     def close(self) -> None:
         """Close the file."""
@@ -184,7 +184,7 @@ class SqliteEngine:
             if stored is None:
                 return missing(operation)
             if operation.old is not None and stored[2] != operation.old[2]:
-                return stale(operation)
+                return stale(operation, stored)
         return missing(deletes[0])
 
     # ------------------------------------------------------------------------------------------ care

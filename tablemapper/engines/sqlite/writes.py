@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import attrs
 
+from ...entities.entity import etag_text
 from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
 from ...schema.model import Model
@@ -127,13 +128,14 @@ def _read(lowered: SqliteSchema, writer: Writer, operation: Operation) -> None:
             return
         raise missing(operation)
     if operation.etag is not None and stored[2] != operation.etag:
-        raise stale(operation)
+        raise stale(operation, stored)
     operation.old = stored
 
 
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
-    return EntityNotFound(f"{operation}: there is no such entity", entity=operation.model.name, key=operation.key)
+    fault = "there is no such entity" if operation.etag is None else "it was deleted since it was read"
+    return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 
 
 class Vanished(Exception):
@@ -144,12 +146,13 @@ class Vanished(Exception):
         self.operations = operations
 
 
-def stale(operation: Operation) -> PreconditionFailed:
+def stale(operation: Operation, stored: Row) -> PreconditionFailed:
     """Return the error of an operation on an entity that was written since it was read."""
     return PreconditionFailed(
         f'{operation}: it was written since it was read; read it again, or say if_match="*" to overwrite',
         entity=operation.model.name,
         key=operation.key,
+        etag=etag_text(stored[2]),
     )
 
 
@@ -271,5 +274,5 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
         if stored is None and written:
             return missing(operation)
         if stored is not None and (not written or stored[2] != writer.timestamp):
-            return stale(operation)
+            return stale(operation, stored)
     return Vanished(group)

@@ -1,0 +1,63 @@
+"""From what a user names to an engine: the only place that knows which engines there are."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal
+
+from ..errors import NotAStore, shown
+from ..progress import ProgressOption
+from ..schema.model import Schema
+from .protocol import Engine
+
+__all__ = ["open_engine"]
+
+_URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
+_CONNECTION = re.compile(
+    r"\s*(DefaultEndpointsProtocol|AccountName|AccountKey|TableEndpoint|SharedAccessSignature|UseDevelopmentStorage)\s*=",
+    re.IGNORECASE,
+)
+
+
+def open_engine(
+    where: str | os.PathLike[str],
+    schema: Schema,
+    *,
+    durability: Literal["full", "relaxed"] = "full",
+    timeout: float = 5.0,
+    progress: ProgressOption = False,
+) -> Engine:
+    """Open the engine that keeps what a user names.
+
+    Args:
+        where: the path of a file, or ``":memory:"``.
+        schema, durability, timeout, progress: as for `tablemapper.open`.
+
+    Raises:
+        NotAStore: it is no path, but a URL or a connection string.
+        StoreError: as the engine raises.
+    """
+    if isinstance(where, str):
+        _check_path(where)
+    from .sqlite.engine import SqliteEngine
+
+    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, progress=progress)
+
+
+def _check_path(where: str) -> None:
+    if _CONNECTION.match(where):  # which holds a secret, so it is not repeated
+        raise NotAStore(
+            "a connection string is no path: Azure Tables can not be opened yet; name a file, as in "
+            'tm.open("shop.db", models=…)'
+        )
+    if (url := _URL.match(where)) is None:
+        return
+    scheme, rest = url.groups()
+    if scheme.startswith(("sqlite", "file")):  # sqlite:///shop.db, sqlite:////home/ann/shop.db, file:shop.db?mode=ro
+        path = rest[3:] if scheme.startswith("sqlite") else rest.removeprefix("//")
+        raise NotAStore(
+            f"{shown(where)} is a URL; a store is opened by its path: {path.partition('?')[0] or ':memory:'!r}"
+        )
+    what = "Azure Tables can not be opened yet" if scheme in ("azure", "https", "http") else "that can not be opened"
+    raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')

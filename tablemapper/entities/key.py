@@ -1,0 +1,49 @@
+"""Keys as they are declared, and what calling one gives.
+
+A declaration is text and names only; it is compiled against the fields when its class is made (`declaration`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple, overload
+
+__all__ = ["Key", "KeyOf", "TemplateText"]
+
+E = TypeVar("E")
+Ts = TypeVarTuple("Ts")
+
+TemplateText = str | tuple[str, ...]
+
+
+class KeyOf(NamedTuple, Generic[E]):
+    """The key of one entity: its class, and its partition key and row key as they are stored."""
+
+    entity: type[E]
+    partition: str
+    row: str
+
+
+class Key(Generic[*Ts]):
+    """How an entity is addressed: the templates of its partition key and row key.
+
+    Calling it on the class, ``Product.key("books", "b-1")``, gives a `KeyOf`; the arguments are the fields of the
+    templates, each once, in order of first appearance.
+    """
+
+    def __init__(self, *, partition: TemplateText, row: TemplateText = "") -> None:
+        self.partition = partition
+        self.row = row
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, obj: None, owner: type[E], /) -> KeyCall[E, *Ts]: ...
+        @overload
+        def __get__(self, obj: E, owner: type[E], /) -> KeyOf[E]: ...
+        def __get__(self, obj: Any, owner: Any, /) -> Any: ...
+
+
+if TYPE_CHECKING:
+
+    class KeyCall(Generic[E, *Ts]):
+        def __call__(self, *values: *Ts) -> KeyOf[E]: ...

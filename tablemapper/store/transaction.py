@@ -1,0 +1,237 @@
+"""Entity group transactions: operations that are collected in a ``with`` block, and written together at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Never, Self, TypeVar
+
+from ..engines.context import Block
+from ..engines.protocol import Operation
+from ..entities.entity import Entity, Record, set_row
+from ..entities.key import KeyOf
+from ..errors import EntityTooLarge, InvalidTransaction
+from ..expressions.tree import Assignment
+from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
+from .operations import Operations, not_found
+
+__all__ = ["Buffer", "Transaction"]
+
+E = TypeVar("E", bound=Entity)
+R = TypeVar("R", bound=Record)
+
+
+class Buffer:
+    """The operations of a transaction: what that of a store and that of an async store hold.
+
+    Args:
+        operations: of the store.
+        across: whether the operations may be of several partitions, and as many as there are.
+        here: tells which thread, or task, asks: the one that opened the transaction, or another.
+    """
+
+    def __init__(self, operations: Operations, *, across: bool, here: Callable[[], object] = get_ident) -> None:
+        self.operations = operations
+        self._pending: dict[tuple[str, str, str], Operation] = {}
+        self._across = across
+        self._most = 0
+        self._here = here
+        self._owner: object = None
+        self._block: Block | None = None
+        self._over = False
+
+    def __repr__(self) -> str:
+        state = ", over" if self._over else f" of {len(self._pending)} operations" if self._block else ", not begun"
+        return f"{state}, {self.operations.engine!r}"
+
+    def begin(self) -> None:
+        """Begin the block.
+
+        Raises:
+            InvalidTransaction: it was begun before, or another one of the store is open.
+        """
+        if self._owner is not None:
+            raise InvalidTransaction("a transaction is used once; call store.transaction() again")
+        self._block = Block(self.operations.engine)
+        self._owner = self._here()
+
+    def end(self) -> list[Operation]:
+        """End the block, and return what is to be written."""
+        pending, self._pending = list(self._pending.values()), {}
+        self._over = True
+        if self._block is not None:
+            self._block.leave()
+        return pending
+
+    def write(self, pending: list[Operation]) -> None:
+        """Write what `end` returned."""
+        if pending:
+            self.operations.write_transaction(pending, across=self._across)
+
+    def check_owner(self) -> None:
+        """Refuse a call outside of the block, or by another thread or task.
+
+        Raises:
+            InvalidTransaction
+        """
+        if self._over:
+            raise InvalidTransaction("the transaction is over; call store.transaction() again")
+        if self._owner is None or self._owner != self._here():
+            raise InvalidTransaction(
+                "a transaction is used inside its with block, by the thread (or task) that opened it"
+            )
+
+    def get(self, key: KeyOf[R], misplaced: tuple[object, ...] = ()) -> R | None:
+        """Return an entity as it will be after the operations so far, or None."""
+        model, partition, row = self.operations.key(key, misplaced)
+        engine = self.operations.engine
+        pending = self._pending.get((model.table, partition, row))
+        if pending is None:
+            stored = engine.get(model, partition, row)
+            return None if stored is None else model.build_one(stored)
+        if pending.verb == "delete":
+            return None
+        new = pending.new
+        if pending.change is not None:
+            stored = engine.get(model, partition, row)
+            if stored is None and pending.verb != "upsert":
+                return None
+            new = pending.change(stored)
+        entity = model.build_one(new)  # type: ignore[arg-type]
+        set_row(entity, None)
+        return entity  # type: ignore[no-any-return]
+
+    def add(self, operation: Operation) -> None:
+        """Collect an operation.
+
+        Raises:
+            InvalidTransaction: it can not be of one entity group transaction with the others.
+            EntityTooLarge: all of them are more than 4 MiB.
+        """
+        self.check_owner()
+        place = (operation.model.table, operation.partition, operation.row)
+        if place in self._pending:
+            raise InvalidTransaction(
+                f"{operation}: {self._pending[place]} is in the transaction already; each entity can be in it once"
+            )
+        if not self._across:
+            self._check_limits(operation)
+        self._pending[place] = operation
+
+    def _check_limits(self, operation: Operation) -> None:
+        lifts = "; use store.transaction(across_partitions=True) where that need not run on Azure"
+        for first in self._pending.values():
+            if (first.model.table, first.partition) != (operation.model.table, operation.partition):
+                raise InvalidTransaction(
+                    f"{operation} is not in the table and partition of {first} "
+                    f"({first.model.table}, {first.partition!r}){lifts}"
+                )
+            break
+        if len(self._pending) >= MAX_OPERATIONS:
+            raise InvalidTransaction(f"{operation} would be one more than {MAX_OPERATIONS} operations{lifts}")
+        if operation.new is not None:
+            self._most += operation.model.most(operation.new)
+            if self._most > MAX_TRANSACTION:
+                written = [one for one in (*self._pending.values(), operation) if one.new is not None]
+                size = sum(one.model.size(one.new) for one in written if one.new is not None)
+                if size > MAX_TRANSACTION:
+                    raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
+
+
+class Transaction:
+    """Buffered operations, sent together at the end of the ``with`` block; for one thread.
+
+    A verb checks what it is given, and the limits of an entity group transaction. What depends on the store comes at the
+    end of the block: EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, of the first operation that is
+    not possible; then nothing was written.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+
+    def __repr__(self) -> str:
+        return f"<Transaction{self._buffer!r}>"
+
+    def __reduce__(self) -> Never:
+        raise TypeError("a transaction can not be pickled or copied; it belongs to its store, and to one block")
+
+    def __enter__(self) -> Self:
+        self._buffer.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        pending = self._buffer.end()
+        if kind is None:
+            self._buffer.write(pending)
+
+    def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
+        """Return an entity as it will be after the operations so far, or None.
+
+        Raises:
+            InvalidTransaction: it is called outside of the block, or by another thread.
+        """
+        self._buffer.check_owner()
+        return self._buffer.get(key, misplaced)
+
+    def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return an entity as it will be after the operations so far.
+
+        Raises:
+            EntityNotFound: there will be none.
+            InvalidTransaction: as `get`.
+        """
+        found = self.get(key)
+        if found is None:
+            raise not_found(key)
+        return found
+
+    def exists(self, key: KeyOf[Any], /) -> bool:
+        """Tell whether an entity will have this key after the operations so far.
+
+        Raises:
+            InvalidTransaction: as `get`.
+        """
+        return self.get(key) is not None
+
+    def insert(self, entity: Entity, /) -> None:
+        """Store a new entity; as `Store.insert`.
+
+        Raises:
+            InvalidTransaction: it can not be in one entity group transaction with the others.
+            InvalidEntity, EntityTooLarge: it can not be stored.
+        """
+        self._buffer.add(self._buffer.operations.insert(entity))
+
+    def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
+        """Store an entity over what is there; as `Store.replace`.
+
+        Raises:
+            PreconditionFailed: it has no ETag.
+            InvalidTransaction, InvalidEntity, EntityTooLarge: as `insert`.
+        """
+        self._buffer.add(self._buffer.operations.replace(entity, if_match))
+
+    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
+        """Change some fields of an entity; as `Store.merge`.
+
+        Raises:
+            InvalidTransaction, InvalidEntity: as `insert`.
+        """
+        self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
+
+    def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
+        """Insert an entity, or replace or merge into what is there; as `Store.upsert`.
+
+        Raises:
+            InvalidTransaction, InvalidEntity, EntityTooLarge: as `insert`.
+        """
+        self._buffer.add(self._buffer.operations.upsert(entity, merge=merge))
+
+    def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
+        """Delete an entity; as `Store.delete`.
+
+        Raises:
+            PreconditionFailed: it has no ETag.
+            InvalidTransaction, InvalidEntity: as `insert`.
+        """
+        self._buffer.add(self._buffer.operations.delete(target, if_match))

@@ -1,0 +1,108 @@
+"""What is done with a store in other libraries: it says what to do here."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+
+class Item(tm.Entity, table="Items"):
+    group: tm.Field[str]
+    number: tm.Field[int]
+    text: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with tm.open(tmp_path / "items.db", models=[Item]) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda s: s.get(Item, "a", 1), "Item.key('a', 1) is needed, not <class"),
+        (lambda s: s[Item, "a", 1], "Item.key('a', 1) is needed"),
+        (lambda s: s.get(Item), "Item.key(…) is needed"),
+        (lambda s: s.get("a", 1), "Item.key(…) is needed, not 'a'"),
+        (lambda s: s.get(("a", 1)), "Item.key(…) is needed, not ('a', 1)"),
+        (lambda s: s.exists(("a", 1)), "Item.key(…) is needed"),
+        (lambda s: s.merge("a", text="x"), "Item.key(…) is needed"),
+        (lambda s: s.delete("a"), "Item.key(…) is needed"),
+        (lambda s: s.get(Item("a", 1)), "Item entities have one as .key"),
+        (lambda s: s.get(Item.key("a", 1), Item.key("a", 2)), "get_many takes a list of keys"),
+        (lambda s: s.get_many([("a", 1)]), "Item.key(…) is needed"),
+        (lambda s: s.insert({"group": "a"}), "an entity is needed, not {'group': 'a'}"),
+        (lambda s: s.insert_many(Item("a", 1)), "store.insert takes one"),
+        (lambda s: s.delete_many(Item.key("a", 1)), "store.delete takes one"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(tm.InvalidEntity) as caught:
+        call(store)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_store_can_not_be_pickled_or_copied(store: tm.Store, copied: Callable[[Any], Any]) -> None:
+    for one in (store, store.query(Item), store.transaction()):
+        with pytest.raises(TypeError, match="can not be pickled or copied; "):
+            copied(one)
+
+
+def test_a_store_and_a_transaction_are_shown_by_their_path(store: tm.Store, tmp_path: Path) -> None:
+    assert repr(store) == f"<Store SQLite {str(tmp_path / 'items.db')!r}>"
+    with store.transaction() as tx:
+        tx.insert(Item("a", 1))
+        assert repr(tx) == f"<Transaction of 1 operations, SQLite {str(tmp_path / 'items.db')!r}>"
+    assert repr(tx).startswith("<Transaction, over, SQLite")
+    assert repr(store.transaction()).startswith("<Transaction, not begun, SQLite")
+
+
+def test_a_class_that_is_defined_again_is_told_from_the_first(store: tm.Store) -> None:
+    again: Any = type(tm.Entity)(
+        "Item", (tm.Entity,), {"__annotations__": {"a": tm.Field[str]}, "key": tm.Key(partition="{a}")}, table="Items"
+    )
+    for call in (lambda: store.insert(again("x")), lambda: store.get(again.key("x")), lambda: store.query(again)):
+        with pytest.raises(tm.InvalidEntity, match=r"another class of this name.*open the store again"):
+            call()
+
+
+def test_a_failed_precondition_holds_the_etag_that_is_there(store: tm.Store) -> None:
+    store.insert(item := Item("a", 1))
+    stale = item.replace()
+    item.text = "x"
+    store.replace(item)
+    for write in (
+        lambda: store.replace(stale),
+        lambda: store.delete(stale),
+        lambda: store.merge(Item.key("a", 1), text="y", if_match=tm.info(stale).etag),
+        lambda: store.delete(Item.key("a", 1), if_match='W/"1"'),
+    ):
+        with pytest.raises(tm.PreconditionFailed) as caught:
+            write()
+        assert caught.value.etag == tm.info(item).etag
+        assert pickle.loads(pickle.dumps(caught.value)).etag == caught.value.etag
+
+
+def test_what_was_deleted_says_so(store: tm.Store) -> None:
+    store.insert(item := Item("a", 1))
+    other = store[Item.key("a", 1)]
+    store.delete(item)
+    with pytest.raises(tm.PreconditionFailed, match="it has no ETag.*or was deleted since") as failed:
+        store.replace(item)
+    assert failed.value.etag is None
+    for write in (lambda: store.replace(other), lambda: store.delete(other)):
+        with pytest.raises(tm.EntityNotFound, match="it was deleted since it was read"):
+            write()
+    with pytest.raises(tm.EntityNotFound, match="there is no such entity"):
+        store.delete(Item.key("a", 1))
