@@ -1,4 +1,4 @@
-"""Queries for asyncio: those of `tablemapper.query`, built the same way, awaited where they read."""
+"""Queries for asyncio: those of `query.query`, built the same way, awaited where they read."""
 
 from __future__ import annotations
 

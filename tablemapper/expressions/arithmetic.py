@@ -1,6 +1,6 @@
 """Calculating with fields: which kinds of values can be, what that gives, and how, without silent loss.
 
-An expression such as ``Product.price * 2`` is data. `tablemapper.assignments` makes a function of it that calculates it
+An expression such as ``Product.price * 2`` is data. `schema.assignments` makes a function of it that calculates it
 for an entity.
 """
 

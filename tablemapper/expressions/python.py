@@ -50,7 +50,7 @@ def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Tell whether two values of any type are of types that compare."""
+    """Return whether two values of any type are of types that compare."""
     return a is not None and b is not None and _family(a) is _family(b)
 
 

@@ -1,6 +1,6 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `tablemapper.expressions.python`, and both say
+An expression is data. It is lowered to SQL by an engine and to Python source by `expressions.python`, and both say
 the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
 exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
@@ -154,7 +154,7 @@ class Attr(Number[O, T]):
         return hash(self.source)
 
     def _compare(self, op: Comparison, other: Any) -> Predicate[O]:
-        if other.__class__ is self.type.kind and self.type.ordered:  # what queries ask all day
+        if other.__class__ is self.type.kind and self.type.ordered:  # the most frequent case
             return Compare(attr=self, op=op, value=self._operand(other, op))
         if other is None:
             if op == "==":
@@ -280,11 +280,11 @@ class Attr(Number[O, T]):
         return Order(attr=self, descending=True)
 
     def set(self, value: T | Number[O, T], /) -> Assignment[O]:
-        """Say what is written, type-checked: a value, a field, or what to calculate: ``Product.price.set(Product.cost * 2)``."""
+        """Set the field, type-checked: to a value, a field or a calculation, ``Product.price.set(Product.cost * 2)``."""
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:
-        """Say that `merge` adds to what is stored; a missing value counts as nothing."""
+        """Add to what is stored; a missing value counts as nothing."""
         if not self.type.summable:
             raise InvalidQuery(f"{self!r}.add(…): {self.type.name} can not be added to")
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
@@ -326,8 +326,8 @@ class Assignment(Generic[O]):
 
 # ---------------------------------------------------------------------------------------------- predicates
 #
-# A new one says here what it reads, what its constants are and how it looks with others; in `tablemapper.expressions.python`
-# what it means, and in each engine's filters how that is said there.
+# A new one says here what it reads, what its constants are and how it looks with others; in `expressions.python`
+# what it means, and in each engine's filters how the engine expresses it.
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -446,7 +446,7 @@ class SameText(Leaf[O_contra]):
         return tuple(text.spec for text in self.texts)
 
     def holds(self, held: Any, value: Any) -> bool:
-        """Tell whether what the field holds has the texts of a value."""
+        """Return whether what the field holds has the texts of a value."""
         wanted = [text.encode(value) for text in self.texts]
         elements = [held] if self.attr.type.element is None else held
         return any([text.encode(one) for text in self.texts] == wanted for one in elements if one is not None)

@@ -1,4 +1,4 @@
-"""The codec of one kind and one spec: the one definition of key encoding, with `tablemapper.keys.forms`.
+"""The codec of one kind and one spec: the one definition of key encoding, with `keys.forms`.
 
 All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
 functions too, so that the fast form stands beside the plain one.
@@ -187,7 +187,7 @@ class KeyCodec:
         raise NotAKey(f"{shown(text)} is not the key text of a {self.kind.__name__}")
 
     def fits(self, text: str) -> bool:
-        """Say whether a text has the form of those that are made here, its value unknown."""
+        """Return whether a text has the form of those that are made here, its value unknown."""
         head = len(self.shape)
         return (
             len(text) >= head
@@ -500,7 +500,7 @@ def plain_cut(base: type, format: str) -> int:
 
 
 def _coarse_to_fine(codes: Iterable[str], units: tuple[str, ...]) -> bool:
-    """Say whether texts of these codes sort as the times do: each code has all that is coarser in front of it."""
+    """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it."""
     seen: set[str] = set()
     for code in codes:
         coarser = {unit for unit in units[: units.index(code)] if unit != "%L"}
@@ -537,7 +537,7 @@ def _raw(refuse: Refuse) -> dict[str, Any]:
 
 
 def literal_fault(text: str) -> str | None:
-    """Say why a text can not stand in a template as it is; None if it can."""
+    """Return why a text can not stand in a template as it is; None if it can."""
     if match := FORBIDDEN.search(text):
         return f"the literal {text!r} holds U+{ord(match[0]):04X}, which Azure forbids in keys (/ \\ # ? and controls)"
     if SEPARATOR in text or ' "' in text:

@@ -355,7 +355,7 @@ _INT_SHAPE = (frozenset(LENGTH), DIGITS)
 
 
 def always_among(value: Any) -> int | None:
-    """Say where a value stands that no key can hold: None, nowhere; -1 or 1, below or above all; 0, among them."""
+    """Return where a value stands that no key can hold: None, nowhere; -1 or 1, below or above all; 0, among them."""
     return 0
 
 

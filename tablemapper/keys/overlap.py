@@ -30,7 +30,7 @@ def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "o
 
 
 def _apart(a: Template, b: Template) -> bool:
-    """Say whether no text can be of both templates."""
+    """Return whether no text can be of both templates."""
     if any(slot.spec == "raw" for slot in a.slots + b.slots):  # it may hold a separator
         return _differ(a.parts, b.parts)
     if len(a.components) != len(b.components):
@@ -42,7 +42,7 @@ _Places = tuple[list[frozenset[str]], frozenset[str] | None]
 
 
 def _differ(a: Parts, b: Parts) -> bool:
-    """Say whether some place can not hold the same character in both."""
+    """Return whether some place can not hold the same character in both."""
     (head, tail), (other_head, other_tail) = _places(a), _places(b)
     for place in range(max(len(head), len(other_head))):
         mine = head[place] if place < len(head) else tail

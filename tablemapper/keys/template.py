@@ -1,9 +1,9 @@
 """Key templates: how the fields of an entity make its PartitionKey and RowKey, and how a key gives them back.
 
 A template is text with ``{field}`` or ``{field:spec}``, or a tuple of such texts, its components. The components are
-joined by ``" !"``, which no component holds, so that a key sorts as the tuple of its components does. What the text of
-one value is, `keytext` says; here stands how several share a key: what delimits them, which of them can be asked for by
-a range, and between which two texts the keys lie that match a predicate.
+joined by ``" !"``, which no component holds, so that a key sorts as the tuple of its components does. `codec` defines the
+text of one value. This module defines how several share a key: what delimits them, which of them a range can bound, and
+between which two texts the keys lie that match a predicate.
 
 A template is compiled once, by `compile_template`, and never changes. It encodes and decodes by itself, and it gives
 the Python source of both for the functions that are generated for an entity.
@@ -74,7 +74,7 @@ class Slot:
         return self.text.buckets_between(compared, limit) if self.text.unit else None
 
     def usable(self, op: str) -> bool:
-        """Say whether a comparison of the field bounds the keys that are equal in front of the slot."""
+        """Return whether a comparison of the field bounds the keys that are equal in front of the slot."""
         if op == "startswith":
             return self.text.starts and self.ends_component
         return self.ordered
@@ -145,7 +145,7 @@ class Template:
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def matches_prefix(self, text: str) -> bool:
-        """Say whether a key falls into the range that the literals in front claim, were it made here or not."""
+        """Return whether a key falls into the range that the literals in front claim, were it made here or not."""
         return text == self.literal_prefix if self.constant else text.startswith(self.literal_prefix)
 
     def to_json(self) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Template:
         return None if None in widths else sum(filter(None, widths))
 
     def takes_text(self, field: str) -> bool:
-        """Say whether `encode_source` can do with the plain text of a field."""
+        """Return whether `encode_source` can do with the plain text of a field."""
         return all(not slot.spec or slot.text.cut for slot in self.slots if slot.field == field)
 
 

@@ -28,7 +28,7 @@ class Bound:
     empty: bool = False
 
     def holds(self, key: str) -> bool:
-        """Say whether a key lies in the bound."""
+        """Return whether a key lies in the bound."""
         if self.point:
             return key == self.lo and not self.empty
         return not self.empty and self.lo <= key and (self.hi is None or key < self.hi)

@@ -2,7 +2,7 @@
 
 A pure function in stages: take the conditions apart (`conditions`); see how far they go along the key and along every
 index; choose, by an explicit order; say what remains to be filtered and sorted. A question holds no values, only their
-numbers, so one plan serves all queries of its form. `tablemapper.ranges` makes the bounds of one of them.
+numbers, so one plan serves all queries of its form. `planning.ranges` makes the bounds of one of them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Path:
         return self.index.partition, self.index.row
 
     def holds(self, attr: Attr[Any, Any]) -> bool:
-        """Tell whether an attribute can be had from what the path itself stores, without the entity."""
+        """Return whether an attribute can be had from what the path itself stores, without the entity."""
         if self.index is None:
             return True
         partition, row = self.model.declaration.templates
@@ -352,7 +352,7 @@ def _two_sided(compared: list[Comparison] | None) -> bool:
 
 
 def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
-    """Tell whether the bounds say already, and exactly, what a predicate says."""
+    """Return whether the bounds say already, and exactly, what a predicate says."""
     index = path.index
     if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
         attr = predicate.part.attr

@@ -54,7 +54,7 @@ class Search:
     """Of the parameters."""
 
     def holds(self, entries: Iterable[Row]) -> bool:
-        """Tell whether one of some rows of the path, which begin with its keys, is between the bounds."""
+        """Return whether one of some rows of the path, which begin with its keys, is between the bounds."""
         return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in self.ranges)
 
 

@@ -212,7 +212,7 @@ def _cut_bound(op: str, moment: datetime, part: str) -> Any:
 
 
 def _begins(format: str, moment: datetime) -> bool:
-    """Tell whether a moment is the first of those that are cut down to the same text, and texts sort as times do."""
+    """Return whether a moment is the first of those that are cut down to the same text, and texts sort as times do."""
     try:
         text = key_codec(datetime, format)
     except InvalidModel:

@@ -229,7 +229,7 @@ class Prepared:
         return row[: self.width] if made.places else row[:2]
 
     def _is_first(self, row: Row, found: Search) -> bool:
-        """Tell whether a row is the first of its entity between the bounds: others would give the entity again."""
+        """Return whether a row is the first of its entity between the bounds: others would give the entity again."""
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]

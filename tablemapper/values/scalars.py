@@ -1,7 +1,7 @@
 """What a field type is, and the types of single values: scalars, Enums, Literals.
 
 Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
-and the Python source of the same for generated functions. The types of nested values are in `tablemapper.values`.
+and the Python source of the same for generated functions. The types of nested values are in `values.nested`.
 """
 
 from __future__ import annotations
@@ -129,17 +129,17 @@ class ValueType:
         return self.ordered and not self.dynamic
 
     def same_kind(self, other: ValueType) -> bool:
-        """Tell whether two types differ in their range at most."""
+        """Return whether two types differ in their range at most."""
         return self.name == other.name or (self.calculable and other.calculable and self.kind is other.kind)
 
     def comparable(self, other: ValueType) -> bool:
-        """Tell whether values of two types can be compared."""
+        """Return whether values of two types can be compared."""
         if self.dynamic or other.dynamic or self.same_kind(other):
             return True
         return self.calculable and other.calculable and {self.kind, other.kind} == {int, float}
 
     def takes(self, other: ValueType) -> bool:
-        """Tell whether values of another type may be assigned; each is checked."""
+        """Return whether values of another type may be assigned; each is checked."""
         if other.dynamic or self.same_kind(other):
             return True
         return self.calculable and other.calculable and (other.kind, self.kind) == (int, float)

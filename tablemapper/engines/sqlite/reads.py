@@ -233,7 +233,7 @@ class Select:
         much to prepare."""
 
     def can_be_lean(self, made: Layout) -> bool:
-        """Tell whether there is such a statement; its rows tell by their last value whether it was the right one."""
+        """Return whether there is such a statement; the last value of its rows says whether it was the right one."""
         return made.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
     # ------------------------------------------------------------------------------------------ columns
@@ -440,7 +440,7 @@ def _all(conditions: list[str]) -> str:
 
 
 def _alike(ranges: Sequence[KeyRange]) -> bool:
-    """Tell whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
+    """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
     return len(ranges) > 1 and all(one.partition.point and one.row == ranges[0].row for one in ranges)
 
 
@@ -487,7 +487,7 @@ class Beyond:
 def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> Beyond | None:
     """Return the rows of a range that come after a position; None if none does.
 
-    The condition names only the columns of which the range has more than one value, so that they follow those that it
+    The condition names only the columns that have more than one value in the range. So they follow those that the range
     fixes, in the order of the table, and SQLite begins at the position.
     """
     known = {place: bound.lo for place, bound in zip(places, (one.partition, one.row), strict=False) if bound.point}
@@ -536,7 +536,7 @@ def _after_sorted(after: Position, steps: int) -> list[Any]:
 
 
 def _moved_aside(rows: list[Row]) -> bool:
-    """Tell whether values of one of the rows are moved aside."""
+    """Return whether values of one of the rows are moved aside."""
     for row in rows:  # noqa: SIM110  (three times as fast as any())
         if row[-1] is not None:
             return True

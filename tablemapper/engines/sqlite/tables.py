@@ -213,7 +213,7 @@ def values_table(model: Model) -> str:
 
 
 def has_values(model: Model) -> bool:
-    """Tell whether a model is an aggregate that needs a table of live values."""
+    """Return whether a model is an aggregate that needs a table of live values."""
     return model.aggregate is not None and bool(model.aggregate.counted_slots)
 
 
