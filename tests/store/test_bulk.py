@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import load as staging
+from tablemapper.engines.sqlite import load as sorted_load
 from tablemapper.engines.sqlite import writes as operations
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import windows as bulk
@@ -195,7 +195,7 @@ def test_a_window_is_written_the_same_in_pieces_and_whole(
 
 
 def test_an_atomic_load_stores_what_windows_store(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_CHUNK", 7)
+    monkeypatch.setattr(sorted_load, "_CHUNK", 7)
     monkeypatch.setattr(bulk, "_ENTITIES", 30)
     large = Part("s1", 1000, "k1", 5.0, None, bytes(5_000))
     store.insert_many([*parts(100), large])
@@ -218,7 +218,7 @@ def test_an_atomic_load_comes_to_what_is_there(store: tm.Store) -> None:
 def test_an_atomic_load_of_one_key_twice_names_it_and_stores_nothing(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(staging, "_CHUNK", chunk)
+    monkeypatch.setattr(sorted_load, "_CHUNK", chunk)
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many([Note(3, "a"), Note(2, "b"), Note(1, "c"), Note(2, "d")], atomic=True)
     assert caught.value.key == ("all", Note.key(2).row)
@@ -237,7 +237,7 @@ def test_an_atomic_load_over_what_is_there_names_it_and_stores_nothing(store: tm
 def test_an_atomic_load_that_would_hold_a_unique_value_twice_stores_nothing(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "_CHUNK", 1)
+    monkeypatch.setattr(sorted_load, "_CHUNK", 1)
     with pytest.raises(tm.UniqueViolation) as caught:
         store.insert_many([Part("s", n, "k", 1.0, "same" if n in (2, 7) else None) for n in range(9)], atomic=True)
     assert caught.value.index == "by_text"
@@ -258,9 +258,9 @@ def test_a_source_that_breaks_an_atomic_load_leaves_nothing(store: tm.Store, mon
 
 
 def test_an_atomic_load_writes_each_table_in_its_order(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_CHUNK", 9)
+    monkeypatch.setattr(sorted_load, "_CHUNK", 9)
     written: dict[str, list[Any]] = {}
-    rows, put = staging.insert_rows, staging.put_rows
+    rows, put = sorted_load.insert_rows, sorted_load.put_rows
 
     def insert_rows(statements: Any, writer: Any, some: list[Any]) -> Any:
         written.setdefault(statements.model.name, []).extend(some)
@@ -270,8 +270,8 @@ def test_an_atomic_load_writes_each_table_in_its_order(store: tm.Store, monkeypa
         written.setdefault(index.model.name, []).extend(some)
         put(lowered, index, writer, some)
 
-    monkeypatch.setattr(staging, "insert_rows", insert_rows)
-    monkeypatch.setattr(staging, "put_rows", put_rows)
+    monkeypatch.setattr(sorted_load, "insert_rows", insert_rows)
+    monkeypatch.setattr(sorted_load, "put_rows", put_rows)
     store.insert_many(parts(60), atomic=True)
     assert {name: len(some) for name, some in written.items()} == {"Part": 60, "by_kind": 60, "by_text": 15}
     assert all([row[:4] for row in some] == sorted(row[:4] for row in some) for some in written.values())
@@ -279,13 +279,13 @@ def test_an_atomic_load_writes_each_table_in_its_order(store: tm.Store, monkeypa
 
 def test_an_atomic_load_can_be_proved_after_a_failed_commit(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     writers = []
-    real = staging.put_rows
+    real = sorted_load.put_rows
 
     def put_rows(lowered: Any, index: Any, writer: Any, some: list[Any]) -> None:
         writers.append(writer)
         real(lowered, index, writer, some)
 
-    monkeypatch.setattr(staging, "put_rows", put_rows)
+    monkeypatch.setattr(sorted_load, "put_rows", put_rows)
     store.insert_many(parts(10), atomic=True)
     sql, args = writers[0].proof
     assert store._engine.file.get(sql, args) == (1,)  # type: ignore[attr-defined]
@@ -301,8 +301,8 @@ def test_nobody_sees_a_part_of_an_atomic_load(tmp_path: Path, monkeypatch: pytes
             seen.append((store.check().entities, len(list(store.query(Part.by_kind("k1"))))))
             real(*args)
 
-        real = staging.put_rows
-        monkeypatch.setattr(staging, "put_rows", put)
+        real = sorted_load.put_rows
+        monkeypatch.setattr(sorted_load, "put_rows", put)
         store.insert_many(parts(60), atomic=True)
         assert seen == [(0, 0)] * len(seen) != []
         assert len(list(store.query(Part.by_kind("k1")))) == 20
@@ -313,7 +313,7 @@ def test_an_atomic_load_that_is_interrupted_leaves_nothing(store: tm.Store, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "put_rows", interrupted)
+        patch.setattr(sorted_load, "put_rows", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.insert_many(parts(60), atomic=True)
     assert store.check().entities == 0

@@ -99,21 +99,21 @@ def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:
     return f"{READ_NOTE} AND form = ?", (note.name, note.new)
 
 
-def verify(found: list[tuple[Any, ...]], lowered: SqliteSchema, catalogue: Catalogue) -> None:
+def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> None:
     """Compare the file's own schema with what we would write; a file that was tampered with is not used.
 
     Args:
         found: ``type, name, tbl_name, sql`` of each entry.
-        lowered: the opened models.
+        sqlite: the opened models.
         catalogue: what the file says of all.
     """
     expected = {NAME: CREATE_CATALOGUE}
     for table in catalogue.tables.values():
         expected |= table.ddl()
-    expected |= {name: index.create for name, index in lowered.indexes.items()}
-    for model in lowered.schema.models:
+    expected |= {name: index.create for name, index in sqlite.indexes.items()}
+    for model in sqlite.schema.models:
         expected |= dict(values_ddl(model))
-        if (table := lowered.tables[model.table]) != table.extended(model):
+        if (table := sqlite.tables[model.table]) != table.extended(model):
             raise _changed("table", table.name)
     # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
     listed = {
@@ -149,10 +149,10 @@ def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str
         tables[model.table] = (before or EntityTable(model.table, (), (), (), ())).extended(model)
     _tables(writer, catalogue.tables, tables)
     after = Catalogue(evolution.catalogue, tables)
-    lowered = SqliteSchema(schema, tables)
+    sqlite = SqliteSchema(schema, tables)
     for model, property in evolution.fields:
-        _fill(writer, catalogue, lowered, model, property)
-    _build(writer, lowered, evolution, catalogue, meter)
+        _fill(writer, catalogue, sqlite, model, property)
+    _build(writer, sqlite, evolution, catalogue, meter)
     for name, form in (
         ("models", after.models),
         ("tables", {name: table.form() for name, table in after.tables.items()}),
@@ -180,14 +180,14 @@ def _tables(writer: Writer, before: dict[str, EntityTable], after: dict[str, Ent
             writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
 
 
-def _fill(writer: Writer, catalogue: Catalogue, lowered: SqliteSchema, model: Model, property: str) -> None:
+def _fill(writer: Writer, catalogue: Catalogue, sqlite: SqliteSchema, model: Model, property: str) -> None:
     """Give the rows that are there the default of a new property, where adding its column has not."""
-    table = lowered.tables[model.table]
+    table = sqlite.tables[model.table]
     old = catalogue.tables[model.table]
     default = model.defaults.get(property)
     if property not in dict(table.properties):
         return  # the key holds it
-    statements = lowered.statements[model]
+    statements = sqlite.statements[model]
     condition = statements.type_filter("t") or "TRUE"
     extra = next((field for field in model.columns if field.type.undeclared), None)
     if extra is not None and extra.property in dict(old.properties):
@@ -212,7 +212,7 @@ def _fill(writer: Writer, catalogue: Catalogue, lowered: SqliteSchema, model: Mo
 
 def _build(
     writer: Writer,
-    lowered: SqliteSchema,
+    sqlite: SqliteSchema,
     evolution: Evolution,
     catalogue: Catalogue,
     meter: Callable[[str, int], Meter],
@@ -220,7 +220,7 @@ def _build(
     new_indexes = {(model.name, name) for model, name in evolution.indexes}
     new_indexes |= {(model.name, index.name) for model in evolution.models for index in model.indexes}
     new_models = set(evolution.models)
-    for model in lowered.schema.models:
+    for model in sqlite.schema.models:
         for index in model.indexes:
             if (model.name, index.name) in new_indexes:
                 writer.execute(IndexTable(model, index).create)
@@ -228,10 +228,10 @@ def _build(
             for _, sql in values_ddl(model):
                 writer.execute(sql)
     # Aggregates last: what their indexes hold is known once every group is.
-    for model in sorted(lowered.schema.models, key=lambda one: one.aggregate is not None):
+    for model in sorted(sqlite.schema.models, key=lambda one: one.aggregate is not None):
         if (model.name if model.aggregate is None else model.aggregate.source.__name__) not in catalogue.models:
             continue
-        kept = lowered.maintenance[model]
+        kept = sqlite.maintenance[model]
         wanted = Maintenance(
             tuple(index for index in kept.indexes if (model.name, index.model.name) in new_indexes),
             tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
@@ -241,17 +241,17 @@ def _build(
         table = quoted(model.table)
         (total,) = writer.get(f"SELECT count(*) FROM {table}", ()) or (0,)
         with meter(f"building over {model.name}", total) as progress:
-            for rows in _chunks(writer, lowered, model):
+            for rows in _chunks(writer, sqlite, model):
                 changes = ChangeSet()
                 changes.added(wanted, rows)
-                write_indexes(lowered, writer, changes)
-                write_groups(lowered, writer, changes)
+                write_indexes(sqlite, writer, changes)
+                write_groups(sqlite, writer, changes)
                 progress.advance(len(rows))
 
 
-def _chunks(writer: Writer, lowered: SqliteSchema, model: Model) -> Iterator[list[Row]]:
+def _chunks(writer: Writer, sqlite: SqliteSchema, model: Model) -> Iterator[list[Row]]:
     """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
-    statements = lowered.statements[model]
+    statements = sqlite.statements[model]
     scan = f"{statements.scan_after} LIMIT {_CHUNK}"
     first = statements.scan + f" LIMIT {_CHUNK}"
     rows = writer.execute(first).fetchall()

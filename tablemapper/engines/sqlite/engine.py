@@ -15,7 +15,7 @@ from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .check import scrub
 from .file.file import File, Writer
-from .load import Stage
+from .load import SortedLoad
 from .reads import Selecting
 from .statements import SqliteSchema, Statements
 from .tables import quoted
@@ -168,14 +168,14 @@ class SqliteEngine:
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
-        with Stage(self._lowered) as stage:
+        with SortedLoad(self._lowered) as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
-                    stage.add(window)
+                    rows.add(window)
                     sorting.advance(sum(len(batch.rows) for batch in window))
-            with meter("insert_many", stage.count) as writing:
-                self.file.write(lambda writer: stage.write(writer, writing), generation=self._generation, alone=True)
-            return stage.count
+            with meter("insert_many", rows.count) as writing:
+                self.file.write(lambda writer: rows.write(writer, writing), generation=self._generation, alone=True)
+            return rows.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""

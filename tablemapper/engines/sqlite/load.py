@@ -24,18 +24,18 @@ from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
 from .writes import insert_rows
 
-__all__ = ["Stage"]
+__all__ = ["SortedLoad"]
 
 _CHUNK = 5_000  # rows that are in memory at a time
 _CACHE = 32 << 10  # KiB that are sorted before a part goes to the disk
 
 
-class Stage:
+class SortedLoad:
     """The rows of a load, before any of them is written; for ``with``."""
 
-    def __init__(self, lowered: SqliteSchema) -> None:
+    def __init__(self, sqlite: SqliteSchema) -> None:
         self.count = 0
-        self._lowered = lowered
+        self._sqlite = sqlite
         self._numbers: dict[Model | IndexMaintenance, int] = {}
         self._connection = apsw.Connection("")
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):
@@ -52,9 +52,9 @@ class Stage:
         """Keep entities, and the rows that they will have in indexes."""
         try:
             for batch in batches:
-                kept = self._lowered.maintenance[batch.model]
+                maintenance = self._sqlite.maintenance[batch.model]
                 self._keep(batch.model, batch.rows)
-                for index in kept.indexes:
+                for index in maintenance.indexes:
                     self._keep(index, index.rows(batch.rows))
                 self.count += len(batch.rows)
         except DRIVER_ERRORS as error:
@@ -67,21 +67,21 @@ class Stage:
             EntityExists, UniqueViolation: the caller rolls back.
         """
         for model in [one for one in self._numbers if isinstance(one, Model)]:
-            kept = self._lowered.maintenance[model]
+            maintenance = self._sqlite.maintenance[model]
             for rows in self._sorted(model, 2):
-                stored = insert_rows(self._lowered.statements[model], writer, rows)
-                writer.proof = self._lowered.statements[model].there, stored[0][:3]
-                self._count(kept, writer, stored)
+                stored = insert_rows(self._sqlite.statements[model], writer, rows)
+                writer.proof = self._sqlite.statements[model].there, stored[0][:3]
+                self._count(maintenance, writer, stored)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):
-                put_rows(self._lowered, index, writer, rows)
+                put_rows(self._sqlite, index, writer, rows)
 
-    def _count(self, kept: Maintenance, writer: Writer, rows: list[Row]) -> None:
+    def _count(self, maintenance: Maintenance, writer: Writer, rows: list[Row]) -> None:
         """Write what entities add to aggregates: by chunks, so that no more groups are in memory than entities."""
         changes = ChangeSet()
-        changes.added(Maintenance((), kept.aggregates), rows)
-        write_groups(self._lowered, writer, changes)
+        changes.added(Maintenance((), maintenance.aggregates), rows)
+        write_groups(self._sqlite, writer, changes)
         for index, change in changes.indexes.items():
             self._hold_back(index, change, writer)
 
@@ -94,7 +94,7 @@ class Stage:
         if index in self._numbers:
             gone = [row for row in gone if not self._taken_back(index, row)]
         if gone:
-            delete_rows(self._lowered, index, writer, gone)
+            delete_rows(self._sqlite, index, writer, gone)
         self._keep(index, [*change.puts, *change.rewrites])
 
     def _taken_back(self, index: IndexMaintenance, row: Row) -> bool:

@@ -37,7 +37,7 @@ class _Batch:
 
 
 def apply(
-    lowered: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
+    sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
 ) -> None:
     """Apply operations on different entities; each gets the row that was stored as its ``new``.
 
@@ -54,7 +54,7 @@ def apply(
             batch.inserts.append(operation)
             continue
         if operation.old is None:
-            _read(lowered, writer, operation)
+            _read(sqlite, writer, operation)
         if operation.verb == "delete":
             batch.deletes.append(operation)
         else:
@@ -63,7 +63,7 @@ def apply(
             (batch.inserts if operation.old is None else batch.updates).append(operation)
     changes = ChangeSet()
     for model, batch in batches.items():
-        kept = lowered.maintenance[model]
+        kept = sqlite.maintenance[model]
         if batch.deletes:
             changes.removed(kept, _olds(batch.deletes))
         if batch.updates:
@@ -71,7 +71,7 @@ def apply(
         if batch.inserts:
             changes.added(kept, _news(batch.inserts))
     for model, batch in batches.items():
-        statements = lowered.statements[model]
+        statements = sqlite.statements[model]
         if batch.deletes:
             _delete(statements, writer, batch.deletes)
         if batch.updates:
@@ -80,7 +80,7 @@ def apply(
             rows = insert_rows(statements, writer, _news(batch.inserts))
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
-    write_changes(lowered, writer, changes)
+    write_changes(sqlite, writer, changes)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
@@ -88,7 +88,7 @@ def apply(
         )
 
 
-def insert(lowered: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
+def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
     """Insert many entities; each batch gets its rows as they were stored.
 
     Raises:
@@ -97,7 +97,7 @@ def insert(lowered: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> N
     groups: dict[AggregateMaintenance, Groups] = {}
     (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
-        statements, kept = lowered.statements[batch.model], lowered.maintenance[batch.model]
+        statements, kept = sqlite.statements[batch.model], sqlite.maintenance[batch.model]
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
         chunk = _CHUNK if pages < _PAGES else len(batch.rows)
         for at in range(0, len(batch.rows), chunk):
@@ -106,8 +106,8 @@ def insert(lowered: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> N
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
             changes.added(kept, sorted_rows(rows))
-            write_indexes(lowered, writer, changes)
-    write_changes(lowered, writer, ChangeSet(groups=groups))
+            write_indexes(sqlite, writer, changes)
+    write_changes(sqlite, writer, ChangeSet(groups=groups))
 
 
 def _olds(group: list[Operation]) -> list[Row]:
@@ -120,9 +120,9 @@ def _news(group: list[Operation]) -> list[Row]:
     return [operation.new for operation in group]  # type: ignore[misc]
 
 
-def _read(lowered: SqliteSchema, writer: Writer, operation: Operation) -> None:
+def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
-    stored = writer.get(lowered.statements[operation.model].get, operation.key)
+    stored = writer.get(sqlite.statements[operation.model].get, operation.key)
     if stored is None:
         if operation.verb == "upsert":
             return
