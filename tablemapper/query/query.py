@@ -279,7 +279,8 @@ class Query(Results[E]):
 
         Args:
             given: what to assign, checked by type: ``Product.price.set(Product.price * 2)``, ``Product.stock.add(1)``;
-                or one function, which returns the changed entity, or None to leave this one alone.
+                or one function, which returns the entity that is to be written, or None to leave this one alone. One
+                that equals what is stored is not written.
             progress: as for `Store.insert_many`.
             resume: a name under which the store keeps how far the run has come. The same call goes on from there
                 after an error or a kill, and changes no entity twice; the number is then that of all its runs.

@@ -40,7 +40,7 @@ from .pages import said
 from .prepared import MAX_PLANS, Asked, Plans, Prepared, question
 from .run import Run
 
-__all__ = ["Rewriting"]
+__all__ = ["Rewriting", "by_function"]
 
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]
@@ -100,7 +100,7 @@ class Rewriting:
         """Change what a query finds, by assignments or by one function; return the number of entities."""
         model = writable(asked.model)
         if len(given) == 1 and callable(given[0]) and not values:
-            work, text = _by_function(model, given[0]), "a function"
+            work, text = by_function(model, given[0]), "a function"
         elif any(callable(one) for one in given):
             raise InvalidEntity(f"update of {model.name}", ["give one function, or assignments, not both"])
         else:
@@ -310,7 +310,12 @@ def _by_assignments(changes: Assignments) -> Work:
     return work
 
 
-def _by_function(model: Model, change: Callable[[Any], Any]) -> Work:
+def by_function(model: Model, change: Callable[[Any], Any]) -> Work:
+    """Return what a function does to an entity: it returns what is to be written, or None to leave it alone.
+
+    What it returns is stored over what was read, whatever ETag it has; nothing is written if it would be the same.
+    """
+
     def work(entity: Any) -> Operation | None:
         row = entity._row
         changed = change(entity)
@@ -325,14 +330,16 @@ def _by_function(model: Model, change: Callable[[Any], Any]) -> Work:
             fault = f"the function changed its key to {key_of(changed)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
             raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
-        return _replacing(model, row, changed)
+        operation = _replacing(model, row, changed)
+        assert operation.new is not None
+        return None if operation.new[3:] == row[3 : len(operation.new)] else operation
 
     return work
 
 
 def _replacing(model: Model, row: Row, entity: Any) -> Operation:
     new = model.to_row(entity)
-    return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
+    return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2], entity=entity)
 
 
 # ---------------------------------------------------------------------------------------------- keys in order

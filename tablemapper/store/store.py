@@ -14,7 +14,7 @@ import attrs
 
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
-from ..entities.entity import Entity, Record, key_of
+from ..entities.entity import Entity, Record, key_of, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
@@ -24,7 +24,7 @@ from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
 from ..query.prepared import Asked, Plans
 from ..query.query import Query
-from ..query.writing import Rewriting
+from ..query.writing import Rewriting, by_function
 from ..schema.check import Report
 from ..schema.model import compile_schema
 from .operations import Operations, not_found
@@ -302,10 +302,11 @@ class Store:
 
         Args:
             key: which entity.
-            change: gets the entity and returns it changed, or changes it in place and returns None.
+            change: gets the entity, and returns the one that is to be written, which it may have changed in place; or
+                None to leave it alone. One that equals what is stored is not written.
 
         Returns:
-            The entity as it was stored.
+            The entity as it is stored.
 
         Raises:
             EntityNotFound: it is not there.
@@ -313,21 +314,20 @@ class Store:
             InvalidEntity: the function returned something else, or changed the key.
             EntityTooLarge, UniqueViolation: as `insert`.
         """
+        operations = self._operations
+        model = operations.key(key)[0]
+        work = by_function(operations.writable(model.cls), change)
         for _ in range(_ATTEMPTS):
             entity = self[key]
-            changed = change(entity)
-            entity = entity if changed is None else changed
-            if type(entity) is not key.entity:
-                raise InvalidEntity(
-                    "update", [f"the function must return a {key.entity.__name__} or None, not {shown(changed)}"]
-                )
-            if key_of(entity) != key:
-                raise InvalidEntity("update", [f"the key may not change; store.move does that ({key[1:]})"])
+            row = stored_row(entity)
+            operation = work(entity)
+            if operation is None:
+                return model.build_one(row)  # type: ignore[no-any-return]
             try:
-                self.replace(entity)
+                operations.write([operation])
             except PreconditionFailed:
                 continue
-            return entity
+            return operation.entity  # type: ignore[no-any-return]
         raise PreconditionFailed(
             f"update of {key.entity.__name__} {key[1:]}: others were faster {_ATTEMPTS} times; write it less often, "
             "or use merge with .add(…)",

@@ -306,11 +306,12 @@ def test_an_update_starts_again_if_someone_was_faster(store: tm.Store) -> None:
     store.insert(book())
     calls = []
 
-    def change(entity: Product) -> None:
+    def change(entity: Product) -> Product:
         calls.append(entity.stock)
         if len(calls) < 3:
             store.merge(KEY, Product.stock.add(10))
         entity.stock += 1
+        return entity
 
     assert store.update(KEY, change).stock == 21
     assert calls == [0, 10, 20]
