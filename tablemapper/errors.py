@@ -6,7 +6,7 @@ which never heard of tablemapper still catches it::
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
     ├── InvalidEntity        ValueError    400: a value, a key or an entity can not be written
-    │   └── EntityTooLarge                 413: … because of its size
+    │   └── EntityTooLarge                 400, 413: … because an entity, or a transaction, is too large
     ├── InvalidTransaction   ValueError    400: not an entity group transaction
     ├── InvalidQuery         ValueError    400: a query that means nothing
     │   ├── ScanRefused                    … that would read what no key or index bounds
@@ -124,7 +124,7 @@ class InvalidQuery(TableMapperError, ValueError):
 
 
 class ScanRefused(InvalidQuery):
-    """No key or index bounds the query, and it was not told ``.allow_scan()``."""
+    """No key or index bounds the query, and ``.allow_scan()`` was not called."""
 
 
 class InvalidToken(InvalidQuery):
@@ -203,7 +203,7 @@ class QueryStopped(TableMapperError, TimeoutError):
 
 
 class StoreError(TableMapperError, OSError):
-    """The file that holds the store can not be used as asked."""
+    """The file that holds the store cannot be used."""
 
 
 class StoreClosed(StoreError):
@@ -235,7 +235,7 @@ class OutcomeUnknown(StoreError):
 
 
 def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
-    """Say in an error how many entities were written before it, as a note and as its ``written``."""
+    """Write into an error how many entities were written before it, as a note and as its ``written``."""
     error.add_note(f"{verb}: {written} entities were written before this{more}")
     with suppress(AttributeError):
         error.written = written  # type: ignore[attr-defined]

@@ -2,5 +2,5 @@
 
 - `workers`: threads that run blocking calls.
 - `query`: queries that are awaited.
-- `store`: the store whose verbs are awaited.
+- `store`: the store with verbs to await.
 """

@@ -119,7 +119,7 @@ class Opening:
 
 
 class AsyncStore:
-    """A `Store` whose verbs are awaited. For the tasks of one event loop; made by `open_async`.
+    """A `Store` with verbs to await. For the tasks of one event loop; `open_async` opens it.
 
     A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
     """
@@ -169,7 +169,7 @@ class AsyncStore:
         return await self._run(self._store.get_many, keys)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity has this key."""
+        """Return whether an entity has this key."""
         return await self._run(self._store.exists, key)
 
     @overload
@@ -365,7 +365,7 @@ class AsyncTransaction:
         return self._found(key)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity will have this key after the operations so far."""
+        """Return whether an entity will have this key after the operations so far."""
         return await self.get(key) is not None
 
     def insert(self, entity: Entity, /) -> Awaitable[None]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeV
 from ..errors import StoreError, StoreLocked
 from ..progress import Progress, ProgressOption
 
-if TYPE_CHECKING:  # whoever has a loop has loaded it; the others need not pay for it
+if TYPE_CHECKING:  # a program with a loop has loaded it; others need not pay for it
     import asyncio
 
 __all__ = ["Loop", "Stop", "Workers"]
@@ -124,14 +124,14 @@ class Workers:
                 raise
 
     async def _ended(self, future: asyncio.Future[Any]) -> None:
-        """Wait for a call, whoever cancels that."""
+        """Wait for a call, even if the wait is cancelled."""
         while not future.done():
             try:
                 await self._asyncio.wait([future])
             except self._asyncio.CancelledError:
                 continue
         if not future.cancelled():
-            future.exception()  # it was seen; nobody is to be told that it was not
+            future.exception()  # marked as seen, so that asyncio logs nothing
 
     def close(self) -> None:
         """End the threads, once they are idle."""
@@ -183,7 +183,7 @@ class Workers:
 
 
 class Loop(AsyncIterator[T], Generic[T]):
-    """An ``async for`` over what a synchronous iterator yields: some rows at a time, never more than were asked for.
+    """An ``async for`` over what a synchronous iterator yields: some rows at a time, never more than are needed.
 
     It holds a state of the store from its first row until it ends, is closed or is dropped.
     """

@@ -1,6 +1,6 @@
 """What a class body declares: fields, key, indexes and aggregates, as frozen data.
 
-- `fields`: `Field` and what is said of one.
+- `fields`: `Field` and its options.
 - `key`, `index`: keys and indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
 - `body`: a class body, read.

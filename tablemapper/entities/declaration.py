@@ -42,7 +42,7 @@ class IndexModel:
     unique: bool
     where: Predicate[Any] | None
     fan_out: str | None
-    """The list field of which each element has a row."""
+    """The list field that has a row for each element."""
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -296,7 +296,7 @@ def _checker(made: Declaration, f: FieldModel) -> Callable[[Any], Any]:
 
 
 class _Factory:
-    """The default of a parameter whose value a factory makes."""
+    """The default of a parameter that a factory fills."""
 
     def __repr__(self) -> str:
         return "<factory>"

@@ -160,13 +160,13 @@ class Measure:
 def group_by(attr: Expr[T | None], /) -> Field[T]:
     """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``.
 
-    An entity of which the field has no value is in no group.
+    An entity without a value there is in no group.
     """
     return _measure("group", attr, None)  # type: ignore[no-any-return]
 
 
 def count(attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None) -> Field[int]:
-    """Count the entities of the group, or those of which a field has a value."""
+    """Count the entities of the group, or those that have a value in a field."""
     return _measure("count", attr, where)  # type: ignore[no-any-return]
 
 

@@ -45,7 +45,7 @@ class Index(Generic[*Ts]):
         unique: no two entities may have the same partition and row; judged at the end of a transaction.
         table: the name of its table; by default the entity's table and the index's own name, as in ``ProductsByName``.
 
-    An entity of which a component is None has no row; of which a component is a list, one row for each element.
+    An entity has no row while a component is None, and a row for each element of a component that is a list.
     """
 
     def __init__(

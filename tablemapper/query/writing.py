@@ -417,7 +417,7 @@ class _Place:
         return [Note(self._name, self._held, self._next)]
 
     def arrived(self) -> None:
-        """Say that a batch was written."""
+        """Note that a batch was written."""
         self._held = self._next
 
     def leave(self) -> None:

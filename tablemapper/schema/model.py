@@ -80,7 +80,7 @@ class Model:
         return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
 
     def optional(self, name: str) -> bool:
-        """Tell whether rows can lack a field: an optional one, and a sum in a group that stays when it is empty."""
+        """Return whether rows can lack a field: an optional one, and a sum in a group that stays when it is empty."""
         field = self.declaration.field(name)
         return field.optional or (
             self.aggregate is not None

@@ -87,7 +87,7 @@ class Operations:
         return f"{name}.key({arguments}) is needed, not {shown(given)}"
 
     def refuse_reserved(self, model: Model, rows: Iterable[Row]) -> None:
-        """Refuse rows of a class whose keys belong to a more special one of the same table."""
+        """Refuse rows of a class with keys that belong to a more special one of the same table."""
         reserved = self._reserved.get(model.cls)
         if reserved is not None:
             for row in rows:

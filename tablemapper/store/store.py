@@ -156,7 +156,7 @@ class Store:
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(wanted, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity has this key.
+        """Return whether an entity has this key.
 
         Raises:
             InvalidEntity: as `get`.
@@ -180,7 +180,7 @@ class Store:
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
-        Several classes of one table can be asked together: ``store.query(Employee, Department)`` gives the entities of
+        Several classes of one table can be queried together: ``store.query(Employee, Department)`` gives the entities of
         both, in row order.
 
         Raises:
@@ -194,7 +194,9 @@ class Store:
         models = []
         for one in (what, *others):
             if isinstance(one, IndexRange):
-                raise InvalidQuery(f"query: a range of {one.name} can not be asked together with classes; ask it alone")
+                raise InvalidQuery(
+                    f"query: a range of {one.name} can not be queried together with classes; query it alone"
+                )
             if not isinstance(one, type):
                 raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {shown(one)}")
             models.append(self._operations.model(one))
@@ -268,7 +270,7 @@ class Store:
         """Change some fields of an entity, without reading it first.
 
         Args:
-            key: whose.
+            key: which entity.
             assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``.
             if_match: an ETag that it must have; by default whatever is there is changed.
             values: the same by name: ``name="Dune"``; None removes an optional value.
@@ -382,7 +384,7 @@ class Store:
         entities were stored before. A window is what comes within about a second, at most 50,000 entities.
 
         Args:
-            entities: any iterable; no lock is held while it is asked for more.
+            entities: any iterable; no lock is held while it yields.
             atomic: whether all are stored or none. They are sorted in a temporary file first, and written in one
                 transaction, each table and index in its order: much faster for a load that is larger than memory. The
                 entities do not get their ETags; to change one, read it.

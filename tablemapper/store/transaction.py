@@ -27,7 +27,7 @@ class Buffer:
     Args:
         operations: of the store.
         across: whether the operations may be of several partitions, and as many as there are.
-        here: tells which thread, or task, asks: the one that opened the transaction, or another.
+        here: returns the current thread or task, to compare with the one that opened the transaction.
     """
 
     def __init__(self, operations: Operations, *, across: bool, here: Callable[[], object] = get_ident) -> None:
@@ -186,7 +186,7 @@ class Transaction:
         return found
 
     def exists(self, key: KeyOf[Any], /) -> bool:
-        """Tell whether an entity will have this key after the operations so far.
+        """Return whether an entity will have this key after the operations so far.
 
         Raises:
             InvalidTransaction: as `get`.

@@ -115,7 +115,7 @@ class Pace:
         return min(self._chunk, self._most - self._count)
 
     def took(self, count: int, characters: int) -> bool:
-        """Say how many were taken, and how long they are; return whether the window is full."""
+        """Count how many were taken, and how long they are; return whether the window is full."""
         now = self._clock()
         self._chunk = min(self._chunk * 2, _CHUNK) if now - self._started < _QUICK else max(self._chunk // 2, 1)
         self._count += count
@@ -167,7 +167,7 @@ def _filled(window: dict[Model, Batch]) -> list[Batch]:
 def _write_windows(
     operations: Operations, stream: Iterator[Operation], meter: Meter, *, clock: Clock = time.monotonic
 ) -> None:
-    """Apply a stream of operations in windows, in each of which a key stands once."""
+    """Apply a stream of operations in windows, each with a key once at most."""
     pace = Pace(clock)
     window: dict[tuple[str, str, str], Operation] = {}
     twins: list[Operation] = []

@@ -60,7 +60,7 @@ class SqliteEngine:
             schema: what is opened.
             durability: as for `tablemapper.open`.
             timeout: seconds to wait for another process.
-            progress: told of what is built.
+            progress: shows what is built.
             options: of `File.open`: the clock, locks and VFS of a test.
         """
         file = File.open(path, durability=durability, timeout=timeout, **options)

@@ -23,7 +23,7 @@ from .statements import SqliteSchema, Statements
 
 __all__ = ["Get", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "stale"]
 
-_CHUNK = 2_000  # rows that a processor keeps at hand
+_CHUNK = 2_000  # rows that stay in a processor's cache
 _PAGES = 8_000  # that the connection's cache holds
 
 
@@ -157,7 +157,7 @@ def stale(operation: Operation, stored: Row) -> PreconditionFailed:
 
 
 def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
-    """Return the error of the insert of a row whose key another one holds.
+    """Return the error of the insert of a row if another one has its key.
 
     What the key holds with a loss can differ between the two: then the values are told.
     """
@@ -268,7 +268,7 @@ def _drop_big(statements: Statements, writer: Writer, group: list[Operation]) ->
 
 
 def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, written: bool) -> Exception:
-    """Return the error of the first operation whose entity was not as it was read."""
+    """Return the error of the first operation on an entity that was not as it was read."""
     for operation in group:
         stored = writer.get(statements.get, operation.key)
         if stored is None and written:
