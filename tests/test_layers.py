@@ -17,7 +17,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"values": ["scalars", "geo", "extra", "json_schema", "nested"]},
         {"keys": ["forms", "codec", "template", "overlap"]},
     ],
-    [{"expressions": ["arithmetic", "tree", "predicates", "python"]}],
+    [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "entity", "aggregates"]}],
     [{"schema": ["forms", "sums", "groups", "rows", "model", "maintenance", "members", "evolution", "assignments", "check"]}],
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -261,7 +262,8 @@ def test_a_class_without_the_field_is_not_read(filled: tm.Store) -> None:
     assert list(explained.classes) == ["Office"]
     assert explained.unread == {"Worker": "floors == 1"}
     assert "Worker: not read, none satisfies floors == 1" in str(explained)
-    assert explained.to_json()["unread"] == {"Worker": "floors == 1"}
+    assert explained.to_dict()["unread"] == {"Worker": "floors == 1"}
+    assert json.loads(explained.to_json()) == explained.to_dict()
 
 
 def test_a_class_without_the_field_has_no_value_there(filled: tm.Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -564,7 +565,8 @@ def test_a_span_of_days_is_read_day_by_day(filled: tm.Store) -> None:
 def test_explain_is_text_and_json(filled: tm.Store) -> None:
     explained = filled.query(Unit).where(Unit.city == "x").order_by(Unit.building.desc()).explain()
     assert str(explained).startswith("reads Unit.key, backwards")
-    assert explained.to_json()["path"] == "Unit.key"
+    assert explained.to_dict()["path"] == "Unit.key"
+    assert json.loads(explained.to_json()) == explained.to_dict()
 
 
 class Sale(tm.Entity, table="Sales"):

@@ -228,7 +228,7 @@ def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store
     assert "not Hourly: entities without place are in none of its groups" in str(explained)
     explained = store.query(Reading).where(Reading.device == "a", Reading.warmth > 3).explain()
     assert explained.totals == {}
-    assert explained.to_json()["reasons"][-2] == "Daily: its groups do not tell warmth apart"
+    assert explained.to_dict()["reasons"][-2] == "Daily: its groups do not tell warmth apart"
 
 
 def test_a_least_value_is_the_first_of_an_index(store: tm.Store) -> None:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
+from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation
 from ..progress import ProgressOption
@@ -31,6 +32,7 @@ F = TypeVar("F")
 G = TypeVar("G")
 
 
+@refuse_habits("a query", QUERY_HABITS)
 class AsyncResults(Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
@@ -61,6 +63,12 @@ class AsyncResults(Generic[T]):
         self._results.__reduce__()
 
     if not TYPE_CHECKING:
+
+        def __len__(self) -> NoReturn:
+            raise TypeError("a query has no length before it is read; write await query.count()")
+
+        def __getitem__(self, _: object) -> NoReturn:
+            raise TypeError("a query has no positions; write await query.first(), or .page(size, token)")
 
         def __iter__(self) -> NoReturn:
             raise TypeError("async for is needed, not for: async for entity in query; or await query.list()")
@@ -117,9 +125,9 @@ class AsyncQuery(AsyncResults[E]):
 
     _results: Query[E]
 
-    def where(self, *predicates: Predicate[E]) -> Self:
+    def where(self, *predicates: Predicate[E], **named: Never) -> Self:
         """Keep what satisfies every predicate; as `Query.where`."""
-        return self._with(self._results.where(*predicates))
+        return self._with(self._results.where(*predicates, **named))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; as `Query.order_by`."""
@@ -226,9 +234,13 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
 
     _results: Any
 
-    def where(self, *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F]) -> Self:
+    def where(
+        self,
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F],
+        **named: Never,
+    ) -> Self:
         """Keep what satisfies every predicate; as `MixedQuery.where`."""
-        return self._with(self._results.where(*predicates))
+        return self._with(self._results.where(*predicates, **named))
 
     def order_by(
         self,

@@ -21,7 +21,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
 import attrs
 
@@ -417,6 +417,16 @@ class Record(metaclass=RecordType):
         if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
             set_row(copy, stored_row(self))
         return copy
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Say what to write instead of ``entity["name"]`` and ``dict(entity)``, which come here too."""
+            fields = declaration(type(self)).fields
+            known = name if any(field.name == name for field in fields) else fields[-1].name
+            raise TypeError(
+                f"{type(self).__name__} entities are no mappings; write entity.{known}, or attrs.asdict(entity)"
+            )
 
     @classmethod
     def _options(cls, options: Options, faults: list[str]) -> Options:

@@ -1,5 +1,6 @@
 """What `Product.price` is: conditions and calculations as data, and as Python.
 
+- `habits`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.
 - `tree`: attributes, predicates, orders and assignments.
 - `predicates`: predicates taken apart, written down, and with other constants.

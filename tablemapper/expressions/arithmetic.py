@@ -42,7 +42,8 @@ Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
 MAX_DEPTH = 250  # of calculations in each other: the sum of all fields that an entity can have
 MAX_BITS = 1024  # of an int that is calculated with: no float is larger
 NO_TRUTH = (
-    "a query expression has no truth value: use & | ~ instead of and/or/not, and .between(a, b) instead of a < x < b"
+    "a query expression has no truth value: use & | ~ instead of and/or/not, .between(a, b) instead of a < x < b, and "
+    ".is_in([a, b]) instead of in"
 )
 
 

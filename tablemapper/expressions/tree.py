@@ -20,6 +20,7 @@ from ..keys.codec import KeyCodec
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
+from .habits import FIELD_HABITS, refuse_habits
 
 __all__ = [
     "And",
@@ -121,6 +122,7 @@ def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
     return predicate
 
 
+@refuse_habits("a field", FIELD_HABITS)
 @attrs.frozen(eq=False, repr=False)
 class Attr(Number[O, T]):
     """A field of an entity class, a value nested in one, or a time cut down to a part of it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import msgspec
 
 from ..errors import shown
 from ..expressions.predicates import dump, filled
@@ -22,7 +23,7 @@ _SHOWN = 5
 
 @attrs.frozen
 class Explanation:
-    """How a query is answered: text for people (``str``), data for programs, `to_json` for tools."""
+    """How a query is answered: text for people (``str``), data for programs, `to_dict` and `to_json` for tools."""
 
     path: str
     """The key or index that is followed, by name."""
@@ -89,7 +90,7 @@ class Explanation:
     def _where(self, one: str) -> str:
         return ", after reading" if one in self.checked else ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the same in builtins that JSON knows."""
         return {
             "path": self.path,
@@ -112,6 +113,10 @@ class Explanation:
             "database": list(self.database),
             "totals": dict(self.totals),
         }
+
+    def to_json(self) -> str:
+        """Return what `to_dict` returns as text."""
+        return msgspec.json.encode(self.to_dict()).decode()
 
 
 @attrs.frozen
@@ -142,13 +147,17 @@ class MixedExplanation:
         lines += [f"{name}: not read, none satisfies {why}" for name, why in self.unread.items()]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the same in builtins that JSON knows."""
         return {
             "order": list(self.order),
-            "classes": {name: one.to_json() for name, one in self.classes.items()},
+            "classes": {name: one.to_dict() for name, one in self.classes.items()},
             "unread": dict(self.unread),
         }
+
+    def to_json(self) -> str:
+        """Return what `to_dict` returns as text."""
+        return msgspec.json.encode(self.to_dict()).decode()
 
 
 def _bound(lo: str, hi: str | None, *, point: bool) -> Any:

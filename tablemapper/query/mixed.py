@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 import attrs
 
@@ -24,7 +24,7 @@ from ..schema.rows import Row
 from .pages import said
 from .prepared import Asked, Plans, Position
 from .query import Query, Results, Rows
-from .results import Found, check_condition
+from .results import Found, check_condition, refuse_named
 from .run import Run
 
 __all__ = ["MixedQuery", "mixed"]
@@ -218,7 +218,11 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
 
     __slots__ = ()
 
-    def where(self, *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]) -> Self:
+    def where(
+        self,
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E],
+        **named: Never,
+    ) -> Self:
         """Keep what satisfies every predicate; each applies to all classes.
 
         It is about each class's own field of that name and type. Where a class has none, the value is missing: comparisons
@@ -229,6 +233,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         """
         given: tuple[Predicate[Any], ...] = predicates
         models = [part.model for part in self._parts]
+        refuse_named(named, models[0].name)
         for predicate in given:
             check_condition(predicate, models[0].name)
             for attr in predicate.attributes():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Never, Self, TypeVar, overload
 
 import attrs
 
@@ -25,7 +25,7 @@ from .from_aggregates import declared, served, unfit
 from .groups import Groups
 from .pages import counted, said
 from .prepared import Asked, Plans, Position, Prepared, Rewriter
-from .results import Found, check_condition
+from .results import Found, check_condition, refuse_named
 from .run import Run
 from .totals import COUNT, Measured, States, summed_up
 
@@ -217,7 +217,7 @@ class Query(Results[E]):
 
     __slots__ = ()
 
-    def where(self, *predicates: Predicate[E]) -> Self:
+    def where(self, *predicates: Predicate[E], **named: Never) -> Self:
         """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``.
 
         Raises:
@@ -225,6 +225,8 @@ class Query(Results[E]):
         """
         model = self._asked.model
         cls = model.cls
+        if named:
+            refuse_named(named, model.name)
         for predicate in predicates:
             if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
                 continue  # (what follows says the same, but takes longer)

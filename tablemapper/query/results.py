@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..errors import EntityNotFound, InvalidQuery, shown
+from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Predicate
 from .pages import Page, Seal, read_page
 from .prepared import Asked, Plans, Position
 
-__all__ = ["Found", "check_condition"]
+__all__ = ["Found", "check_condition", "refuse_named"]
 
 _LONG = 300  # characters of a query in a message
 T_co = TypeVar("T_co", covariant=True)
 
 
+@refuse_habits("a query", QUERY_HABITS)
 class Found(Generic[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
@@ -48,6 +50,14 @@ class Found(Generic[T_co]):
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")
+
+    if not TYPE_CHECKING:
+
+        def __len__(self) -> NoReturn:
+            raise TypeError("a query has no length before it is read; write .count(), or len(list(query))")
+
+        def __getitem__(self, _: object) -> NoReturn:
+            raise TypeError("a query has no positions; write .first(), .page(size, token), or list(query.limit(3))[2]")
 
     def __iter__(self) -> Iterator[T_co]:
         return self._taken(self._asked.limit)
@@ -86,6 +96,16 @@ class Found(Generic[T_co]):
         while page.token is not None:
             page = self.page(size, page.token)
             yield page
+
+
+def refuse_named(named: Mapping[str, object], names: str) -> None:
+    """Refuse what is written as ``where(price=10)``.
+
+    Raises:
+        InvalidQuery
+    """
+    for name, value in named.items():
+        raise InvalidQuery(f"where: a condition is written {names}.{name} == {shown(value)}, not {name}={shown(value)}")
 
 
 def check_condition(given: object, names: str) -> None:

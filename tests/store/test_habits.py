@@ -6,11 +6,13 @@ import copy
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
+from tablemapper import AsyncQuery
 
 
 class Item(tm.Entity, table="Items"):
@@ -106,3 +108,54 @@ def test_what_was_deleted_says_so(store: tm.Store) -> None:
             write()
     with pytest.raises(tm.EntityNotFound, match="there is no such entity"):
         store.delete(Item.key("a", 1))
+
+
+# ---------------------------------------------------------------------------------------------- queries
+
+
+QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda q: q.filter(Item.number == 1), AttributeError, r"no \.filter; write \.where\("),
+    (lambda q: q.filter_by(number=1), AttributeError, r"write \.where\("),
+    (lambda q: q.all(), AttributeError, r"write list\(query\)"),
+    (lambda q: q.offset(10), AttributeError, r"\.page\(size, token\)"),
+    (lambda q: q.get(1), AttributeError, r"store\.get\(key\)"),
+    (lambda q: q.join(Item), AttributeError, r"no joins"),
+    (lambda q: q.sort("number"), AttributeError, r"\.order_by\("),
+    (lambda q: len(q), TypeError, r"\.count\(\)"),
+    (lambda q: q[0], TypeError, r"\.first\(\)"),
+    (lambda q: q[2:4], TypeError, r"\.page\(size, token\)"),
+    (lambda q: q.where(number=1), tm.InvalidQuery, r"Item\.number == 1, not number=1"),
+    (lambda q: q.where(Item.text.like("a%")), AttributeError, r"a field has no \.like; write \.startswith"),
+    (lambda q: q.where(Item.number.in_([1])), AttributeError, r"write \.is_in"),
+    (lambda q: q.where(Item.text.is_(None)), AttributeError, r"write \.is_null\(\)"),
+    (lambda q: q.where(Item.number in [1, 2]), TypeError, r"\.is_in\(\[a, b\]\) instead of in"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "said"), QUERIES)
+def test_a_query_of_another_library_says_what_to_write(
+    store: tm.Store, call: Callable[[Any], Any], error: type[Exception], said: str
+) -> None:
+    workers: Any = SimpleNamespace(run=None)
+    for query in (store.query(Item), AsyncQuery(workers, store.query(Item))):
+        with pytest.raises(error, match=said):
+            call(query)
+
+
+def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
+    store.insert_many(Item("a", n) for n in range(3))
+    query = store.query(Item).where(Item.group == "a")
+    assert len(list(query)) == len([*query]) == len(tuple(query)) == 3
+    assert Item("a", 1) in query
+    assert not hasattr(query, "all")
+    assert not hasattr(Item.text, "like")
+
+
+# ---------------------------------------------------------------------------------------------- entities
+
+
+def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
+    item: Any = Item("a", 1)
+    for call in (lambda: item["text"], lambda: dict(item), lambda: list(item), lambda: "text" in item):
+        with pytest.raises(TypeError, match=r"Item entities are no mappings; write entity\.text, or attrs\.asdict"):
+            call()
