@@ -181,7 +181,7 @@ class Running:
 
 
 def try_it() -> None:
-    """Page through a list that changes meanwhile, over a real socket and a restart; then ask for what can not be had."""
+    """Page through a list that changes meanwhile, over a real socket and a restart; then ask for what cannot be had."""
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "orders.db"

@@ -5,7 +5,7 @@ which never heard of tablemapper still catches it::
 
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
-    ├── InvalidEntity        ValueError    400: a value, a key or an entity can not be written
+    ├── InvalidEntity        ValueError    400: a value, a key or an entity cannot be written
     │   └── EntityTooLarge                 400, 413: … because an entity, or a transaction, is too large
     ├── InvalidTransaction   ValueError    400: not an entity group transaction
     ├── InvalidQuery         ValueError    400: a query that means nothing
@@ -21,7 +21,7 @@ which never heard of tablemapper still catches it::
     └── StoreError           OSError       the file itself
         ├── StoreClosed                    used after close(), or in a forked child
         ├── StoreLocked                    another process writes for longer than the timeout
-        ├── StoreReadOnly                  the file or its directory can not be written
+        ├── StoreReadOnly                  the file or its directory cannot be written
         ├── StoreFull                      no space left
         ├── NotAStore                      the file is something else; it was left untouched
         ├── CorruptStore                   the file is damaged, or its rows contradict each other
@@ -108,7 +108,7 @@ class InvalidModel(_Faults, TypeError):
 
 
 class InvalidEntity(_Faults, ValueError):
-    """An entity, a key or a value can not be stored. ``faults`` lists everything that is wrong, each with its path."""
+    """An entity, a key or a value cannot be stored. ``faults`` lists everything that is wrong, each with its path."""
 
 
 class EntityTooLarge(InvalidEntity):
@@ -120,7 +120,7 @@ class InvalidTransaction(TableMapperError, ValueError):
 
 
 class InvalidQuery(TableMapperError, ValueError):
-    """A query that means nothing: a field of another entity, a negative limit, an order that can not be had."""
+    """A query that means nothing: a field of another entity, a negative limit, an order that cannot be had."""
 
 
 class ScanRefused(InvalidQuery):
@@ -215,7 +215,7 @@ class StoreLocked(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The file, or the directory that holds it, can not be written."""
+    """The file, or the directory that holds it, cannot be written."""
 
 
 class StoreFull(StoreError):

@@ -1,4 +1,4 @@
-"""SQLite file layers for the tests: one that fails on demand, one whose disk can not be written, one that is slow."""
+"""SQLite file layers for the tests: one that fails on demand, one whose disk cannot be written, one that is slow."""
 
 from __future__ import annotations
 

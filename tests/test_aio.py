@@ -154,7 +154,7 @@ def test_what_is_not_awaited_says_so(path: Path) -> None:
         with pytest.raises(TypeError, match=r"await query\.first\(\)"):
             await query
         for one in (store, query, store.transaction()):
-            with pytest.raises(TypeError, match="can not be pickled or copied"):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
                 pickle.dumps(one)
 
     run(work, path)

@@ -120,10 +120,10 @@ def test_nested_and_undeclared_values_can_be_calculated_with_or_taken() -> None:
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
-    (lambda: Thing.text * 2, "Thing.text can not be calculated with"),
-    (lambda: Thing.flag + 1, "Thing.flag can not be calculated with"),
-    (lambda: Thing.n + True, "True can not be calculated with"),
-    (lambda: Thing.extra["size"] + 1, "can not be calculated with"),
+    (lambda: Thing.text * 2, "Thing.text cannot be calculated with"),
+    (lambda: Thing.flag + 1, "Thing.flag cannot be calculated with"),
+    (lambda: Thing.n + True, "True cannot be calculated with"),
+    (lambda: Thing.extra["size"] + 1, "cannot be calculated with"),
     (lambda: Thing.price + 1.5, r"\(Thing.price \+ 1.5\): Decimal \+ float means nothing"),
     (lambda: Thing.at + Thing.at, r"datetime \+ datetime means nothing"),
     (lambda: Thing.at * 2, r"datetime \* int means nothing"),
@@ -162,13 +162,13 @@ FAULTS: list[tuple[str, Any, dict[str, Any], str]] = [
     ("n", Thing.n * 2, {"n": 2**62}, "n = (Thing.n * 2): 9223372036854775808 does not fit in 64 bits; Decimal holds more"),
     ("small", Thing.n + 0, {"n": 2**31}, "small = (Thing.n + 0): 2147483648 does not fit in 32 bits; int holds more"),
     ("x", Thing.n + 0, {"n": 2**53 + 1}, "x = (Thing.n + 0): the int 9007199254740993 is no float: the nearest float differs"),
-    ("x", Thing.n * Thing.x - Thing.n * Thing.x, {"x": 1e308}, "nan can not be stored"),
+    ("x", Thing.n * Thing.x - Thing.n * Thing.x, {"x": 1e308}, "nan cannot be stored"),
     ("x", (Thing.n * Thing.n * Thing.n * Thing.n * Thing.n) * 1.0, {"n": 2**62}, ""),
     ("price", Thing.price * Thing.price, {"price": Decimal("1.234567890123456789")}, "34 digits"),
     ("price", Thing.price + Decimal("1E-6143"), {"price": Decimal("1E+6144")}, "34 digits"),
     ("at", Thing.at + timedelta(days=4_000_000), {}, "at = (Thing.at + "),
     ("at", Thing.at - timedelta(days=365 * 500), {}, "is before 1601-01-01"),
-    ("span", Thing.span * 10**9, {"span": timedelta(days=10**6)}, "it can not be calculated (OverflowError)"),
+    ("span", Thing.span * 10**9, {"span": timedelta(days=10**6)}, "it cannot be calculated (OverflowError)"),
     ("n", Thing.other + 1, {}, "n = (Thing.other + 1): None, but a value of type int is required"),
 ]  # fmt: skip
 

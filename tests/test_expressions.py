@@ -194,7 +194,7 @@ def test_an_expression_has_no_truth(program: Callable[[], Any]) -> None:
         (lambda: Thing.home.at(lambda h: h.town), "town"),
         (lambda: Thing.home.at(lambda h: 3), "must return an attribute"),
         (lambda: Thing.n.at(lambda h: h.x), "has no nested values"),
-        (lambda: Thing.text.add("x"), "can not be added to"),
+        (lambda: Thing.text.add("x"), "cannot be added to"),
         (lambda: Thing.n.add("x"), "expected int"),
         (lambda: (Thing.n > 1) & True, "a predicate is needed"),
         (lambda: (Thing.n > 1) | Thing.m, "a predicate is needed"),

@@ -520,8 +520,8 @@ def test_an_order_is_one_where_only_one_class_has_the_field_in_its_key(kind: Any
     [
         (lambda s: s.query(Office, Elsewhere), 'Office is in "Staff", Elsewhere is in "Elsewhere"'),
         (lambda s: s.query(Office, Worker, Office), "Office is given twice"),
-        (lambda s: s.query(Office, Worker.by_label("a")), "by_label can not be queried together"),
-        (lambda s: s.query(Worker.by_label("a"), Office), "by_label can not be queried together"),
+        (lambda s: s.query(Office, Worker.by_label("a")), "by_label cannot be queried together"),
+        (lambda s: s.query(Worker.by_label("a"), Office), "by_label cannot be queried together"),
         (lambda s: s.query(Office, "Worker"), "entity class"),
         (lambda s: s.query(Office, Worker).where(Note.title == "a"), r"Note\.title is not a field of Office or Worker"),
         (lambda s: s.query(Office, Worker).where(True), "condition"),

@@ -1,4 +1,4 @@
-"""Spans of time over partitions that are cut down times: no bucket is read that can not hold a match."""
+"""Spans of time over partitions that are cut down times: no bucket is read that cannot hold a match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the type checkers accept and refuse, and what happens at run time where they can not tell."""
+"""What the type checkers accept and refuse, and what happens at run time where they cannot tell."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         'did you mean "name"',
     ),
     ("a naive datetime", lambda: Reading("s", accept.datetime(2020, 1, 1), 1.0, 1.0), tm.InvalidEntity, "time zone"),
-    ("NaN", lambda: Reading.temperature == float("nan"), tm.InvalidQuery, "nan can not be stored"),
+    ("NaN", lambda: Reading.temperature == float("nan"), tm.InvalidQuery, "nan cannot be stored"),
     (
         "a name in merge(key, name=…) that is no field",
         lambda: _merge(nmae="x"),

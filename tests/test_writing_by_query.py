@@ -659,7 +659,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("a function beside assignments", lambda q: q.update(lambda t: t, n=1), "one function, or assignments"),
     ("a function that returns something else", lambda q: q.update(lambda t: 3), "must return a Task or None, not 3"),
     ("a function that changes in place", lambda q: q.update(lambda t: setattr(t, "n", 3)), "return the entity"),
-    ("a function that gives what can not be stored", lambda q: q.update(lambda t: t.replace(n="x")), "expected int"),
+    ("a function that gives what cannot be stored", lambda q: q.update(lambda t: t.replace(n="x")), "expected int"),
     ("a name that is none", lambda q: q.update(n=2, resume=3), "resume=3: a name is needed"),
     ("an empty name", lambda q: q.delete(resume=""), "a name is needed"),
     ("a name with a limit too large", lambda q: q.limit(10**6).delete(resume="x"), "at most 100,000"),

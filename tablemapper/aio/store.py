@@ -138,7 +138,7 @@ class AsyncStore:
         def __exit__(self, *_: object) -> None: ...
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an AsyncStore can not be pickled or copied; open it in the other process, by its path")
+        raise TypeError("an AsyncStore cannot be pickled or copied; open it in the other process, by its path")
 
     async def __aenter__(self) -> Self:
         return self
@@ -337,7 +337,7 @@ class AsyncTransaction:
         return f"<AsyncTransaction{self._buffer!r}>"
 
     def __reduce__(self) -> Never:
-        raise TypeError("a transaction can not be pickled or copied; it belongs to its store, and to one block")
+        raise TypeError("a transaction cannot be pickled or copied; it belongs to its store, and to one block")
 
     async def __aenter__(self) -> Self:
         self._buffer.begin()

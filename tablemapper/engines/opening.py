@@ -48,7 +48,7 @@ def open_engine(
 def _check_path(where: str) -> None:
     if _CONNECTION.match(where):  # which holds a secret, so it is not repeated
         raise NotAStore(
-            "a connection string is no path: Azure Tables can not be opened yet; name a file, as in "
+            "a connection string is no path: Azure Tables cannot be opened yet; name a file, as in "
             'tm.open("shop.db", models=…)'
         )
     if (url := _URL.match(where)) is None:
@@ -59,5 +59,5 @@ def _check_path(where: str) -> None:
         raise NotAStore(
             f"{shown(where)} is a URL; a store is opened by its path: {path.partition('?')[0] or ':memory:'!r}"
         )
-    what = "Azure Tables can not be opened yet" if scheme in ("azure", "https", "http") else "that can not be opened"
+    what = "Azure Tables cannot be opened yet" if scheme in ("azure", "https", "http") else "that cannot be opened"
     raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')

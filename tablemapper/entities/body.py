@@ -58,7 +58,7 @@ def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
     for base in bases:
         if base is Generic:
             faults.append(
-                "it can not be generic, as a field has one type; write a class for each type, and let them take what "
+                "it cannot be generic, as a field has one type; write a class for each type, and let them take what "
                 "they share from a class without table="
             )
         elif (found := base.__dict__.get("__declaration__")) is not None and found.table is not None:
@@ -198,17 +198,17 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
 
 
 def _unreadable(name: str, error: Exception, known: list[str]) -> str:
-    """Return what to do about an annotation that can not be evaluated."""
+    """Return what to do about an annotation that cannot be evaluated."""
     if isinstance(error, NameError) and error.name == name:
         return (
-            f"{name} is an entity, and can not be inside another; keep the key's fields of the other one, and read it "
+            f"{name} is an entity, and cannot be inside another; keep the key's fields of the other one, and read it "
             f"with store[{name}.key(…)]"
         )
     hint = ""
     if isinstance(error, NameError) and error.name:
         hint = did_you_mean(error.name, [*known, *dir(builtins)])
         hint = hint or "; what is imported under TYPE_CHECKING only is not there when the program runs"
-    return f"its annotation can not be read: {error}{hint}"
+    return f"its annotation cannot be read: {error}{hint}"
 
 
 def _readable(annotation: Any) -> str:
@@ -273,12 +273,12 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
     if settings.default is not attrs.NOTHING and factory is not None:
         yield "give a default or a factory, not both"
     if factory is not None and not callable(factory):
-        yield f"factory={shown(factory)} can not be called; give a function, as in factory=list"
+        yield f"factory={shown(factory)} cannot be called; give a function, as in factory=list"
     if not isinstance(settings.name, str | None):
         yield f"name={shown(settings.name)}: the name of a property is text"
     for one in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
         if not callable(one):
-            yield f"validator={shown(one)} can not be called; give a function of (entity, attribute, value)"
+            yield f"validator={shown(one)} cannot be called; give a function of (entity, attribute, value)"
     known = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
     for option in settings.unknown:
         mend = _OPTIONS.get(option, "").format(name)

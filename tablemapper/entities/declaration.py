@@ -134,7 +134,7 @@ def declaration(cls: type[Any]) -> Declaration:
 
 
 def check_value(f: FieldModel, value: Any) -> Any:
-    """Return a field's value as it is kept; raise ValueError if it can not be."""
+    """Return a field's value as it is kept; raise ValueError if it cannot be."""
     if value is None:
         if f.optional or f.measure is not None:
             return None
@@ -235,7 +235,7 @@ def _templates(
 def _unusable(
     template: Any, kinds: Mapping[str, Any], fields: Mapping[str, FieldModel], *, is_key: bool
 ) -> Iterator[str]:
-    """Yield why a key, or an index, can not be made of the fields that a template names."""
+    """Yield why a key, or an index, cannot be made of the fields that a template names."""
     for slot in _slots(template):
         head, _, path = slot.partition(".")
         if slot in kinds or head not in fields:

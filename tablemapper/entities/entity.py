@@ -67,7 +67,7 @@ class ClassAccess:
         return self.value
 
     def __set__(self, cls: Any, value: Any) -> None:
-        raise AttributeError(f"{cls.__name__}: a field of a class can not be set; declare it in the class body")
+        raise AttributeError(f"{cls.__name__}: a field of a class cannot be set; declare it in the class body")
 
 
 def _make_class(
@@ -321,7 +321,7 @@ def _unknown(entity: Record, name: str) -> None:
 
 
 def _no_deletion(entity: Record, name: str) -> None:
-    raise AttributeError(f"{type(entity).__name__}.{name} can not be deleted; set it to None where that is allowed")
+    raise AttributeError(f"{type(entity).__name__}.{name} cannot be deleted; set it to None where that is allowed")
 
 
 def _read_only(entity: Record, name: str) -> None:
@@ -395,7 +395,7 @@ class Record(metaclass=RecordType):
             changes: the same by name: ``name="Dune"``.
 
         Raises:
-            InvalidEntity: a name is no field, or a value can not be stored; every fault.
+            InvalidEntity: a name is no field, or a value cannot be stored; every fault.
         """
         cls = type(self)
         values = {model.name: getattr(self, model.name) for model in declaration(cls).fields}

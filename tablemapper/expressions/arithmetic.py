@@ -98,7 +98,7 @@ def calculation(op: str, left: Any, right: Any) -> tuple[type, Function] | None:
 
 
 def kind_of(operand: Any) -> type | None:
-    """Return the kind of an operand's values; None if it can not be calculated with."""
+    """Return the kind of an operand's values; None if it cannot be calculated with."""
     if isinstance(operand, Number):
         return operand.number_kind
     if isinstance(operand, bool):
@@ -107,7 +107,7 @@ def kind_of(operand: Any) -> type | None:
 
 
 def _fault(constant: Any) -> str | None:
-    """Return why a constant can not be calculated with, though its kind can."""
+    """Return why a constant cannot be calculated with, though its kind can."""
     if isinstance(constant, Decimal) and not constant.is_finite():
         return f"{shown(constant)} is not finite"
     if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
@@ -129,7 +129,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
 
     @property
     def number_kind(self) -> Kind | None:
-        """The kind of its values; None if they can not be calculated with."""
+        """The kind of its values; None if they cannot be calculated with."""
         raise NotImplementedError
 
     @overload
@@ -315,7 +315,7 @@ class Computed(Number[O, T_co]):
     def __attrs_post_init__(self) -> None:
         for one in (self.left, self.right):
             if kind_of(one) is None:
-                raise InvalidQuery(f"{shown(self)}: {shown(one)} can not be calculated with; a number or a time can")
+                raise InvalidQuery(f"{shown(self)}: {shown(one)} cannot be calculated with; a number or a time can")
             if (fault := _fault(one)) is not None:
                 raise InvalidQuery(f"{shown(self)}: {fault}")
         found = calculation(self.op, self.left, self.right)

@@ -271,7 +271,7 @@ class Attr(Number[O, T]):
         return self.at(lambda value: value[name])  # type: ignore[index]
 
     def __iter__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is a field, not its values: it can not be iterated")
+        raise TypeError(f"{self!r} is a field, not its values: it cannot be iterated")
 
     def asc(self) -> Order[O]:
         """Order by this, the least first."""
@@ -288,7 +288,7 @@ class Attr(Number[O, T]):
     def add(self, value: T, /) -> Assignment[O]:
         """Add to what is stored; a missing value counts as nothing."""
         if not self.type.summable:
-            raise InvalidQuery(f"{self!r}.add(…): {self.type.name} can not be added to")
+            raise InvalidQuery(f"{self!r}.add(…): {self.type.name} cannot be added to")
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
 
 

@@ -127,7 +127,7 @@ class KeyCodec:
         fixed: the length of every text, if they have one length.
         prefix_free: no text begins another one, so that it needs nothing to end it.
         shape, tail: the characters that each of the first places may hold, and those that may follow; None: any.
-        encode: value to text; `InvalidEntity` if the key can not hold the value.
+        encode: value to text; `InvalidEntity` if the key cannot hold the value.
         decode: text to value, of a text that is known to be ours; None if lossy.
         buckets: the texts that there are, of a ``shard``.
         unit: the finest unit of a time format, as ``%d``.
@@ -318,7 +318,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         raise InvalidModel(subject, [f"{slot}: {fault}"])
 
     def refuse(value: object, why: str) -> NoReturn:
-        raise InvalidEntity(subject, [f"{slot} can not hold {shown(value)}: {why}"])
+        raise InvalidEntity(subject, [f"{slot} cannot hold {shown(value)}: {why}"])
 
     base = _base(kind, invalid)
     made = _spec(base, spec, refuse, invalid, raw)
@@ -371,7 +371,7 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
             return types.pop()
         invalid(f"the members of {kind.__name__} are not all str or all int, so they have no key text")
     invalid(
-        f"a {getattr(kind, '__name__', kind)} can not stand in a key; these can: "
+        f"a {getattr(kind, '__name__', kind)} cannot stand in a key; these can: "
         f"{', '.join(one.__name__ for one in FORMS)}, and Enums of str or int"
     )
 
@@ -413,7 +413,7 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
         if base is not str:
             invalid(f'"{spec}" is for str, this is {base.__name__}')
         if spec == "raw" and not raw:
-            invalid('"raw" can not stand in an index: it holds the key beside other text')
+            invalid('"raw" cannot stand in an index: it holds the key beside other text')
         return _fold(refuse) if spec == "fold" else _raw(refuse)
     invalid(f'there is no spec "{spec}"; there are {_SPECS}')
 
@@ -528,7 +528,7 @@ def _fold(refuse: Refuse) -> dict[str, Any]:
 def _raw(refuse: Refuse) -> dict[str, Any]:
     def encode(value: str) -> str:
         if match := FORBIDDEN.search(value):
-            refuse(value, f"U+{ord(match[0]):04X} can not stand in a key: without the spec it is escaped")
+            refuse(value, f"U+{ord(match[0]):04X} cannot stand in a key: without the spec it is escaped")
         if value.startswith(' "'):
             refuse(value, "keys that begin with a space and a quote are reserved: without the spec it is escaped")
         return value
@@ -537,7 +537,7 @@ def _raw(refuse: Refuse) -> dict[str, Any]:
 
 
 def literal_fault(text: str) -> str | None:
-    """Return why a text can not stand in a template as it is; None if it can."""
+    """Return why a text cannot stand in a template as it is; None if it can."""
     if match := FORBIDDEN.search(text):
         return f"the literal {text!r} holds U+{ord(match[0]):04X}, which Azure forbids in keys (/ \\ # ? and controls)"
     if SEPARATOR in text or ' "' in text:

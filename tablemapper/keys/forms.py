@@ -67,7 +67,7 @@ __all__ = [
 
 SEPARATOR = " !"
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""A character that can not stand in a key."""
+"""A character that cannot stand in a key."""
 
 Encode = Callable[[Any], str]
 Decode = Callable[[str], Any]

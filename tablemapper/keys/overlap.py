@@ -42,7 +42,7 @@ _Places = tuple[list[frozenset[str]], frozenset[str] | None]
 
 
 def _differ(a: Parts, b: Parts) -> bool:
-    """Return whether some place can not hold the same character in both."""
+    """Return whether some place cannot hold the same character in both."""
     (head, tail), (other_head, other_tail) = _places(a), _places(b)
     for place in range(max(len(head), len(other_head))):
         mine = head[place] if place < len(head) else tail

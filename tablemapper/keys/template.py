@@ -156,7 +156,7 @@ class Template:
     # -- one key ---------------------------------------------------------------------------------------------------
 
     def encode(self, values: Mapping[str, Any]) -> str:
-        """Return the key of these values of the fields; `InvalidEntity` if a value can not stand in it."""
+        """Return the key of these values of the fields; `InvalidEntity` if a value cannot stand in it."""
         return "".join(
             [
                 part if isinstance(part, str) else part.placed(part.text.encode(values[part.field]))
@@ -413,7 +413,7 @@ _Draft = str | tuple[str, KeyCodec]
 
 
 def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults: list[str]) -> Iterator[_Draft]:
-    """Yield literals and (field, codec) of a component; what can not be one is a fault instead."""
+    """Yield literals and (field, codec) of a component; what cannot be one is a fault instead."""
     literal = ""
 
     def checked() -> str:
@@ -424,7 +424,7 @@ def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults:
     try:
         pieces = list(string.Formatter().parse(text))
     except ValueError as error:
-        faults.append(f"{text!r} can not be read: {error}; a literal brace is written twice")
+        faults.append(f"{text!r} cannot be read: {error}; a literal brace is written twice")
         return
     for piece, field, spec, conversion in pieces:
         literal += piece
@@ -458,7 +458,7 @@ def _ended(text: str, field: str, key: KeyCodec, rest: list[_Draft], faults: lis
         faults.append(f"{text!r}: nothing separates {field} and {following[0]}: use a tuple of two texts")
     elif following[0] not in _DELIMITERS:
         faults.append(
-            f"{text!r}: {following[0]!r} can not end the text of {field}, since it may stand in it: "
+            f"{text!r}: {following[0]!r} cannot end the text of {field}, since it may stand in it: "
             "use punctuation (not a space, quote or ~), or a tuple of two texts"
         )
     else:

@@ -87,7 +87,7 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
 
 def _fits(attr: Attr[Any, Any], *, contains: bool) -> bool:
     if any(set("{}[]:!.") & set(step) or not step for step in attr.path):
-        return False  # (a template can not name it)
+        return False  # (a template cannot name it)
     element = attr.type.element
     return element is not None if contains else attr.type.keyable
 

@@ -244,7 +244,7 @@ def candidates(question: Question) -> tuple[list[Plan], list[str]]:
 def _unfit(
     question: Question, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]
 ) -> str | None:
-    """Return why an index can not be followed: it may lack rows that match, or nothing bounds it."""
+    """Return why an index cannot be followed: it may lack rows that match, or nothing bounds it."""
     if index.where is not None and index.name not in question.implied:
         return "it holds only some entities, and the query does not repeat its condition"
     for way in ways:

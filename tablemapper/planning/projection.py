@@ -100,7 +100,7 @@ def tuples(
     names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
     lines.append("    except DAMAGE as error:")
     lines.append(
-        f"        raise damaged(f'{model.name}: the row {{row and row[:4]}} can not be read: {{error}}') from error"
+        f"        raise damaged(f'{model.name}: the row {{row and row[:4]}} cannot be read: {{error}}') from error"
     )
     lines.append("    return made")
     source = "\n".join(lines) + "\n"

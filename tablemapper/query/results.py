@@ -46,7 +46,7 @@ class Found(Generic[T_co]):
         """Return what page tokens depend on."""
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a query can not be pickled or copied; it belongs to its store, and is changed by no call")
+        raise TypeError("a query cannot be pickled or copied; it belongs to its store, and is changed by no call")
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")

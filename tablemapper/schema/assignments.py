@@ -52,7 +52,7 @@ class Assignments:
         """Change an entity.
 
         Raises:
-            InvalidEntity: what is calculated for a field can not be, or can not be stored; every fault, each with its
+            InvalidEntity: what is calculated for a field cannot be, or cannot be stored; every fault, each with its
                 expression.
         """
         values, faults = [], []
@@ -72,7 +72,7 @@ def _shown(error: Exception) -> str:
         return "a division by zero"
     if isinstance(error, ValueError):
         return str(error)
-    return f"it can not be calculated ({type(error).__name__})"
+    return f"it cannot be calculated ({type(error).__name__})"
 
 
 def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
@@ -103,7 +103,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
         if name not in known:
             faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
         elif name in made.key_fields:
-            faults.append(f"{name}: a key field can not be assigned; store.move(entity, new_key) gives another key")
+            faults.append(f"{name}: a key field cannot be assigned; store.move(entity, new_key) gives another key")
         elif name in steps:
             faults.append(f"{name}: it is assigned twice")
         else:
@@ -137,7 +137,7 @@ def _step(model: Model, field: FieldModel, value: Any, *, adds: bool) -> _Step:
 
     def add(entity: Any) -> Any:
         held = getattr(entity, field.name)
-        # Without rounding, whatever the caller's context is: what the field can not hold is refused.
+        # Without rounding, whatever the caller's context is: what the field cannot hold is refused.
         return constant if held is None else EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
 
     return _Step(field, f"{model.name}.{field.name} + {constant!r}", add)

@@ -53,7 +53,7 @@ class Report:
 def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None) -> State | None:
     """Return the state of a group that ``delta`` adds up to.
 
-    What ``_ever`` measures hold can not be recomputed: it is taken from what is stored, if that is no less extreme than
+    What ``_ever`` measures hold cannot be recomputed: it is taken from what is stored, if that is no less extreme than
     the live values.
     """
 

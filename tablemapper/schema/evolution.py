@@ -104,7 +104,7 @@ _KINDS: dict[str, type] = {
 
 
 def _unseen(model: Model, catalogue: Mapping[str, ModelForm], schema: Schema) -> Iterator[str]:
-    """Yield why a class can not be opened without another one of its table: it could overwrite its rows."""
+    """Yield why a class cannot be opened without another one of its table: it could overwrite its rows."""
     for name, old in catalogue.items():
         if name in schema.by_name or old.table != model.table:
             continue
@@ -118,7 +118,7 @@ def _template(form: TemplateForm) -> Template:
         text = form.text if isinstance(form.text, str) else tuple(form.text)
         return compile_template(text, kinds, subject="catalogue")
     except (KeyError, InvalidModel) as error:
-        raise CorruptStore(f"the catalogue can not be read: the template {form}: {error}; restore a backup") from error
+        raise CorruptStore(f"the catalogue cannot be read: the template {form}: {error}; restore a backup") from error
 
 
 def _strangers(model: Model, catalogue: Mapping[str, ModelForm], schema: Schema) -> Iterator[str]:

@@ -385,7 +385,7 @@ class AggregateModel:
             state: State = self._generated["unpack"](blob)
             return state
         except (ValueError, TypeError, IndexError, msgspec.MsgspecError) as error:
-            raise CorruptStore(f"{self.declaration.name}: the state of a group can not be read: {error}") from error
+            raise CorruptStore(f"{self.declaration.name}: the state of a group cannot be read: {error}") from error
 
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:

@@ -102,7 +102,7 @@ class ChangeSet:
 
     Raises:
         InvalidEntity: what an entity would be in an index or an aggregate is not possible.
-        CorruptStore: what is stored can not be read.
+        CorruptStore: what is stored cannot be read.
     """
 
     indexes: dict[IndexMaintenance, IndexChanges] = attrs.field(factory=dict)
@@ -276,7 +276,7 @@ def _loop(label: str, head: str, prologue: list[str], body: list[str], result: s
 
 
 def _damaged(row: Row | None, error: Exception) -> CorruptStore:
-    return CorruptStore(f"the row with the key {(row or ())[:2]} can not be read: {error}; run check()")
+    return CorruptStore(f"the row with the key {(row or ())[:2]} cannot be read: {error}; run check()")
 
 
 def _key_lines(

@@ -26,7 +26,7 @@ class Members:
     """How a nested type differs from what a file holds of it."""
 
     faults: tuple[str, ...]
-    """What would be lost, or can not be read, a line each."""
+    """What would be lost, or cannot be read, a line each."""
     grown: bool
     """Whether more can be stored than before, which a store that was opened with the old class would lose."""
     schema: _Schema
@@ -88,7 +88,7 @@ class _Walk:
                 yield f"{what} can be {_text(one)} in the file, but not in the class"
 
     def _members(self, before: str, after: str) -> Iterator[str]:
-        """Yield which members of a class, by its names then and now, would be lost or can not be read."""
+        """Yield which members of a class, by its names then and now, would be lost or cannot be read."""
         old, new = self._old[before], self._new[after]
         for name, was in old["properties"].items():
             label = f'its member "{name}" ({after})'

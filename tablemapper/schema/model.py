@@ -38,7 +38,7 @@ class Model:
     to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
     """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
     most: Callable[[Row], int]
-    """The size in bytes that an entity can not be above, for as long as that is enough to know."""
+    """The size in bytes that an entity cannot be above, for as long as that is enough to know."""
     build: Callable[[Iterable[Row]], list[Any]]
     """Rows → entities, which carry their row."""
     build_one: Callable[[Row], Any]

@@ -28,7 +28,7 @@ __all__ = ["FIRST", "Row", "load_source", "row_functions"]
 Row = tuple[Any, ...]
 
 FIRST = 3  # where the properties begin in a row
-_SAFE_LENGTH = 16_000  # characters that can not be over any limit of size, whatever they are
+_SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
 
 
 def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
@@ -107,7 +107,7 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
     failed = [
         "    except DAMAGE as error:",
-        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} can not be read: {{error}}') "
+        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} cannot be read: {{error}}') "
         "from error",
     ]
     yield "def build(rows):"

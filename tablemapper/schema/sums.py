@@ -228,7 +228,7 @@ def _add_decimal(state: State, value: Decimal, sign: int) -> None:
 
 def _split(value: Decimal) -> tuple[int, int]:
     if not value.is_finite():
-        raise ValueError(f"{value} can not be summed: expected a finite Decimal")
+        raise ValueError(f"{value} cannot be summed: expected a finite Decimal")
     sign, digits, exponent = value.as_tuple()
     return int(exponent), int(Decimal((sign, digits, 0)))
 

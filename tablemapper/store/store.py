@@ -76,7 +76,7 @@ def open(
     Raises:
         InvalidModel: the classes do not fit together.
         SchemaMismatch: the file was written with other ones; every difference is listed.
-        NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file can not be used; it was left as it is.
+        NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
     """
     check_limits(limits)
     engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, progress=progress)
@@ -113,7 +113,7 @@ class Store:
         return f"<Store {self._engine!r}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Store can not be pickled or copied; open it in the other process, by its path")
+        raise TypeError("a Store cannot be pickled or copied; open it in the other process, by its path")
 
     def close(self) -> None:
         """Close the files. Safe to call twice."""
@@ -195,7 +195,7 @@ class Store:
         for one in (what, *others):
             if isinstance(one, IndexRange):
                 raise InvalidQuery(
-                    f"query: a range of {one.name} can not be queried together with classes; query it alone"
+                    f"query: a range of {one.name} cannot be queried together with classes; query it alone"
                 )
             if not isinstance(one, type):
                 raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {shown(one)}")
@@ -246,7 +246,7 @@ class Store:
 
         Raises:
             EntityExists: its key is taken.
-            InvalidEntity, EntityTooLarge: it can not be stored.
+            InvalidEntity, EntityTooLarge: it cannot be stored.
             UniqueViolation: a unique index holds its value for another entity.
         """
         self._operations.write([self._operations.insert(entity)])
@@ -344,7 +344,7 @@ class Store:
             EntityExists: the new key is taken.
             EntityNotFound: the entity is not there.
             PreconditionFailed: someone else wrote it since it was read, or it was never read.
-            InvalidEntity: the key is of another class, is its own, or can not be made of the entity's other fields.
+            InvalidEntity: the key is of another class, is its own, or cannot be made of the entity's other fields.
         """
         operations = self._operations
         model, partition, row = operations.key(new_key)
@@ -356,7 +356,7 @@ class Store:
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.fields}
         moved = model.cls(**(fields | values))
         if key_of(moved) != new_key:
-            raise InvalidEntity("move", [f"the new key {new_key[1:]} can not be made of the entity's other fields"])
+            raise InvalidEntity("move", [f"the new key {new_key[1:]} cannot be made of the entity's other fields"])
         deletion.entity = None
         insertion = operations.insert(moved)
         if deletion.key == insertion.key:
@@ -419,7 +419,7 @@ class Store:
         """Recompute every index row and every aggregate from the entities, and report what differs.
 
         Raises:
-            CorruptStore: the file is so damaged that it can not be read.
+            CorruptStore: the file is so damaged that it cannot be read.
         """
         with start_meter(progress, "check") as meter:
             return self._engine.check(meter)
@@ -428,7 +428,7 @@ class Store:
         """Write a copy of the store as it is now to a new file, while it is in use.
 
         Raises:
-            StoreError: something is there already, or it can not be written.
+            StoreError: something is there already, or it cannot be written.
         """
         with start_meter(progress, "backup") as meter:
             self._engine.backup(os.fspath(path), meter)

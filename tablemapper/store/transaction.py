@@ -105,7 +105,7 @@ class Buffer:
         """Collect an operation.
 
         Raises:
-            InvalidTransaction: it can not be of one entity group transaction with the others.
+            InvalidTransaction: it cannot be of one entity group transaction with the others.
             EntityTooLarge: all of them are more than 4 MiB.
         """
         self.check_owner()
@@ -153,7 +153,7 @@ class Transaction:
         return f"<Transaction{self._buffer!r}>"
 
     def __reduce__(self) -> Never:
-        raise TypeError("a transaction can not be pickled or copied; it belongs to its store, and to one block")
+        raise TypeError("a transaction cannot be pickled or copied; it belongs to its store, and to one block")
 
     def __enter__(self) -> Self:
         self._buffer.begin()
@@ -197,8 +197,8 @@ class Transaction:
         """Store a new entity; as `Store.insert`.
 
         Raises:
-            InvalidTransaction: it can not be in one entity group transaction with the others.
-            InvalidEntity, EntityTooLarge: it can not be stored.
+            InvalidTransaction: it cannot be in one entity group transaction with the others.
+            InvalidEntity, EntityTooLarge: it cannot be stored.
         """
         self._buffer.add(self._buffer.operations.insert(entity))
 

@@ -25,10 +25,10 @@ class GeoPoint:
             object.__setattr__(self, name, number)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a GeoPoint can not be changed: make a new one with another {name}")
+        raise AttributeError(f"a GeoPoint cannot be changed: make a new one with another {name}")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError("a GeoPoint can not be changed")
+        raise AttributeError("a GeoPoint cannot be changed")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GeoPoint):

@@ -38,7 +38,7 @@ def json_schema(info: inspect.Type, readable: Callable[[Any], str], plain: Calla
     Args:
         info: the type.
         readable: gives the name of a class.
-        plain: gives a default as it stands in JSON; ValueError if it can not.
+        plain: gives a default as it stands in JSON; ValueError if it cannot.
     """
     schema = _Schema(readable, plain)
     root = schema.of(info)

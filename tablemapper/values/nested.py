@@ -83,7 +83,7 @@ def _unstructure(value: Any) -> Any:
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
             return form.check(value)
-    raise TypeError(f"{type(value).__name__} {shown(value)} can not be stored")
+    raise TypeError(f"{type(value).__name__} {shown(value)} cannot be stored")
 
 
 def _structure(kind: Any, plain: Any) -> Any:
@@ -112,7 +112,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         form = SCALARS[kind]
         plain = form.to_json(form.check(value))
     except KeyError:
-        raise Fault(f"{kind.__name__} {shown(value)} can not be stored", path) from None
+        raise Fault(f"{kind.__name__} {shown(value)} cannot be stored", path) from None
     except Fault as fault:
         raise Fault(fault.problem, path) from None
     if kind is float and plain.__class__ is str:
@@ -129,7 +129,7 @@ def _take_apart(value: Any) -> Any:
 
 
 def _plain_default(value: Any) -> Any:
-    """Return a default as it stands in JSON; a `Fault` if it can not."""
+    """Return a default as it stands in JSON; a `Fault` if it cannot."""
     try:
         return _plain(_take_apart(value), "", 0)
     except Exception as error:  # a hook may raise anything
@@ -227,7 +227,7 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
     if hasattr(owner := getattr(info, "cls", None), "__declaration__"):
         name = _readable(owner)
         raise Fault(
-            f"{name} is an entity, and can not be inside another: keep its key's fields, and read it with "
+            f"{name} is an entity, and cannot be inside another: keep its key's fields, and read it with "
             f"store[{name}.key(…)]; to keep a copy, make {name} an attrs class"
         )
     if isinstance(info, inspect.CustomType):
@@ -282,7 +282,7 @@ def _check_hooks(kind: Any) -> None:
     if kind is GeoPoint:
         return
     fault = Fault(
-        f"{_readable(kind)} can not be stored: register_structure_hook and register_unstructure_hook on "
+        f"{_readable(kind)} cannot be stored: register_structure_hook and register_unstructure_hook on "
         f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
     )
     if kind in (object, Extra) or not isinstance(kind, type):
@@ -342,7 +342,7 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     kind, args = get_origin(kind) or kind, get_args(kind)
     if kind is dict:
         if '"' in name:
-            raise Fault(f"the key {name!r} can not be in a condition: it holds a quotation mark")
+            raise Fault(f"the key {name!r} cannot be in a condition: it holds a quotation mark")
         return value_type(args[1] if args else Any)[0], f'."{name}"'
     members = _members(kind)
     if members is None:
@@ -407,5 +407,5 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
         if issubclass(annotation, Enum):
             return enum_type(annotation), False
     if annotation is None or annotation is type(None) or annotation is Any:
-        raise Fault(f"a field of {_readable(annotation)} can not be stored; supported are {_SUPPORTED}")
+        raise Fault(f"a field of {_readable(annotation)} cannot be stored; supported are {_SUPPORTED}")
     return _json_type(annotation), False

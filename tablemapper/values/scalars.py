@@ -208,7 +208,7 @@ def _check_str(value: Any) -> str:
         value = value.value
     value = str.__str__(value)
     if not value.isascii() and not _WELL(value):
-        raise Fault(f"{shown(value)} holds a lone surrogate, which is no character and can not be stored")
+        raise Fault(f"{shown(value)} holds a lone surrogate, which is no character and cannot be stored")
     return value  # type: ignore[no-any-return]
 
 
@@ -238,7 +238,7 @@ def _check_float(value: Any) -> float:
     if not isinstance(value, float):
         raise unexpected("float", value)
     if math.isnan(value):
-        raise Fault("nan can not be stored: it equals nothing, itself included; None says that there is no value")
+        raise Fault("nan cannot be stored: it equals nothing, itself included; None says that there is no value")
     return float(value) or 0.0
 
 

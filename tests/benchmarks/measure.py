@@ -34,7 +34,7 @@ class Times:
 
 
 class Differ(AssertionError):
-    """Two contestants did not do the same work, so their times can not be compared."""
+    """Two contestants did not do the same work, so their times cannot be compared."""
 
 
 class Work(Protocol):

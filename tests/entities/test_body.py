@@ -57,7 +57,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("foreign_key=", entity('age: tm.Field[int] = tm.field(foreign_key="x.y")'), ["store[Other.key(…)]"]),
     ("max_length=", entity("a: tm.Field[str] = tm.field(max_length=3)"), ["validator="]),
     ("a misspelt option", entity("age: tm.Field[int] = tm.field(defualt=3)"), ["defualt=", 'did you mean "default"']),
-    ("a validator that is none", entity("age: tm.Field[int] = tm.field(validator=3)"), ["validator=3 can not be called"]),
+    ("a validator that is none", entity("age: tm.Field[int] = tm.field(validator=3)"), ["validator=3 cannot be called"]),
     ("__tablename__", entity('__tablename__ = "heroes"'), ['__tablename__: the class statement names the table: class Hero(…, table="…")']),
     ("Meta", entity("class Meta: table_name = 'x'"), ["Meta: ", 'class Hero(…, table="…")']),
     ("__post_init__", entity("def __post_init__(self): pass"), ["__post_init__ is never called; name it __attrs_post_init__"]),
@@ -73,7 +73,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("an optional field in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[str | None]\n    key = tm.Key(partition="{a}")', ["{a} is optional", "tm.Field[str]"]),
     ("a list in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[list[str]]\n    key = tm.Key(partition="{a}")', ["{a} is list[str], and no key can be made of that"]),
     ("a name that is only there for checkers", entity("a: tm.Field[Foo]"), ["'Foo' is not defined", "TYPE_CHECKING"]),
-    ("an entity", entity("a: tm.Field[Author]"), ["a: ", "Author is an entity, and can not be inside another", "store[Author.key(…)]", "attrs class"]),
+    ("an entity", entity("a: tm.Field[Author]"), ["a: ", "Author is an entity, and cannot be inside another", "store[Author.key(…)]", "attrs class"]),
     ("entities in a list", entity("a: tm.Field[list[Author]]"), ["a: ", "Author is an entity"]),
     ("an entity or None", entity("a: tm.Field[Author | None]"), ["a: ", "Author is an entity"]),
     ("entities in a dict", entity("a: tm.Field[dict[str, Author]]"), ["a: ", "Author is an entity"]),
@@ -164,7 +164,7 @@ def test_a_base_of_methods_is_welcome() -> None:
 
 
 def test_a_generic_entity_is_refused() -> None:
-    with pytest.raises(tm.InvalidModel, match="can not be generic"):
+    with pytest.raises(tm.InvalidModel, match="cannot be generic"):
 
         class Box(tm.Entity, Generic[T], table="Boxes"):
             name: tm.Field[str]

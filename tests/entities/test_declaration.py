@@ -148,7 +148,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
     ("an index called as a field", AB, {**KEY, "age": tm.Index(partition="{age}")}, "age", ["already"]),
     ("a constructor", AB, {**KEY, "__init__": lambda self: None}, "__init__", ["classmethod"]),
     ("a measure in an entity", AB, {**KEY, "age": tm.count()}, "age", ["belongs in an Aggregate"]),
-    ("no type for a field", {"name": str, "a": object}, KEY, "a", ["can not be stored"]),
+    ("no type for a field", {"name": str, "a": object}, KEY, "a", ["cannot be stored"]),
     ("a union", {"name": str, "a": int | str}, KEY, "a", ["a field has one type"]),
     (
         "an annotation that is no name",

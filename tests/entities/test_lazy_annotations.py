@@ -91,7 +91,7 @@ def test_a_name_that_is_not_there_is_one_clear_fault() -> None:
     with pytest.raises(tm.InvalidModel) as caught:
         entity('{"name": tm.Field[str], "age": tm.Field[Decimel]}')
     assert len(caught.value.faults) == 1
-    assert "age: its annotation can not be read: name 'Decimel' is not defined" in caught.value.faults[0]
+    assert "age: its annotation cannot be read: name 'Decimel' is not defined" in caught.value.faults[0]
 
 
 def test_what_is_no_field_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[A
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_store_can_not_be_pickled_or_copied(store: tm.Store, copied: Callable[[Any], Any]) -> None:
     for one in (store, store.query(Item), store.transaction()):
-        with pytest.raises(TypeError, match="can not be pickled or copied; "):
+        with pytest.raises(TypeError, match="cannot be pickled or copied; "):
             copied(one)
 
 

@@ -49,7 +49,7 @@ class Catalogue:
                 raise ValueError(f'the table "{table.name}" has no place for {name}')
 
     def evolution(self, schema: Schema) -> Evolution:
-        """Compare with a schema; raise SchemaMismatch, with every difference, where it can not be followed."""
+        """Compare with a schema; raise SchemaMismatch, with every difference, where it cannot be followed."""
         evolution = evolve(self.models, schema)
         if evolution.faults:
             raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
@@ -66,7 +66,7 @@ def read_catalogue(read: _Reads) -> Catalogue:
         tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
         catalogue = Catalogue(models, {name: EntityTable.of(name, form) for name, form in tables.items()})
     except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError) as error:
-        raise CorruptStore(f"the catalogue can not be read: {error}; restore a backup") from error
+        raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for table in catalogue.tables.values():
         for name, sql in table.ddl().items():

@@ -75,7 +75,7 @@ class _Check:
         yield from self._no_others(counts)
 
     def _wrong(self, model: Model, row: Row) -> Iterator[Problem]:
-        """Check what a row says of itself; raises if it can not be read."""
+        """Check what a row says of itself; raises if it cannot be read."""
         for at, field in enumerate(model.columns, 3):
             if row[at] is not None:
                 field.type.load(row[at])  # strictly: a read from our own store trusts it

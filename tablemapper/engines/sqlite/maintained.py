@@ -82,7 +82,7 @@ def _violation(
             if tuple(holder) != row[2:4]:
                 where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
                 return UniqueViolation(
-                    f"{label}: {index.owner.name} {row[2:4]} can not have {where}, which {tuple(holder)} holds; "
+                    f"{label}: {index.owner.name} {row[2:4]} cannot have {where}, which {tuple(holder)} holds; "
                     "change one of them, or swap both in one transaction",
                     entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
                 )  # fmt: skip

@@ -258,7 +258,7 @@ class IndexTable:
         self.model = model
         self.index = index
         included = [field.property for field in index_columns(model, index)]
-        # Two properties that differ only in case can not both be a column's name.
+        # Two properties that differ only in case cannot both be a column's name.
         names: list[str] = []
         for property in included:
             name, number = property, 2

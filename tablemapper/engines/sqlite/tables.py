@@ -71,7 +71,7 @@ class TableForm(msgspec.Struct, forbid_unknown_fields=True):
     """An entity table, as the catalogue keeps it."""
 
     columns: list[tuple[str, int | float | str | dict[str, str] | None]]
-    """Name and default; ``{"bytes": hex}`` and ``{"float": hex}`` stand for what JSON can not say."""
+    """Name and default; ``{"bytes": hex}`` and ``{"float": hex}`` stand for what JSON cannot say."""
     properties: list[tuple[str, str]]
     types: list[str]
     spills: list[str]
