@@ -9,5 +9,5 @@
 - `members`: which nested type may follow which.
 - `evolution`: which schema may follow which.
 - `assignments`: the changes that `merge` and `update` make.
-- `check`: the report of a check.
+- `check`: everything that is maintained, recomputed and compared with what is stored.
 """

@@ -7,7 +7,7 @@
 - `writes`: operations, on the rows of entities.
 - `load`: many entities, sorted outside of the tables.
 - `catalogue`: the schema that the file keeps.
-- `check`: everything that is maintained, recomputed and compared.
+- `check`: the tables as a check reads them.
 - `filters`: predicates as SQL.
 - `reads`: plans as SELECTs.
 - `engine`: all of it, as one object.

@@ -13,7 +13,7 @@ from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
-from .check import scrub
+from .check import check
 from .file.file import File, Writer
 from .load import SortedLoad
 from .reads import Selecting
@@ -204,7 +204,7 @@ class SqliteEngine:
             except CorruptStore as error:
                 integrity = [*integrity, str(error)]
             state = snapshot.get("SELECT until FROM tablemapper_state")
-            return scrub(self._lowered, rows, integrity, state[0] if state else 0, meter)
+            return check(self._lowered, rows, integrity, state[0] if state else 0, meter)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

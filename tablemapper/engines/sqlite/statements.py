@@ -275,6 +275,7 @@ class IndexTable:
         self.insert = f"INSERT INTO {hot} VALUES({places})"
         self.put = _upsert(self.insert, columns[len(key) :])
         self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        self.get = f"SELECT {listed} FROM {name} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
