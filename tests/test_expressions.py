@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -218,3 +219,22 @@ def test_a_value_is_dumped_as_it_is_stored() -> None:
     assert dump(Thing.color == Color.RED) == ["==", "color", "red"]
     assert dump(Thing.home.at(lambda h: h.city) == "x") == ["==", "home.city", "x"]  # type: ignore[union-attr]
     assert dump(Thing.at.date() == date(2020, 1, 1)) == ["==", "at.date()", "2020-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("format", "why"),
+    [
+        ("%G-W%V", "%G, %V: a time format of datetime has %Y %m %d %H %M %S %L %f and literals"),
+        ("%Y-%j", "%j: "),
+        ("%Y%", "%: "),
+        ("%%Y", "%%: "),
+        ("week", "no part of a time is in it: "),
+        ("date", "no part of a time is in it: "),
+        ("", "no part of a time is in it: "),
+        (3, "a time format is text"),
+        (None, "a time format is text"),
+    ],
+)
+def test_a_time_is_cut_down_by_the_parts_that_there_are_only(format: Any, why: str) -> None:
+    with pytest.raises(tm.InvalidQuery, match=re.escape(why)):
+        Thing.at.truncate(format)

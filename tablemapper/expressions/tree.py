@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, T
 import attrs
 
 from ..errors import InvalidQuery, shown
-from ..keys.codec import KeyCodec
+from ..keys.codec import KeyCodec, time_format_fault
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
@@ -244,6 +244,10 @@ class Attr(Number[O, T]):
 
     def truncate(self: Attr[O, datetime] | Attr[O, datetime | None], format: str, /) -> Attr[O, str]:
         """Return the (UTC) time as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals."""
+        given: object = format
+        fault = time_format_fault(datetime, given) if isinstance(given, str) else "a time format is text"
+        if fault is not None:
+            raise InvalidQuery(f"{self!r}.truncate({shown(given)}): {fault}")
         return self._truncated(format)
 
     def _truncated(self, part: str) -> Attr[O, Any]:

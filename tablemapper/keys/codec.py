@@ -52,7 +52,7 @@ from .forms import (
     unescape,
 )
 
-__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault", "plain_cut"]
+__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault", "plain_cut", "time_format_fault"]
 
 # %-code: format, attribute, the kinds that have it; the units from coarse to fine
 _TIME_CODES: dict[str, tuple[str, str]] = {
@@ -454,14 +454,25 @@ def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
     }
 
 
+_TIME_TOKENS = re.compile(r"%.|[^%]+|%").findall
+
+
+def time_format_fault(base: type, spec: str) -> str | None:
+    """Say why a text is no time format of datetimes, dates or times; None if it is one."""
+    codes = _CODES_OF[base]
+    tokens = [token for token in _TIME_TOKENS(spec) if token[0] == "%"]
+    if tokens and all(token in codes for token in tokens):
+        return None
+    strange = ", ".join(token for token in tokens if token not in codes) or "no part of a time is in it"
+    return f"{strange}: a time format of {base.__name__} has {' '.join(codes)} and literals"
+
+
 def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
     if base not in _CODES_OF:
         invalid(f"a time format is for datetime, date and time, this is {base.__name__}")
-    tokens = re.findall(r"%.|[^%]+|%", spec)
-    if strange := [token for token in tokens if token[0] == "%" and token not in _CODES_OF[base]]:
-        invalid(f"{', '.join(strange)}: a time format of {base.__name__} has {' '.join(_CODES_OF[base])} and literals")
-    if fault := literal_fault(spec):
+    if fault := time_format_fault(base, spec) or literal_fault(spec):
         invalid(fault)
+    tokens = _TIME_TOKENS(spec)
     codes = [token for token in tokens if token in _TIME_CODES]
     pattern = "".join(_TIME_CODES[token][0] if token in _TIME_CODES else token for token in tokens)
     parts = ", ".join(f"$x.{_TIME_CODES[code][1]}" for code in codes)
