@@ -33,6 +33,7 @@ The text of an error says what is wrong, what was expected and what to do next; 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -247,10 +248,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
+_ADDRESS = re.compile(" at 0x[0-9A-Fa-f]+")
+
+
 def shown(value: object, most: int = 60) -> str:
-    """Return a value as text for a message: never long, and no error, whatever the value and its repr are."""
+    """Return a value as text for a message: never long, without addresses, and no error, whatever its repr is."""
     try:
         text = repr(value)
     except Exception:  # such as a RecursionError, or ValueError for an int of very many digits
         return "…"
+    if not isinstance(value, str | bytes):
+        text = _ADDRESS.sub("", text)
     return text if len(text) <= most else f"{text[: most - 1]}…"

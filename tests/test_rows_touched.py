@@ -134,6 +134,16 @@ def test_a_budget_counts_each_row_once_sorted_or_not_whether_it_matches_or_not(p
             list(query.budget(examined=99))
 
 
+def test_explain_counts_the_rows_of_other_classes_that_are_stepped_over(store: tm.Store, counting: Touched) -> None:
+    for query in (
+        store.query(Depot).where(Depot.depot >= "y"),
+        store.query(Load).where(Load.depot >= "y", Load.weight > 0),
+        store.query(Parcel).where(Parcel.depot == "x"),
+        store.query(Depot).allow_scan(),
+    ):
+        assert query.explain().rows == counting(lambda query=query: list(query))[ENTITIES]  # type: ignore[misc]
+
+
 # ---------------------------------------------------------------------------------------------- the first ones
 
 

@@ -157,9 +157,19 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
         if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
             yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {shown(value)}'
             setattr(declared, part, "")
-    if isinstance(declared, Index) and not isinstance(declared.include, str | tuple | list):
-        yield f'include=: a tuple of field names, or "all", is needed, not {shown(declared.include)}'
+    if not isinstance(declared, Index):
+        return
+    include: Any = declared.include
+    if not (
+        isinstance(include, str) or (isinstance(include, tuple | list) and all(isinstance(n, str) for n in include))
+    ):
+        yield f'include=: a tuple of field names, or "all", is needed, not {shown(include)}'
         declared.include = ()
+    if not isinstance(declared.table, str | None):
+        yield f"table=: the name of a table is text, not {shown(declared.table)}"
+        declared.table = None
+    if not isinstance(declared.unique, bool):
+        yield f"unique=: True or False is needed, not {shown(declared.unique)}"
 
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
@@ -254,7 +264,7 @@ def _field(
         faults.append(f"{name}: a default that can be changed is shared; use field(factory=…)")
     return FieldModel(
         name=name,
-        property=settings.name if settings.name and isinstance(settings.name, str) else name,
+        property=settings.name if isinstance(settings.name, str) else name,
         type=kind,
         annotation=annotation,
         optional=optional,

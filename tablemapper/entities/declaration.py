@@ -11,7 +11,7 @@ from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Predicate, as_predicate
 from ..keys.template import Slot, Template, compile_template
-from ..limits import MAX_PROPERTIES, check_table_name
+from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
 from ..values.scalars import ValueType
 from .fields import FieldModel
@@ -143,9 +143,9 @@ def check_value(f: FieldModel, value: Any) -> Any:
 
 
 def located(name: str, error: ValueError) -> str:
-    """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``price: …``."""
+    """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``more.color: …``, ``price: …``."""
     text = str(error)
-    if text[:1] == "[":
+    if text[:1] in ("[", "."):
         return f"{name}{text}"
     path, found, _ = text.partition(": ")
     return f"{name}.{text}" if found and path.split("[")[0].replace(".", "").isidentifier() else f"{name}: {text}"
@@ -157,7 +157,7 @@ def declare(
     models = tuple(fields.values())
     keys = {name: value for name, value in declared.items() if isinstance(value, Key)}
     indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
-    where = _condition(cls, "where", options.where, options.of or cls, faults)
+    where = _condition("where=", options.where, options.of or cls, faults)
     if options.table is None:
         faults += [
             f"{name}: a class without table= has no key and no indexes; name its table, as in "
@@ -196,9 +196,14 @@ def declare(
 
 
 def _condition(
-    cls: Any, name: str, where: Callable[[Any], Predicate[Any]] | None, owner: Any, faults: list[str]
+    subject: str, where: Callable[[Any], Predicate[Any]] | None, owner: Any, faults: list[str]
 ) -> Predicate[Any] | None:
     if where is None:
+        return None
+    if not callable(where):
+        faults.append(
+            f"{subject}{shown(where)}: a function is needed, as in where=lambda {owner.__name__[0].lower()}: …"
+        )
         return None
     try:
         predicate = as_predicate(where(owner))
@@ -206,7 +211,7 @@ def _condition(
             if not issubclass(owner, attr.owner):
                 raise InvalidQuery(f"{shown(attr)} is not a field of {owner.__name__}")
     except (InvalidQuery, AttributeError, TypeError) as error:
-        faults.append(f"{name}: where=: {error}")
+        faults.append(f"{subject}: {error}")
         return None
     return predicate
 
@@ -224,7 +229,11 @@ def _templates(
         text = getattr(declared, part)
         found = list(_unusable(text, kinds, fields, is_key=is_key))
         try:
-            made.append(None if found else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key))
+            template = None if found else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key)
+            made.append(template)
+            most = MAX_KEY_UNITS if is_key or part == "partition" else MAX_INDEX_ROW_UNITS
+            if template is not None and template.least_units > most:
+                found.append(f"every text of it has {template.least_units} characters or more, the most is {most}")
         except InvalidModel as error:
             found += error.faults
             made.append(None)
@@ -319,10 +328,10 @@ def _index(
                 faults.append(
                     f'{name}: no field "{wanted}" (fields: {", ".join(fields)}){did_you_mean(wanted, fields)}'
                 )
-    named = index.table or index_table(table, name)
+    named = index_table(table, name) if index.table is None else index.table
     if (fault := check_table_name(named)) is not None:
         faults.append(f"{name}: its table {shown(named)}: {fault}; say table=…")
-    where = _condition(cls, name, index.where, cls, faults)
+    where = _condition(f"{name}: where=", index.where, cls, faults)
     if partition is None or row is None:
         return None
     used = [f for f in dict.fromkeys((*partition.fields, *row.fields)) if f in lists]

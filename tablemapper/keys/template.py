@@ -20,6 +20,7 @@ from typing import Any
 import attrs
 
 from ..errors import InvalidModel, did_you_mean, shown
+from ..limits import utf16_units
 from .codec import KeyCodec, key_codec, literal_fault
 from .forms import SEPARATOR, NotAKey, bind
 
@@ -134,6 +135,11 @@ class Template:
     def whole_fields(self) -> frozenset[str]:
         """The fields that need not be stored beside the key: it gives back even the trailing zeros of a Decimal."""
         return frozenset(slot.field for slot in self.slots if slot.text.whole)
+
+    @property
+    def least_units(self) -> int:
+        """The UTF-16 units that every key has at least."""
+        return sum(utf16_units(part) if isinstance(part, str) else part.text.fixed or 0 for part in self.parts)
 
     @property
     def constant(self) -> bool:

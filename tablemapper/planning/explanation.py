@@ -37,7 +37,7 @@ class Explanation:
     sort: tuple[str, ...]
     """What the rows are sorted by, by the database; empty if the path gives the order."""
     rows: int
-    """How many rows are between the bounds, counted up to 10,000."""
+    """How many rows are between the bounds, those of other classes of the table too, counted up to 10,000."""
     database: tuple[str, ...]
     """SQLite's own EXPLAIN QUERY PLAN, of the first range."""
     totals: Mapping[str, str] = {}

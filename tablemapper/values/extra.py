@@ -57,7 +57,8 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
     for name in sorted(value, key=str):
         if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
             raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
-        item = value[name]
+        if (item := value[name]) is None:
+            continue  # (a null is not stored)
         form = _form_of(item)
         if form is None:
             raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")

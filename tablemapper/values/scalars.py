@@ -499,6 +499,8 @@ class _Members(dict[Any, Any]):
 
 
 def literal_type(values: tuple[Any, ...]) -> ValueType:
+    if not values:
+        raise Fault("a Literal needs a value besides None")
     kind = type(values[0])
     if kind not in (str, int) or any(type(value) is not kind for value in values):
         raise Fault("the values of a Literal must all be str, or all int")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -162,6 +162,66 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
     ("a row that is no text", AB, {"key": tm.Key(partition=("{name}", 4))}, "key", ["partition=", "tuple of texts"]),  # type: ignore[arg-type]
     ("an include of no names", AB, {**KEY, "by_age": tm.Index(partition="{age}", include=3)}, "by_age", ["include="]),  # type: ignore[arg-type]
     ("a where= that is no function", AB, {**KEY, "by_age": tm.Index(partition="{age}", where=3)}, "by_age", ["where="]),  # type: ignore[arg-type]
+    (
+        "a where= that is text",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", where="x")},
+        "i: where='x'",
+        ["function is needed"],
+    ),  # type: ignore[arg-type]
+    (
+        "a where= that gives nothing",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", where=lambda c: None)},
+        "i: where=: a predicate",
+        ["not None"],
+    ),  # type: ignore[arg-type, return-value]
+    (
+        "a where= that gives a function",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", where=lambda c: print)},
+        "i: where=",
+        ["not <built-in function print>"],
+    ),  # type: ignore[arg-type, return-value]
+    (
+        "an include of a number",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", include=(1,))},
+        "i include=",
+        ["tuple of field names"],
+    ),  # type: ignore[arg-type]
+    ("an index table that is no text", AB, {**KEY, "i": tm.Index(partition="{age}", table=3)}, "i table=", ["is text"]),  # type: ignore[arg-type]
+    (
+        "an index table of no name",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", table="")},
+        "i: its table ''",
+        ["3 to 63"],
+    ),
+    (
+        "unique= that is text",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", unique="yes")},
+        "i unique=",
+        ["True or False"],
+    ),  # type: ignore[arg-type]
+    ("a property without a name", AB, {**KEY, "age": tm.field(name="")}, "age", ["not a C# identifier"]),
+    ("a Literal of nothing", {"name": str, "a": Literal[None]}, KEY, "a", ["besides None"]),
+    ("a key with a long literal", AB, {"key": tm.Key(partition="{name}", row="x" * 513)}, "key row=", ["513", "512"]),
+    (
+        "a key with long literals",
+        AB,
+        {"key": tm.Key(partition="x" * 260 + "{name}-" + "😀" * 130)},
+        "key partition=",
+        ["521"],
+    ),
+    (
+        "an index with a long literal",
+        AB,
+        {**KEY, "i": tm.Index(partition="{age}", row="x" * 449)},
+        "i row=",
+        ["449", "448"],
+    ),
     ("a property name that is no text", AB, {**KEY, "age": tm.field(name=3)}, "age", ["name=3"]),  # type: ignore[call-overload]
     ("a factory that is none", AB, {**KEY, "age": tm.field(factory=3)}, "age", ["factory=3"]),  # type: ignore[call-overload]
     ("a default and a factory", AB, {**KEY, "age": tm.field(default=3, factory=int)}, "age", ["not both"]),  # type: ignore[call-overload]
@@ -325,3 +385,24 @@ def test_a_key_field_under_shard_only_would_make_a_bucket_one_entity() -> None:
         class Sharded(tm.Entity, table="Sharded"):
             user: tm.Field[str]
             key = tm.Key[str](partition="{user:shard(2)}", row="profile")
+
+
+def test_a_literal_that_just_fits_is_no_fault() -> None:
+    thing = made(AB, key=tm.Key(partition="{name}", row="x" * 512), i=tm.Index(partition="{age}", row="x" * 448))
+    with tm.open(":memory:", models=[thing]) as store:
+        store.insert(thing("a", 1))
+        assert store.query(thing.i(1)).count() == 1
+
+
+@pytest.mark.parametrize("where", ["x", lambda c: None, lambda c: lambda: 1])
+def test_a_condition_of_an_aggregate_that_is_none_is_named_once(where: Any) -> None:
+    def declare() -> None:
+        class Towns(tm.Aggregate, of=Customer, table="Towns", where=where):
+            name: tm.Field[str] = tm.group_by(Customer.name)
+            n: tm.Field[int] = tm.count(where=where)
+
+            key = tm.Key[str](partition="{name}")
+
+    found = faults(declare)
+    assert [fault.count("where=") for fault in found if "where" in fault] == [1 + (where == "x"), 1], found
+    assert not any(" at 0x" in fault for fault in found)

@@ -294,3 +294,21 @@ def test_methods_of_the_class_body_are_kept(book: Product) -> None:
 
 def test_an_entity_can_be_referred_to_weakly(book: Product) -> None:
     assert weakref.ref(book)() is book
+
+
+def test_an_undeclared_property_is_named_with_its_path_and_a_null_is_left_out() -> None:
+    class Loose(tm.Entity, table="Looses"):
+        name: tm.Field[str]
+        more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+        key = tm.Key[str](partition="{name}")
+
+    with pytest.raises(tm.InvalidEntity, match=r"Loose: more\.color: expected one of Azure's types"):
+        Loose("a", tm.Extra(color=[1]))
+    with tm.open(":memory:", models=[Loose]) as store:
+        loose = Loose("a", tm.Extra(color="red", size=None))
+        assert loose.more == {"color": "red"}
+        loose.more["color"] = None
+        store.insert(loose)
+        assert store[loose.key].more == {}
+        assert store.query(Loose).where(Loose.name == "a", Loose.more["color"].is_null()).count() == 1

@@ -427,7 +427,7 @@ class Select:
             form = "count", bounds, filtered, most is None
             if (text := self._texts.get(form)) is None:
                 what = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
-                conditions = [bounds, self._kind, *(one.sql for one in self._filter if filtered)]
+                conditions = [bounds, *([self._kind, *(one.sql for one in self._filter)] if filtered else [])]
                 where = _all([one for one in conditions if one])
                 inner = f"SELECT {what} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
                 text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
