@@ -89,7 +89,7 @@ def test_a_verb_of_a_transaction_may_be_awaited(path: Path) -> None:
         lambda s: s.insert(Twin("a", 2)),
         lambda s: s.insert_many([Twin("a", 2)]),
         lambda s: s.query(Twin).where(Twin.group == "a").update(text="x"),
-        lambda s: s.update(Twin.key("a", 1), lambda twin: twin.replace(text="x")),
+        lambda s: s.update(Twin.key("a", 1), lambda twin: twin.replace(text="y")),
         lambda s: s.transaction().__aenter__(),
         lambda s: asyncio.create_task(s.insert(Twin("a", 2))),
     ],
