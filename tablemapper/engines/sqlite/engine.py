@@ -35,9 +35,9 @@ class SqliteEngine:
         self.store_id = file.store_id()
         self._catalogue = catalogue
         self._generation = generation
-        self._lowered = SqliteSchema(schema, catalogue.tables)
-        self._gets = {model: Get(statements) for model, statements in self._lowered.statements.items()}
-        selecting = Selecting(file, self._lowered)
+        self._sqlite = SqliteSchema(schema, catalogue.tables)
+        self._gets = {model: Get(statements) for model, statements in self._sqlite.statements.items()}
+        selecting = Selecting(file, self._sqlite)
         self.rows, self.find, self.partition_rows = selecting.rows, selecting.find, selecting.partition_rows
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
         self.explain, self.residual, self.snapshot = selecting.explain, selecting.residual, selecting.snapshot
@@ -102,9 +102,9 @@ class SqliteEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
-        models = self._lowered.by_table[table]
-        statements = [self._lowered.statements[model] for model in models]
-        layout = self._lowered.tables[table]
+        models = self._sqlite.by_table[table]
+        statements = [self._sqlite.statements[model] for model in models]
+        layout = self._sqlite.tables[table]
         columns, pickers = _union(statements)
         numbers = {layout.type_number(model): place for place, model in enumerate(models)}
         number = 't."_type"' if "_type" in layout.has else "NULL"
@@ -135,7 +135,7 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
-        lowered = self._lowered
+        sqlite = self._sqlite
         alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
         given = [] if alone else [(one.old, one.new) for one in operations]
 
@@ -145,10 +145,10 @@ class SqliteEngine:
             for note in notes:
                 writer.proof = write_note(writer, note)
             if operations:
-                apply(lowered, writer, operations, maintained_limit)
+                apply(sqlite, writer, operations, maintained_limit)
                 # A row that is there proves more than one that is not: others may delete too.
                 proving = next((one for one in operations if one.verb != "delete"), operations[0])
-                writer.proof = writer.proof or _proof(lowered.statements[proving.model], proving)
+                writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
 
         try:
             self.file.write(write, generation=self._generation, alone=alone)
@@ -157,18 +157,18 @@ class SqliteEngine:
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities in one transaction, and what is maintained from them."""
-        lowered = self._lowered
+        sqlite = self._sqlite
 
         def write(writer: Writer) -> None:
-            insert(lowered, writer, batches)
+            insert(sqlite, writer, batches)
             first = batches[0]
-            writer.proof = lowered.statements[first.model].there, first.rows[0][:3]
+            writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
         self.file.write(write, generation=self._generation, alone=True)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
-        with SortedLoad(self._lowered) as rows:
+        with SortedLoad(self._sqlite) as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
                     rows.add(window)
@@ -200,11 +200,11 @@ class SqliteEngine:
 
             try:
                 catalogue = read_catalogue(snapshot.read)
-                verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._lowered, catalogue)
+                verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._sqlite, catalogue)
             except CorruptStore as error:
                 integrity = [*integrity, str(error)]
             state = snapshot.get("SELECT until FROM tablemapper_state")
-            return check(self._lowered, rows, integrity, state[0] if state else 0, meter)
+            return check(self._sqlite, rows, integrity, state[0] if state else 0, meter)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

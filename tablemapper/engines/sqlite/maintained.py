@@ -23,45 +23,45 @@ from .statements import IndexTable, SqliteSchema, Values
 __all__ = ["delete_rows", "put_rows", "write_changes", "write_groups", "write_indexes"]
 
 
-def write_changes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
-    write_groups(lowered, writer, changes)
-    write_indexes(lowered, writer, changes)
+    write_groups(sqlite, writer, changes)
+    write_indexes(sqlite, writer, changes)
 
 
-def write_indexes(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+def write_indexes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about indexes."""
     for index, change in changes.indexes.items():
         if change.deletes:
-            delete_rows(lowered, index, writer, change.deletes)
+            delete_rows(sqlite, index, writer, change.deletes)
     for index, change in changes.indexes.items():
-        _put(lowered, index, writer, change)
+        _put(sqlite, index, writer, change)
 
 
-def write_groups(lowered: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+def write_groups(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
     for aggregate, groups in changes.groups.items():
-        _write_groups(lowered, writer, aggregate, groups, changes)
+        _write_groups(sqlite, writer, aggregate, groups, changes)
 
 
-def _put(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
     if change.rewrites:
-        writer.executemany(lowered.indexes[index.model.table].put, change.rewrites)
+        writer.executemany(sqlite.indexes[index.model.table].put, change.rewrites)
     if change.puts:
-        put_rows(lowered, index, writer, sorted_rows(change.puts))
+        put_rows(sqlite, index, writer, sorted_rows(change.puts))
 
 
-def delete_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Delete rows of an index."""
     before = writer.total_changes()
-    writer.run(lowered.indexes[index.model.table].delete, [row[:4] for row in sorted_rows(rows)])
+    writer.run(sqlite.indexes[index.model.table].delete, [row[:4] for row in sorted_rows(rows)])
     if writer.total_changes() - before != len(rows):
         raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
 
 
-def put_rows(lowered: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Insert rows of an index, sorted by key."""
-    table = lowered.indexes[index.model.table]
+    table = sqlite.indexes[index.model.table]
     try:
         writer.run(table.insert, rows)
     except apsw.ConstraintError:
@@ -90,10 +90,10 @@ def _violation(
 
 
 def _write_groups(
-    lowered: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups, changes: ChangeSet
+    sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups, changes: ChangeSet
 ) -> None:
     model, slots = aggregate.model, aggregate.aggregate
-    statements, values = lowered.statements[model], lowered.values.get(model)
+    statements, values = sqlite.statements[model], sqlite.values.get(model)
     tail = (None,) if statements.has_big else ()
     puts: list[Row] = []
     new: list[Row] = []
@@ -128,7 +128,7 @@ def _write_groups(
         writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
-    maintenance = lowered.maintenance[model]
+    maintenance = sqlite.maintenance[model]
     if maintenance.indexes:
         changes.removed(maintenance, gone)
         changes.changed(maintenance, changed)

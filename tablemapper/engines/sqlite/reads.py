@@ -42,15 +42,15 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 class Selecting:
     """Runs searches over one file."""
 
-    def __init__(self, file: File, lowered: SqliteSchema) -> None:
+    def __init__(self, file: File, sqlite: SqliteSchema) -> None:
         self._file = file
-        self._lowered = lowered
+        self._sqlite = sqlite
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once."""
         made: Select | None = plan.lowered.get(self)
         if made is None:
-            made = plan.lowered[self] = Select(plan, self._lowered)
+            made = plan.lowered[self] = Select(plan, self._sqlite)
         return made
 
     def rows(
@@ -201,11 +201,11 @@ class _SortStep:
 class Select:
     """A plan as SQL, whatever the values are; texts are made once for each form of bounds."""
 
-    def __init__(self, plan: Plan, lowered: SqliteSchema) -> None:
+    def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
         self.plan = plan
         model, index = plan.model, plan.index
-        self._statements: Statements = lowered.statements[model]
-        self._index: IndexTable | None = None if index is None else lowered.indexes[index.table]
+        self._statements: Statements = sqlite.statements[model]
+        self._index: IndexTable | None = None if index is None else sqlite.indexes[index.table]
         self._calls: list[Call] = []
         if index is None:
             self._at = "t"
