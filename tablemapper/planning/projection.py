@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
-import msgspec
 
 from ..codegen import Names, compile_functions
-from ..errors import CorruptStore
+from ..errors import TableMapperError
 from ..expressions.python import attribute_source, python_source
 from ..expressions.tree import Attr
 from ..keys.template import Template
 from ..schema.maintenance import index_columns
-from ..schema.rows import Row, load_source
+from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
 from .planner import Path
 
@@ -79,7 +78,7 @@ def tuples(
         covering: whether the rows are those of the index alone.
         sorted_by: how many values to sort by stand in front.
     """
-    names = Names(damaged=CorruptStore)
+    names = Names(DAMAGE=DAMAGE, unreadable=unreadable)
     model = path.model
     needed = {attr.name for attr in (*wanted, *(a for p in residual for a in p.attributes()))}
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
@@ -97,11 +96,7 @@ def tuples(
         lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
     values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)
     lines.append(f"            add(({values}{'*rest,' if made.state else ''}))")
-    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
-    lines.append("    except DAMAGE as error:")
-    lines.append(
-        f"        raise damaged(f'{model.name}: the row {{row and row[:4]}} cannot be read: {{error}}') from error"
-    )
+    lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, row, error) from error")
     lines.append("    return made")
     source = "\n".join(lines) + "\n"
     made_function: Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]
@@ -126,7 +121,7 @@ def filtered(
         return lambda rows, v: build(rows)
     names = Names(build=build)
     holds = " and ".join(python_source(predicate, lambda name: f"e.{name}", names) for predicate in residual)
-    source = f"def entities(rows, v):\n    return [e for e in build(rows) if {holds}]\n"
+    source = _of_entities("entities", f"[e for e in build(rows) if {holds}]", names)
     return compile_functions("filtered entities", source, names)["entities"]
 
 
@@ -136,5 +131,17 @@ def chosen(
     """Return a function that makes tuples of attributes of entities, which another one makes of rows."""
     names = Names(entities=entities)
     values = "".join(f"{attribute_source(attr, f'e.{attr.name}', names)}, " for attr in wanted)
-    source = f"def chosen(rows, v):\n    return [({values}) for e in entities(rows, v)]\n"
+    source = _of_entities("chosen", f"[({values}) for e in entities(rows, v)]", names)
     return compile_functions("chosen attributes", source, names)["chosen"]
+
+
+def _of_entities(name: str, made: str, names: Names) -> str:
+    """Return source of a function that makes something of the entities of rows."""
+    names.update(DAMAGE=DAMAGE, unreadable=unreadable, ours=TableMapperError)
+    lines = [
+        f"def {name}(rows, v):",
+        f"    try: return {made}",
+        "    except ours: raise",
+        "    except DAMAGE as error: raise unreadable('a query', None, error) from error",
+    ]
+    return "\n".join(lines) + "\n"

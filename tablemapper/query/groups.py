@@ -7,9 +7,10 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, TableMapperError, shown
 from ..expressions.tree import Attr, Expr
 from ..schema.groups import Slot, slot_of, store_sortable
+from ..schema.rows import DAMAGE, unreadable
 from .totals import COUNT, Measured, States, value
 
 __all__ = ["Groups"]
@@ -89,8 +90,8 @@ class Groups(Generic[G]):
         return self._measured("max", slot_of("max", _ordered("max", field)))
 
     def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:
-        states = self._compute(measured, slot)
         try:
+            states = self._compute(measured, slot)
             return {
                 group if len(self._by) != 1 else group[0]: value(measured, slot, states[group])
                 for group in sorted(states, key=self._place)
@@ -98,6 +99,10 @@ class Groups(Generic[G]):
         except OverflowError as error:
             assert slot.attr is not None
             raise InvalidQuery(f"{measured}: {slot.attr!r} adds up to more than a {slot.attr.type.name}") from error
+        except TableMapperError:
+            raise
+        except DAMAGE as error:
+            raise unreadable(f"{measured} of a query", None, error) from error
 
     def _place(self, group: tuple[Any, ...]) -> list[Any]:
         return [

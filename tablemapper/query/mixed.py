@@ -20,7 +20,7 @@ from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicat
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
 from ..schema.model import Model
-from ..schema.rows import Row
+from ..schema.rows import Row, readable
 from .pages import said
 from .prepared import Asked, Plans, Position
 from .query import Query, Results, Rows
@@ -197,7 +197,7 @@ class _Mixed(Found[T]):
         with self._plans.reader.snapshot() as state:
             streams = [run.chunks(after, limit, within=state) for run in runs]
             ranks = [_ranked(_place(run), order, backwards=backwards) for run in runs]
-            merged = ((runs[at], rows) for at, rows in _merged(streams, ranks))
+            merged = ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
             if not state.exclusive:
                 yield from _counted(merged)
                 return

@@ -21,6 +21,7 @@ from ..expressions.python import attribute_source
 from ..expressions.tree import Assignment, Attr
 from ..values.scalars import SCALARS
 from .model import Model
+from .rows import unreadable
 
 __all__ = ["Assignments", "assignments"]
 
@@ -62,6 +63,9 @@ class Assignments:
             except (ArithmeticError, ValueError, TypeError) as error:
                 faults.append(f"{step.field.name} = {step.text}: {_shown(error)}")
         if faults:
+            stored = entity._row
+            if stored is not None and (fault := self.model.fault_of(stored)) is not None:
+                raise unreadable(self.model.name, stored, fault)
             raise InvalidEntity(f"{self.model.name} {key_of(entity)[1:]}", faults)
         for name, value in values:
             setattr(entity, name, value)

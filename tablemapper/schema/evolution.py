@@ -22,6 +22,7 @@ from ..keys.template import Template, compile_template
 from .forms import ModelForm, TemplateForm
 from .members import Members, follow
 from .model import Model, Schema
+from .rows import DAMAGE
 
 __all__ = ["Evolution", "evolve"]
 
@@ -83,7 +84,12 @@ def _members(old: ModelForm, new: ModelForm) -> Iterator[tuple[str, Members]]:
     for name, form in old.fields.items():
         now = new.fields.get(name)
         if now is not None and form.type == now.type and form.json is not UNSET and now.json is not UNSET:
-            yield name, follow(form.json, now.json)
+            try:
+                yield name, follow(form.json, now.json)
+            except DAMAGE as error:
+                raise CorruptStore(
+                    f'the catalogue cannot be read: the members of "{name}": {error!r}; restore a backup'
+                ) from error
 
 
 def _with_schemas(form: ModelForm, schemas: Mapping[str, Any]) -> ModelForm:

@@ -11,8 +11,9 @@ a class here, or a word in the ``measures`` of one, and a function in `entities.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
@@ -21,12 +22,13 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration
 from ..entities.fields import FieldModel, MeasureKind
-from ..errors import CorruptStore
+from ..errors import CorruptStore, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Attr, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
-from .sums import SUMS, ExactSum
+from .rows import DAMAGE
+from .sums import SUMS, ExactSum, read_number
 
 __all__ = [
     "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",
@@ -143,6 +145,9 @@ class Count(Slot):
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{held} + {change}"
 
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('number', read_number)}({stored})"
+
     def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
         return held
 
@@ -203,6 +208,15 @@ class _Ends(Slot):
 
     ordered = True
 
+    @property
+    def _class(self) -> type:
+        """What the sortable forms of the field's values are."""
+        assert self.attr is not None
+        return _CLASSES.get(self.attr.type.kind, str)
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('ends', partial(_read_ends, self._class))}({stored})"
+
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         assert self.attr is not None
         kind, end = self.attr.type, 0 if measure.startswith("min") else -1
@@ -240,7 +254,7 @@ class Extremes(_Ends):
         return [f"{change}[{value}] = {change}.get({value}, 0) + sign"]
 
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        return f"{names.name('merge', _ends_after)}({held}, {change}, {number}, seek)"
+        return f"{names.name('merge', partial(_ends_after, self._class))}({held}, {change}, {number}, seek)"
 
 
 class Ever(_Ends):
@@ -265,6 +279,16 @@ class Ever(_Ends):
         return stored if wider else live
 
 
+_CLASSES: dict[type, type] = {int: int, bool: int, timedelta: int, float: float, bytes: bytes}
+"""Of sortable forms; all others are text."""
+
+
+def _read_ends(kind: type, stored: Any) -> list[Any]:
+    if isinstance(stored, list) and (not stored or [one.__class__ for one in stored] == [kind, kind]):
+        return stored
+    raise ValueError(f"{shown(stored)} are not the ends of a group's values")
+
+
 def _widened(ends: list[Any], value: Any) -> list[Any]:
     """Return ``[least, greatest]`` with one more value in it."""
     if not ends:
@@ -280,11 +304,11 @@ def _widened_by(ends: list[Any], others: list[Any]) -> list[Any]:
     return ends
 
 
-def _ends_after(ends: list[Any], change: dict[Any, int], number: int, seek: Seek) -> list[Any]:
+def _ends_after(kind: type, ends: list[Any], change: dict[Any, int], number: int, seek: Seek) -> list[Any]:
     for value, count in change.items():
         if count < 0 and ends and value in (ends[0], ends[-1]):
             least = seek(number, "min")
-            return [] if least is None else [least, seek(number, "max")]
+            return [] if least is None else _read_ends(kind, [least, seek(number, "max")])
     return _widened_by(ends, [value for value, count in change.items() if count > 0])
 
 
@@ -384,18 +408,20 @@ class AggregateModel:
         try:
             state: State = self._generated["unpack"](blob)
             return state
-        except (ValueError, TypeError, IndexError, msgspec.MsgspecError) as error:
-            raise CorruptStore(f"{self.declaration.name}: the state of a group cannot be read: {error}") from error
+        except DAMAGE as error:
+            raise CorruptStore(
+                f"{self.declaration.name}: the state of a group cannot be read: {error}; run check()"
+            ) from error
 
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
-        names = Names(encode=_encode, decode=_decode, gone=self._gone)
+        names = Names(encode=_encode, decode=_decode, gone=self._gone, number=read_number)
         slots = list(enumerate(self.slots, 1))
         empty = ["0", *[slot.empty_source(names) for slot in self.slots]]
         after = ["n", *[slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]]
         packed = ["state[0]", *[slot.pack_source(f"state[{at}]", names) for at, slot in slots]]
-        unpacked = ["v0", *[slot.unpack_source(f"v{at}", names) for at, slot in slots]]
+        unpacked = ["number(v0)", *[slot.unpack_source(f"v{at}", names) for at, slot in slots]]
         source = [
             "def zero():",
             f"    return {self.zero_source(names)}",

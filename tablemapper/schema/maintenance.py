@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, InvalidEntity, TableMapperError
+from ..errors import InvalidEntity, TableMapperError
 from ..expressions.python import attribute_source, python_source, walk
 from ..expressions.tree import Attr, Predicate
 from ..keys.codec import plain_cut
@@ -28,7 +28,7 @@ from ..keys.template import Template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
 from .groups import AggregateModel, Delta, State, sortable_source
 from .model import Model, Schema
-from .rows import Row, load_source
+from .rows import DAMAGE, Row, load_source, unreadable
 
 __all__ = [
     "AggregateMaintenance",
@@ -42,6 +42,7 @@ __all__ = [
     "maintenance",
 ]
 
+T = TypeVar("T")
 MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 IndexRow = tuple[Any, ...]
@@ -118,16 +119,16 @@ class ChangeSet:
     def removed(self, kept: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
         for index in kept.indexes:
-            self._index(index).deletes.extend(index.rows(rows))
+            self._index(index).deletes.extend(_stored(index.owner, rows, index.rows))
         for aggregate in kept.aggregates:
-            aggregate.collect(rows, self._groups(aggregate), -1)
+            _stored(aggregate.model, rows, aggregate.collect, self._groups(aggregate), -1)
 
     def changed(self, kept: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
         for index in kept.indexes:
             before, after = _differing(index.read, pairs)
             if before:
-                old, new = index.rows(before), index.rows(after)
+                old, new = _stored(index.owner, before, index.rows), index.rows(after)
                 if index.model.fan_out is None and len(old) == len(new) == len(before):
                     self._one_by_one(self._index(index), old, new)
                 else:
@@ -136,7 +137,7 @@ class ChangeSet:
             before, after = _differing(aggregate.read, pairs)
             if before:
                 groups = self._groups(aggregate)
-                aggregate.collect(before, groups, -1)
+                _stored(aggregate.model, before, aggregate.collect, groups, -1)
                 aggregate.collect(after, groups, 1)
 
     def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
@@ -176,6 +177,19 @@ class ChangeSet:
         """The number of maintained rows that are written."""
         indexed = sum(len(c.deletes) + len(c.puts) + len(c.rewrites) for c in self.indexes.values())
         return indexed + sum(len(groups) for groups in self.groups.values())
+
+
+def _stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:
+    """Call a function of rows as they are stored: what is not possible of them was not written by this library."""
+    try:
+        return maintain(rows, *arguments)
+    except InvalidEntity:
+        for row in rows:
+            try:
+                maintain((row,), *arguments)
+            except InvalidEntity as error:
+                raise unreadable(model.name, row, error) from error
+        raise
 
 
 def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
@@ -258,8 +272,8 @@ def _loop(label: str, head: str, prologue: list[str], body: list[str], result: s
     """Compile a function that does something with each of the rows of some entities."""
     names.update(
         ours=TableMapperError,
-        DAMAGE=(ValueError, TypeError, AttributeError, ArithmeticError, LookupError),
-        damaged=_damaged,
+        DAMAGE=DAMAGE,
+        unreadable=unreadable,
     )
     lines = [
         f"def {head}:",
@@ -269,14 +283,10 @@ def _loop(label: str, head: str, prologue: list[str], body: list[str], result: s
         "        for row in rows:",
         *[f"            {line}" for line in body],
         "    except ours: raise",
-        "    except DAMAGE as error: raise damaged(row, error) from error",
+        f"    except DAMAGE as error: raise unreadable({label!r}, row, error) from error",
         f"    return {result}",
     ]
     return compile_functions(label, "\n".join(lines), names)[head.partition("(")[0]]
-
-
-def _damaged(row: Row | None, error: Exception) -> CorruptStore:
-    return CorruptStore(f"the row with the key {(row or ())[:2]} cannot be read: {error}; run check()")
 
 
 def _key_lines(

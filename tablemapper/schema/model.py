@@ -20,7 +20,7 @@ from ..keys.template import Template
 from ..limits import Edm, entity_size
 from .forms import ModelForm
 from .groups import AggregateModel, aggregate_model
-from .rows import FIRST, Row, row_functions
+from .rows import FIRST, Row, row_fault, row_functions
 
 __all__ = ["Model", "Schema", "compile_schema", "reserved_keys", "writable"]
 
@@ -92,6 +92,10 @@ class Model:
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""
         return next(index for index in self.indexes if index.name == name)
+
+    def fault_of(self, row: Row) -> str | None:
+        """Return which property of a row no write of this library can have made; None if all can be."""
+        return row_fault(self.columns, row)
 
     def size(self, row: Row) -> int:
         """Return the size of an entity in bytes, by Azure's published formula."""

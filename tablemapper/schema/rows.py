@@ -11,7 +11,8 @@ own at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,13 +20,20 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration, located
 from ..entities.entity import check_whole
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, EntityTooLarge, InvalidEntity
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
 from ..keys.forms import check_key
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
+from ..values.scalars import read_total
 
-__all__ = ["FIRST", "Row", "load_source", "row_functions"]
+__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "readable", "row_fault", "row_functions", "unreadable"]
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
+
+DAMAGE: tuple[type[Exception], ...] = (
+    ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError, msgspec.MsgspecError,
+)  # fmt: skip
+"""What is raised over stored values that no write of this library made. (Its own errors are some of these, too.)"""
 
 FIRST = 3  # where the properties begin in a row
 _SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
@@ -36,7 +44,8 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     cls: Any = declaration.cls
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(declaration, columns),
-        damaged=CorruptStore, bad=_bad(declaration), check_key=check_key,
+        unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE,
+        cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
     return compile_functions(f"{declaration.name} rows", source, names)
@@ -44,14 +53,19 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
 
 def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
     body = list(_entity_source(made, columns, names))
+    failed = "except DAMAGE as error: raise cause(e, error)"
     yield "def to_row(e):"
-    yield from (f"    {line}" for line in body)
-    yield "    return row"
+    yield "    try:"
+    yield from (f"        {line}" for line in body)
+    yield "        return row"
+    yield f"    {failed}"
     yield "def to_rows(entities, kept, rows):"
     yield "    keep = kept.append; add = rows.append"
     yield "    total = 0"
     yield "    for e in entities:"
-    yield from (f"        {line}" for line in body)
+    yield "        try:"
+    yield from (f"            {line}" for line in body)
+    yield f"        {failed}"
     yield "        total += n"
     yield "        keep(e); add(row)"
     yield "    return total"
@@ -104,11 +118,9 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
 
 def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
     body = list(_object_source(made, columns, names))
-    names["DAMAGE"] = (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, msgspec.MsgspecError)
     failed = [
         "    except DAMAGE as error:",
-        f"        raise damaged(f'{made.name}: the row with the key {{row and row[:2]}} cannot be read: {{error}}') "
-        "from error",
+        f"        raise unreadable({made.name!r}, row, error) from error",
     ]
     yield "def build(rows):"
     yield "    built = []; add = built.append"
@@ -150,11 +162,55 @@ def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
 def load_source(field: FieldModel, variable: str, names: Names) -> str:
     """Return source of a field's value, a variable holding its stored property."""
     load = field.type.load_source(variable, names)
+    if field.measure is not None and field.type.kind is Decimal:
+        load = f"{names.name('total', read_total)}({variable})"
     if field.wide:
         load = f"{variable} if {variable}.__class__ is int else int({variable})"
     if load != variable and (field.optional or field.measure is not None):
         load = f"None if {variable} is None else {load}"
     return load
+
+
+def row_fault(columns: tuple[FieldModel, ...], row: Row) -> str | None:
+    """Return which property of an entity's row no write of this library can have made; None if all can be.
+
+    Reads trust what is stored, for it was checked before it was written. This is for what went wrong all the same.
+    """
+    for at, field in enumerate(columns, FIRST):
+        try:
+            if row[at] is not None:
+                field.type.load(row[at])
+                fault = check_value(field.name, row[at]) if field.type.spillable and not field.type.undeclared else None
+            else:
+                fault = None if field.optional else f"{field.name}: there is no value, but one is required"
+            if fault is not None:
+                return fault
+        except DAMAGE as error:
+            return f"{field.name}: {error}"
+    return None
+
+
+def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:
+    """Return what to raise where an entity cannot be written: it may have been read from a damaged row."""
+    row = getattr(entity, "_row", None)
+    fault = None if row is None else row_fault(columns, row)
+    return error if fault is None else unreadable(declaration.name, row, fault)
+
+
+def unreadable(name: str, row: Row | None, fault: object) -> CorruptStore:
+    """Return the error of a row that cannot be read."""
+    where = "a row" if row is None else f"the row with the key {row[:2]}"
+    return CorruptStore(f"{name}: {where} cannot be read: {fault}; run check()")
+
+
+def readable(rows: Iterator[T], what: str) -> Iterator[T]:
+    """Yield rows; what cannot be read of them while they are compared or made is CorruptStore."""
+    try:
+        yield from rows
+    except TableMapperError:
+        raise
+    except DAMAGE as error:
+        raise unreadable(what, None, error) from error
 
 
 def _store_wide(value: int | None) -> int | str | None:

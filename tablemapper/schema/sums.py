@@ -31,15 +31,18 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import attrs
 
 from ..codegen import Names
+from ..errors import shown
 from ..limits import MAX_INT64, MIN_INT64
 
-__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State"]
+__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "read_number"]
 
 V = TypeVar("V")
 State: TypeAlias = list[Any]
 
 _UNITS_OF_ONE = 1 << 1074  # of 2**-1074, the smallest float above zero
 _MOST_TRAILING_ZEROS = 1074 + 1024 + 64  # 2**64 times the largest float: no sum of ours ends in more
+_MOST_BYTES = 300  # of a total: the largest is of floats, and has 2,162 bits
+_MOST_EXPONENT = 20_000  # of a Decimal that is summed, be it a sum itself; any larger, and 10 to its power has no end
 _EXACT = decimal.Context(
     prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.InvalidOperation]
 )
@@ -97,11 +100,18 @@ def _pack_int(number: int) -> int | bytes:
 
 
 def _unpack_int(packed: object) -> int:
-    if isinstance(packed, int):
+    if packed.__class__ is int:
         return packed
-    if isinstance(packed, bytes):
+    if isinstance(packed, bytes) and len(packed) <= _MOST_BYTES:
         return int.from_bytes(packed, "little", signed=True)
-    raise TypeError(f"expected an int or bytes, got {packed!r}")
+    raise ValueError(f"{shown(packed)} is not the total of a sum")
+
+
+def read_number(packed: object) -> int:
+    """Return how many values there are, as it is stored; ValueError if it is something else."""
+    if packed.__class__ is int and packed >= 0:
+        return packed
+    raise ValueError(f"{shown(packed)} is no number of values")
 
 
 # ------------------------------------------------------------------------------------------------------------- float
@@ -151,9 +161,9 @@ def _pack_float(state: State) -> list[Any]:
 
 def _unpack_float(packed: list[Any]) -> State:
     n, zeros, units, plus, minus = packed if len(packed) == 5 else (*packed, 0, 0)
-    if not 0 <= zeros <= _MOST_TRAILING_ZEROS:
+    if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:
         raise ValueError(f"no sum of floats ends in {zeros} zero bits")
-    return [n, _unpack_int(units) << zeros, plus, minus]
+    return [read_number(n), _unpack_int(units) << zeros, read_number(plus), read_number(minus)]
 
 
 # ----------------------------------------------------------------------------------------------------- int, timedelta
@@ -186,7 +196,7 @@ def _pack_total(state: State) -> list[Any]:
 
 def _unpack_total(packed: list[Any]) -> State:
     n, total = packed
-    return [n, _unpack_int(total)]
+    return [read_number(n), _unpack_int(total)]
 
 
 def _add_timedelta(state: State, value: timedelta, sign: int) -> None:
@@ -227,10 +237,16 @@ def _add_decimal(state: State, value: Decimal, sign: int) -> None:
 
 
 def _split(value: Decimal) -> tuple[int, int]:
-    if not value.is_finite():
-        raise ValueError(f"{value} cannot be summed: expected a finite Decimal")
+    if not value.is_finite() or abs(value.adjusted()) > _MOST_EXPONENT:
+        raise ValueError(f"{shown(value)} cannot be summed: expected a finite Decimal")
     sign, digits, exponent = value.as_tuple()
-    return int(exponent), int(Decimal((sign, digits, 0)))
+    return _exponent(exponent), int(Decimal((sign, digits, 0)))
+
+
+def _exponent(exponent: object) -> int:
+    if exponent.__class__ is int and abs(exponent) <= _MOST_EXPONENT:
+        return exponent
+    raise ValueError(f"{shown(exponent)} is not the exponent of a Decimal that can be summed")
 
 
 def _merge_decimal(state: State, delta: State) -> State:
@@ -268,7 +284,7 @@ def _pack_decimal(state: State) -> list[Any]:
 
 def _unpack_decimal(packed: list[Any]) -> State:
     by_exponent = {
-        exponent: [count, _unpack_int(total)]
+        _exponent(exponent): [read_number(count), _unpack_int(total)]
         for exponent, count, total in zip(packed[::3], packed[1::3], packed[2::3], strict=True)
     }
     return [sum(count for count, _ in by_exponent.values()), by_exponent]

@@ -33,6 +33,7 @@ __all__ = [
     "enum_type",
     "inside_json",
     "literal_type",
+    "read_total",
     "unexpected",
 ]
 
@@ -40,7 +41,9 @@ INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
 Int32: TypeAlias = Annotated[int, INT32_RANGE]
 """An int of 32 bits: Azure's Int32, where a plain int is an Int64."""
 
-_DECIMALS = Context(34, Emin=-6143, Emax=6144, traps=[Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal])
+_TRAPS = [Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal]
+_DECIMALS = Context(34, Emin=-6143, Emax=6144, traps=_TRAPS)
+_TOTALS = Context(13_000, Emin=-6300, Emax=6300, traps=_TRAPS)  # sums of these, and sums divided
 _PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
 _WELL = re.compile("[^\ud800-\udfff]*").fullmatch
 _text = msgspec.to_builtins
@@ -304,6 +307,22 @@ def _check_decimal(value: Any) -> Decimal:
         raise Fault(f"{shown(value)} is outside the Decimals: 34 digits, exponent -6143 to 6144") from None
 
 
+def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
+    """Return a stored Decimal. What has a giant exponent is two words on disk, and no end in a sum."""
+    try:
+        value = context.create_decimal(stored)
+        if value.is_finite():
+            return value
+    except (ArithmeticError, TypeError):
+        pass
+    raise Fault(f"{shown(stored)} is not the stored form of Decimal")
+
+
+def read_total(stored: Any) -> Decimal:
+    """Return a stored sum of Decimals, or a sum divided."""
+    return _read_decimal(stored, _TOTALS)
+
+
 def _check_uuid(value: Any) -> UUID:
     if not isinstance(value, UUID):
         raise unexpected("UUID", value, f"use UUID({value!r})" if isinstance(value, str) and len(value) == 36 else "")
@@ -412,8 +431,8 @@ SCALARS: dict[Any, ValueType] = {
         writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
     ),
     Decimal: _scalar(
-        Decimal, _check_decimal, "String", "False", store=str, read=Decimal, writes="{str}({v})",
-        reads="{Decimal}({v})", sql_ordered=False, summable=True, lossless_in_key=False, str=str,
+        Decimal, _check_decimal, "String", "False", store=str, read=_read_decimal, writes="{str}({v})",
+        reads="{read_decimal}({v})", read_decimal=_read_decimal, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
         UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,

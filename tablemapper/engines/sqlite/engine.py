@@ -191,20 +191,21 @@ class SqliteEngine:
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
-        integrity = self.file.integrity()
-        with self.file.snapshot() as snapshot:
+        with self.file.snapshot(cold=True) as snapshot:
 
             def rows(sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
                 for chunk in snapshot.stream(sql, args):
                     yield from chunk
 
+            integrity = self.file.integrity(snapshot)
+            last = 0
             try:
+                (last,) = snapshot.get("SELECT until FROM tablemapper_state") or (0,)
                 catalogue = read_catalogue(snapshot.read)
                 verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._sqlite, catalogue)
             except CorruptStore as error:
-                integrity = [*integrity, str(error)]
-            state = snapshot.get("SELECT until FROM tablemapper_state")
-            return check(self._sqlite, rows, integrity, state[0] if state else 0, meter)
+                integrity.append(str(error))
+            return check(self._sqlite, rows, integrity, last, meter)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

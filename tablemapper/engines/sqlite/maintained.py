@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import apsw
 
-from ...errors import CorruptStore, UniqueViolation
+from ...errors import CorruptStore, TableMapperError, UniqueViolation
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, IndexChanges, IndexMaintenance, IndexRow
-from ...schema.rows import Row
+from ...schema.rows import DAMAGE, Row, unreadable
 from .file.writer import Writer, sorted_rows
 from .statements import IndexTable, SqliteSchema, Values
 
@@ -101,29 +101,35 @@ def _write_groups(
     gone: list[Row] = []
     keyed = [(aggregate.key(group), delta) for group, delta in groups.items()]
     keyed.sort(key=itemgetter(0))
-    for key, delta in keyed:
-        seek = _no_seek
-        if values is not None:
-            _count_values(slots.counted_slots, values, writer, key, delta)
-            seek = partial(_seek, writer, values, key)
-        stored = writer.get(statements.get_group, key)
-        blob = None if stored is None else stored[-1]
-        state = slots.combine(None if blob is None else slots.unpack(blob), delta, seek)
-        if state is None:
-            if stored is not None:
-                gone.append((*key, *stored[:-1]))
-            continue
-        packed = slots.pack(state)
-        if packed == blob:
-            continue
-        row = aggregate.row(*key, writer.timestamp, state)
-        if stored is None:
-            new.append(row)
-        elif row[3:] == stored[1:-1]:  # what is shown did not change, so neither does its ETag
-            row = (*key, *stored[:-1])
-        else:
-            changed.append(((*key, *stored[:-1]), row))
-        puts.append((*row, *tail, packed))
+    key: tuple[str, str] | None = None
+    try:
+        for key, delta in keyed:
+            seek = _no_seek
+            if values is not None:
+                _count_values(slots.counted_slots, values, writer, key, delta)
+                seek = partial(_seek, writer, values, key)
+            stored = writer.get(statements.get_group, key)
+            blob = None if stored is None else stored[-1]
+            state = slots.combine(None if stored is None else slots.unpack(stored[-1]), delta, seek)
+            if state is None:
+                if stored is not None:
+                    gone.append((*key, *stored[:-1]))
+                continue
+            packed = slots.pack(state)
+            if packed == blob:
+                continue
+            row = aggregate.row(*key, writer.timestamp, state)
+            if stored is None:
+                new.append(row)
+            elif row[3:] == stored[1:-1]:  # what is shown did not change, so neither does its ETag
+                row = (*key, *stored[:-1])
+            else:
+                changed.append(((*key, *stored[:-1]), row))
+            puts.append((*row, *tail, packed))
+    except TableMapperError:
+        raise
+    except DAMAGE as error:  # what is stored of the group, or of its live values
+        raise unreadable(model.name, key, error) from error
     if puts:
         writer.run(statements.put, puts)
     if gone:

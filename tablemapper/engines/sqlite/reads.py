@@ -21,7 +21,7 @@ from ...planning.projection import ENTITIES, Layout, layout, tuples
 from ...planning.ranges import KeyRange, Search
 from ...query.prepared import Position
 from ...schema.groups import store_sortable
-from ...schema.rows import Row
+from ...schema.rows import DAMAGE, Row, readable, unreadable
 from ...values.scalars import SCALARS
 from .file.file import File
 from .file.functions import NAME, Call
@@ -150,7 +150,7 @@ class Selecting:
         elif select.plan.merged:
             streams = [chain.from_iterable(within.stream(sql, args)) for sql, args in statements]
             merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
-            yield from _chunks(merged)
+            yield from readable(_chunks(merged), str(select.plan.path))
         else:
             for sql, args in statements:
                 yield from within.stream(sql, args)
@@ -261,7 +261,10 @@ class Select:
 
         def sortable(*row: Any) -> Any:
             value = read((row,), ())[0][0]
-            return None if value is None else store_sortable(kind, Decimal(value) if wide else value)
+            try:
+                return None if value is None else store_sortable(kind, Decimal(value) if wide else value)
+            except DAMAGE as error:
+                raise unreadable(str(plan.path), None, error) from error
 
         call = Call(sortable)
         self._calls.append(call)

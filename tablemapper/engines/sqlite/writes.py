@@ -12,10 +12,10 @@ import apsw
 import attrs
 
 from ...entities.entity import etag_text
-from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed
+from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
 from ...schema.model import Model
-from ...schema.rows import Row
+from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
 from .file.writer import Writer, sorted_rows
 from .maintained import write_changes, write_indexes
@@ -45,6 +45,19 @@ def apply(
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: the caller rolls back.
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
+    try:
+        _apply(sqlite, writer, operations, maintained_limit)
+    except TableMapperError:
+        raise
+    except DAMAGE:
+        for operation in operations:
+            stored = operation.old
+            if stored is not None and (fault := operation.model.fault_of(stored)) is not None:
+                raise unreadable(operation.model.name, stored, fault) from None
+        raise
+
+
+def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     batches: dict[Model, _Batch] = {}
     for operation in operations:
         batch = batches.get(operation.model)

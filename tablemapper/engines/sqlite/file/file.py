@@ -100,6 +100,7 @@ class File:
             new_lock=lock,
         )
         self._idle, self.take, self.give, self.drop = pool.idle, pool.take, pool.give, pool.drop
+        self.take_cold = pool.take_cold
         self._look_at = monotonic() + warn_after
         self._timestamps = Timestamps(clock, owner, place.path)
         self._writes = Transactions(
@@ -263,9 +264,13 @@ class File:
         self._held.add(stream)
         return stream
 
-    def snapshot(self) -> Snapshot:
-        """Return a context manager for several reads of one state."""
-        snapshot = Snapshot(self)
+    def snapshot(self, *, cold: bool = False) -> Snapshot:
+        """Return a context manager for several reads of one state.
+
+        Args:
+            cold: read by a new connection, which has no page of the file yet: what others hold may not be on the disk.
+        """
+        snapshot = Snapshot(self, cold=cold)
         self._held.add(snapshot)
         return snapshot
 
@@ -334,10 +339,10 @@ class File:
         """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared."""
         return self.read("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
 
-    def integrity(self) -> list[str]:
+    def integrity(self, within: Snapshot | None = None) -> list[str]:
         """Return what SQLite's own check finds wrong with the file: nothing, if it is sound."""
         try:
-            lines = [str(line) for (line,) in self.read("PRAGMA integrity_check")]
+            lines = [str(line) for (line,) in (within or self).read("PRAGMA integrity_check")]
         except (StoreError, UnicodeError) as error:
             if self._ended:
                 raise

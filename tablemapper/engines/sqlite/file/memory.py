@@ -35,7 +35,7 @@ class MemoryFile(File):
         rows = self.read(sql, args)
         return iter([rows[at : at + chunk] for at in range(0, len(rows), chunk)])
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, cold: bool = False) -> Snapshot:
         return _MemorySnapshot(self)
 
     def _alone(self, use: Callable[[apsw.Connection], T]) -> T:

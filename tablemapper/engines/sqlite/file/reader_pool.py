@@ -98,6 +98,12 @@ class Readers:
         except IndexError:
             return self._open() or self._wait()
 
+    def take_cold(self) -> apsw.Connection:
+        """Return a reader that has read nothing yet."""
+        self._check_open()
+        with self._opening:
+            return self._connect()
+
     def give(self, reader: apsw.Connection) -> None:
         """Take back a reader that holds no state."""
         if self._waiting:
@@ -138,12 +144,15 @@ class Readers:
         with self._opening:
             if len(self._known) > self._most and not self._holds():  # one of them writes
                 return None
-            try:
-                reader = self._place.reader()
-            except Exception as error:
-                raise translated(error, self._place.path) from error
-            self._known.add(reader)
-            return reader
+            return self._connect()
+
+    def _connect(self) -> apsw.Connection:
+        try:
+            reader = self._place.reader()
+        except Exception as error:
+            raise translated(error, self._place.path) from error
+        self._known.add(reader)
+        return reader
 
     def _holds(self) -> bool:
         me = threading.get_ident()

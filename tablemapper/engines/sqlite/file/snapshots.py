@@ -37,6 +37,8 @@ class Lender(Protocol):
     @property
     def take(self) -> Callable[[], apsw.Connection]: ...
     @property
+    def take_cold(self) -> Callable[[], apsw.Connection]: ...
+    @property
     def give(self) -> Callable[[apsw.Connection], None]: ...
     @property
     def drop(self) -> Callable[[apsw.Connection], None]: ...
@@ -194,15 +196,17 @@ class Stream(_Held):
 class Snapshot(_Held):
     """Several reads of one state of the file; the state is that of the first read."""
 
-    __slots__ = ()
+    __slots__ = ("_broken", "_cold")
     exclusive: ClassVar[bool] = False
     """Whether nobody can write while it is open."""
 
-    def __init__(self, file: Lender) -> None:
+    def __init__(self, file: Lender, *, cold: bool = False) -> None:
         super().__init__(file, "a snapshot")
+        self._cold = cold
+        self._broken: BaseException | None = None  # why it can not be read from any more
 
     def __enter__(self) -> Self:
-        self._reader = reader = self._file.take()
+        self._reader = reader = self._file.take_cold() if self._cold else self._file.take()
         try:
             reader.execute("BEGIN")
         except Exception as error:
@@ -218,7 +222,8 @@ class Snapshot(_Held):
         try:
             rows: list[Row] = reader.execute(sql, args).fetchall()
         except Exception as error:
-            raise self._failed(error) from error
+            self._broken = self._failed(error)
+            raise self._broken from error
         if self._expired:
             self._check_age()
         return rows
@@ -229,7 +234,8 @@ class Snapshot(_Held):
         try:
             row: Row | None = reader.execute(sql, args).fetchone()
         except Exception as error:
-            raise self._failed(error) from error
+            self._broken = self._failed(error)
+            raise self._broken from error
         if self._expired:
             self._check_age()
         return row
@@ -244,6 +250,8 @@ class Snapshot(_Held):
             self._file.check_open()
             if self._expired:
                 raise self._too_old(self._file.monotonic() - self._since)
+            if self._broken is not None:
+                raise self._broken
             raise RuntimeError("a snapshot is used within its with block only")
         self._check_age()
         return reader
