@@ -351,9 +351,9 @@ def deep(depth: int) -> Any:
         (Extra, {"a": [1]}, ".a: expected one of Azure's types"),
         (Extra, {"a": 2**63}, ".a: 9223372036854775808 does not fit"),
         (Extra, {"a": Int32Value(2**31)}, ".a: 2147483648 does not fit in 32 bits"),
-        (Extra, {"a b": 1}, "'a b' is not the name of a property"),
-        (Extra, {"RowKey": "x"}, "'RowKey' is not the name of a property"),
-        (Extra, {"a" * 256: 1}, "is not the name of a property"),
+        (Extra, {"a b": 1}, "is not a C# identifier"),
+        (Extra, {"RowKey": "x"}, "choose another name"),
+        (Extra, {"a" * 256: 1}, "has 256 characters"),
         (Extra, [1], "expected a dict"),
     ],
 )
@@ -415,6 +415,14 @@ def test_a_value_is_normalised(annotation: Any, value: Any, expected: Any) -> No
     checked = of(annotation).check(value)
     assert checked.__class__ is expected.__class__
     assert repr(checked) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "1a", "odata", "PartitionKey", "Timestamp", "𠀀abc", "ªx", "x" * 256, "é" * 256, 3]
+)
+def test_the_name_of_an_undeclared_property_is_that_of_a_property(name: Any) -> None:
+    with pytest.raises(ValueError, match="property|choose another|identifier|characters"):
+        of(Extra).check({name: 1})
 
 
 def test_a_time_is_made_utc_itself() -> None:

@@ -145,10 +145,7 @@ def check_value(f: FieldModel, value: Any) -> Any:
 def located(name: str, error: ValueError) -> str:
     """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``more.color: …``, ``price: …``."""
     text = str(error)
-    if text[:1] in ("[", "."):
-        return f"{name}{text}"
-    path, found, _ = text.partition(": ")
-    return f"{name}.{text}" if found and path.split("[")[0].replace(".", "").isidentifier() else f"{name}: {text}"
+    return f"{name}{text}" if text[:1] in ("[", ".") else f"{name}: {text}"
 
 
 def declare(

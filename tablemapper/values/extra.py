@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from ..errors import shown
+from ..limits import check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
 __all__ = ["EXTRA", "Extra", "Int32Value"]
@@ -26,7 +27,7 @@ class Int32Value(int):
 class Extra(dict[str, Any]):
     """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
 
-    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes.
+    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes; what is None is left out.
     """
 
     __slots__ = ()
@@ -40,7 +41,6 @@ _TYPES: dict[type, ValueType] = {
     **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
 }
 _BY_EDM: dict[str, ValueType] = {form.edm: form for form in _TYPES.values()}
-_RESERVED = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 
 
 def _form_of(value: Any) -> ValueType | None:
@@ -55,8 +55,10 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
         raise unexpected("a dict of properties", value)
     copy, plain = Extra(), {}
     for name in sorted(value, key=str):
-        if not isinstance(name, str) or not name.isidentifier() or len(name) > 255 or name in _RESERVED:
-            raise Fault(f"{shown(name)} is not the name of a property: letters, digits, _, at most 255, not a key")
+        if not isinstance(name, str):
+            raise Fault(f"{shown(name)} is not the name of a property, which is text")
+        if (wrong := check_property_name(name)) is not None:
+            raise Fault(wrong)
         if (item := value[name]) is None:
             continue  # (a null is not stored)
         form = _form_of(item)

@@ -91,6 +91,23 @@ def test_setting_an_attribute_is_checked_and_changes_nothing_if_it_fails(
     assert getattr(book, field) is before
 
 
+def test_a_fault_inside_a_value_has_its_path() -> None:
+    class Size(msgspec.Struct):
+        width: int
+
+    class Open(tm.Entity, table="Opens"):
+        name: tm.Field[str]
+        more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+        size: tm.Field[dict[str, Size]] = tm.field(factory=dict)
+
+        key = tm.Key[str](partition="{name}")
+
+    with pytest.raises(tm.InvalidEntity) as caught:
+        Open("x", tm.Extra(color=1 + 2j), {"large": Size("x")})  # type: ignore[arg-type]
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["more.color", "size[...].width"]
+    assert Open("x", tm.Extra(color=None, shade=3)).more == {"shade": 3}
+
+
 def test_an_unknown_attribute_is_refused_with_the_nearest_name(book: Product) -> None:
     with pytest.raises(AttributeError, match='did you mean "price"'):
         book.prize = Decimal(1)  # type: ignore[attr-defined]
