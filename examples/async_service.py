@@ -1,7 +1,8 @@
 """A service that takes readings from many devices at once, over TCP, a JSON object a line.
 
-``python examples/async_service.py [--port 8600]`` serves; with ``--try`` fifty devices send, and what they are told is shown.
-Each reading is on the disk before its device is told so; devices that send at the same time share a commit.
+``python examples/async_service.py [--port 8600]`` serves; with ``--try`` fifty devices
+send, and the answers are shown. Each reading is on the disk before the service answers; devices that send at the same time
+share a commit.
 """
 
 from __future__ import annotations
@@ -45,16 +46,32 @@ class Service:
             if "last" in asked:
                 query = self.store.query(Reading).where(Reading.device == asked["device"])
                 newest = query.order_by(Reading.taken_at.desc()).limit(asked["last"])
-                return [[reading.taken_at.isoformat(), reading.temperature] async for reading in newest]
+                return [
+                    [reading.taken_at.isoformat(), reading.temperature]
+                    async for reading in newest
+                ]
             taken_at = datetime.fromisoformat(asked["taken_at"])
-            await self.store.insert(Reading(asked["device"], taken_at, asked["temperature"]))
+            await self.store.insert(
+                Reading(asked["device"], taken_at, asked["temperature"])
+            )
         except tm.EntityExists:
-            return {"ok": True, "known": True}  # the device did not hear the first answer, and sent again
-        except (tm.InvalidEntity, tm.InvalidQuery, ValueError, KeyError, TypeError) as error:
+            return {
+                "ok": True,
+                "known": True,
+            }  # the device did not hear the first answer, and sent again
+        except (
+            tm.InvalidEntity,
+            tm.InvalidQuery,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
         return {"ok": True}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         async for line in reader:
             writer.write(json.dumps(await self.answer(line)).encode() + b"\n")
             await writer.drain()
@@ -76,10 +93,19 @@ async def try_it(port: int, store: tm.AsyncStore) -> None:
 
     def reading(device: int, hour: int) -> dict[str, object]:
         taken_at = start + timedelta(hours=hour)
-        return {"device": f"d-{device}", "taken_at": taken_at.isoformat(), "temperature": 20.0 + hour % 5}
+        return {
+            "device": f"d-{device}",
+            "taken_at": taken_at.isoformat(),
+            "temperature": 20.0 + hour % 5,
+        }
 
-    told = await asyncio.gather(*[ask(port, *[reading(device, hour) for hour in range(24)]) for device in range(50)])
-    print(sum(answer == {"ok": True} for answers in told for answer in answers), "readings stored")
+    told = await asyncio.gather(
+        *[ask(port, *[reading(device, hour) for hour in range(24)]) for device in range(50)]
+    )
+    print(
+        sum(answer == {"ok": True} for answers in told for answer in answers),
+        "readings stored",
+    )
     print("sent again:", *await ask(port, reading(7, 3)))
     print("no time:", *await ask(port, {"device": "d-1"}))
     print("the newest of d-7:", *await ask(port, {"device": "d-7", "last": 2}))
@@ -97,7 +123,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "readings.db" if chosen.trying else chosen.store
         async with tm.open_async(path, models=[Reading, Day]) as store:
-            server = await asyncio.start_server(Service(store).serve, "127.0.0.1", 0 if chosen.trying else chosen.port)
+            server = await asyncio.start_server(
+                Service(store).serve, "127.0.0.1", 0 if chosen.trying else chosen.port
+            )
             async with server:
                 if chosen.trying:
                     await try_it(server.sockets[0].getsockname()[1], store)

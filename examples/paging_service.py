@@ -40,7 +40,9 @@ class Order(tm.Entity, table="Orders"):
     total: tm.Field[Decimal]
     status: tm.Field[str] = tm.field(default="open")
 
-    key = tm.Key[str, datetime, int](partition="{customer}", row=("{placed:desc}", "{number}"))
+    key = tm.Key[str, datetime, int](
+        partition="{customer}", row=("{placed:desc}", "{number}")
+    )
     by_status = tm.Index[str, datetime](partition="{status}", row="{placed:desc}")
 
 
@@ -57,12 +59,28 @@ FILTERS: dict[str, Callable[[str], tm.Predicate[Order]]] = {
 # --8<-- [end:settings]
 
 STATUS: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
-    (tm.InvalidToken, HTTPStatus.BAD_REQUEST, "this token is not of this list, or no longer valid; begin without one"),
+    (
+        tm.InvalidToken,
+        HTTPStatus.BAD_REQUEST,
+        "this token is not of this list, or no longer valid; begin without one",
+    ),
     (tm.ScanRefused, HTTPStatus.BAD_REQUEST, "say customer= or status="),
-    (tm.QueryStopped, HTTPStatus.SERVICE_UNAVAILABLE, "too much would be read; say more of what you look for"),
+    (
+        tm.QueryStopped,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "too much would be read; say more of what you look for",
+    ),
     (tm.StoreLocked, HTTPStatus.SERVICE_UNAVAILABLE, "try again"),
-    (ValueError, HTTPStatus.BAD_REQUEST, "size= is a whole number from 1 on, over= a number"),
-    (ArithmeticError, HTTPStatus.BAD_REQUEST, "size= is a whole number from 1 on, over= a number"),
+    (
+        ValueError,
+        HTTPStatus.BAD_REQUEST,
+        "size= is a whole number from 1 on, over= a number",
+    ),
+    (
+        ArithmeticError,
+        HTTPStatus.BAD_REQUEST,
+        "size= is a whole number from 1 on, over= a number",
+    ),
 )
 
 
@@ -94,24 +112,33 @@ def as_json(order: Order) -> dict[str, Any]:
 
 
 def application(store: tm.Store) -> WSGIApplication:
-    """Return the service over a store; any WSGI server can run it, in as many threads as it likes."""
+    """Return the service over a store; any WSGI server can run it, in any number of threads."""
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        status, body = respond(store, environ["PATH_INFO"], dict(parse_qsl(environ.get("QUERY_STRING", ""))))
+        status, body = respond(
+            store, environ["PATH_INFO"], dict(parse_qsl(environ.get("QUERY_STRING", "")))
+        )
         payload = json.dumps(body).encode()
-        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(payload))),
+        ]
         start(f"{status.value} {status.phrase}", headers)
         return [payload]
 
     return answer
 
 
-def respond(store: tm.Store, path: str, parameters: dict[str, str]) -> tuple[HTTPStatus, dict[str, Any]]:
+def respond(
+    store: tm.Store, path: str, parameters: dict[str, str]
+) -> tuple[HTTPStatus, dict[str, Any]]:
     """Return the status and the body for a request."""
     if path != "/orders":
         return HTTPStatus.NOT_FOUND, {"error": "there is only /orders"}
     if strange := parameters.keys() - FILTERS - {"size", "token"}:
-        return HTTPStatus.BAD_REQUEST, {"error": f"{', '.join(sorted(strange))}: there is no such filter"}
+        return HTTPStatus.BAD_REQUEST, {
+            "error": f"{', '.join(sorted(strange))}: there is no such filter"
+        }
     try:
         return HTTPStatus.OK, orders(store, parameters)
     except Exception as error:
@@ -136,7 +163,9 @@ class Quiet(WSGIRequestHandler):
 
 def serve(store: tm.Store, port: int = 0) -> WSGIServer:
     """Return a server on this machine; port 0 takes a free one."""
-    return make_server("127.0.0.1", port, application(store), server_class=Server, handler_class=Quiet)
+    return make_server(
+        "127.0.0.1", port, application(store), server_class=Server, handler_class=Quiet
+    )
 
 
 # ---------------------------------------------------------------------------------------------- as a client sees it
@@ -144,7 +173,9 @@ def serve(store: tm.Store, port: int = 0) -> WSGIServer:
 
 def call(server: WSGIServer, **parameters: object) -> tuple[int, dict[str, Any]]:
     """Send a request; return the status and the decoded body."""
-    query = urlencode({name: value for name, value in parameters.items() if value is not None})
+    query = urlencode(
+        {name: value for name, value in parameters.items() if value is not None}
+    )
     url = f"http://127.0.0.1:{server.server_port}/orders?{query}"
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
@@ -176,28 +207,42 @@ class Running:
         """Ask for a page; return the numbers of its orders and the token."""
         status, page = call(self.server, **parameters)
         assert status == 200, page
-        print(f"page {[item['number'] for item in page['items']]}", "and more" if page["token"] else "the last")
+        print(
+            f"page {[item['number'] for item in page['items']]}",
+            "and more" if page["token"] else "the last",
+        )
         return [item["number"] for item in page["items"]], page["token"]
 
 
 def try_it() -> None:
-    """Page through a list that changes meanwhile, over a real socket and a restart; then ask for what cannot be had."""
+    """Page through a list that changes meanwhile, over a socket and a restart; then make mistakes."""
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "orders.db"
         with Running(path) as run:
             run.store.insert_many(
-                Order(("ada", "bob")[n % 2], noon + timedelta(minutes=n), n, Decimal(n * 10)) for n in range(10)
+                Order(
+                    ("ada", "bob")[n % 2], noon + timedelta(minutes=n), n, Decimal(n * 10)
+                )
+                for n in range(10)
             )
             first, token = run.numbers(status="open", over="20", size=3)
             assert first == [9, 8, 7]
-            run.store.insert(Order("ada", noon + timedelta(hours=1), 10, Decimal(999)))  # before the place of the token
-            run.store.delete(Order.key("bob", noon + timedelta(minutes=7), 7))  # the one that the page ended with
-            run.store.insert(Order("bob", noon + timedelta(minutes=4, seconds=30), 11, Decimal(50)))  # behind it
+            run.store.insert(
+                Order("ada", noon + timedelta(hours=1), 10, Decimal(999))
+            )  # before the place of the token
+            run.store.delete(
+                Order.key("bob", noon + timedelta(minutes=7), 7)
+            )  # the one that the page ended with
+            run.store.insert(
+                Order("bob", noon + timedelta(minutes=4, seconds=30), 11, Decimal(50))
+            )  # behind it
         with Running(path) as run:  # another process, as far as the token knows
             second, token = run.numbers(over="20", status="open", size=3, token=token)
             assert second == [6, 5, 11]
-            third, end = run.numbers(status="open", over="20", size=100, token=token)  # of another size
+            third, end = run.numbers(
+                status="open", over="20", size=100, token=token
+            )  # of another size
             assert (third, end) == ([4, 3], None)
 
             for parameters in (
@@ -213,9 +258,12 @@ def try_it() -> None:
                 assert status == 400
 
             run.store.insert_many(
-                Order("eve", noon + timedelta(seconds=n), n, Decimal(1), "done") for n in range(EXAMINED + 1)
+                Order("eve", noon + timedelta(seconds=n), n, Decimal(1), "done")
+                for n in range(EXAMINED + 1)
             )
-            status, body = call(run.server, status="done", over="2")  # nothing matches, all are read to find out
+            status, body = call(
+                run.server, status="done", over="2"
+            )  # nothing matches, all are read to find out
             print(status, body["error"])
             assert status == 503
 
@@ -224,5 +272,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--try"]:
         try_it()
     else:
-        with tm.open(sys.argv[1] if len(sys.argv) > 1 else "orders.db", models=[Order]) as opened:
+        with tm.open(
+            sys.argv[1] if len(sys.argv) > 1 else "orders.db", models=[Order]
+        ) as opened:
             serve(opened, 8000).serve_forever()

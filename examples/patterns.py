@@ -1,4 +1,4 @@
-"""The patterns that everybody meets who models data by partition key and row key, each in one declaration."""
+"""Patterns of data that is modelled by partition key and row key, each in one declaration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find_by_another_field(store: tm.Store) -> None:
 
 # --8<-- [start:write-by-query]
 def change_many(store: tm.Store) -> None:
-    """Write what a query finds; under a name, the same call goes on where a killed one stopped."""
+    """Write what a query finds; with a name, a call goes on where a killed one stopped."""
     tools = store.query(Product).where(Product.category == "tools")
     raised = tools.update(Product.price.set(Product.price * 1.1), resume="raise prices")
     dear = tools.where(Product.price > 15).delete()
@@ -68,7 +68,10 @@ class Department(tm.Aggregate, of=Employee, table="Staff"):
 
 def several_types_in_a_partition(store: tm.Store) -> None:
     """Read a department and its employees together, in row order, each in its own class."""
-    store.insert_many(Employee("Sales", number, name) for number, name in enumerate(["Ada", "Bo", "Cy"], 1))
+    store.insert_many(
+        Employee("Sales", number, name)
+        for number, name in enumerate(["Ada", "Bo", "Cy"], 1)
+    )
     for row in store.partition(Employee.department == "Sales"):
         match row:
             case Department(employees=count):
@@ -135,7 +138,9 @@ def readings_by_device_and_day(store: tm.Store) -> None:
     start = datetime(2026, 3, 1, tzinfo=UTC)
     store.insert_many(Reading("d1", start + timedelta(hours=n), n / 2) for n in range(120))
     span = store.query(Reading).where(
-        Reading.device == "d1", Reading.at >= start + timedelta(hours=20), Reading.at < start + timedelta(hours=30)
+        Reading.device == "d1",
+        Reading.at >= start + timedelta(hours=20),
+        Reading.at < start + timedelta(hours=30),
     )
     assert [r.at.hour for r in span] == [20, 21, 22, 23, 0, 1, 2, 3, 4, 5]
     print("by device and day:\n  " + str(span.explain()).replace("\n", "\n  "))
@@ -158,7 +163,9 @@ class LogLine(tm.Entity, table="Log"):
 def newest_first(store: tm.Store) -> None:
     """Read the tail of a log without knowing how long it is."""
     start = datetime(2026, 3, 1, tzinfo=UTC)
-    store.insert_many(LogLine("web", start + timedelta(seconds=n), f"line {n}") for n in range(1000))
+    store.insert_many(
+        LogLine("web", start + timedelta(seconds=n), f"line {n}") for n in range(1000)
+    )
     tail = store.query(LogLine).where(LogLine.service == "web").limit(3)
     assert [line.text for line in tail] == ["line 999", "line 998", "line 997"]
     print("newest first:", ", ".join(line.text for line in tail))
@@ -180,7 +187,11 @@ class Event(tm.Entity, table="Events"):
 def sharded(store: tm.Store) -> None:
     """Write to eight partitions, and read them side by side, merged in order."""
     store.insert_many(Event("busy", number) for number in range(500))
-    events = store.query(Event).where(Event.user == "busy", Event.number >= 490).order_by(Event.number)
+    events = (
+        store.query(Event)
+        .where(Event.user == "busy", Event.number >= 490)
+        .order_by(Event.number)
+    )
     assert [event.number for event in events] == list(range(490, 500))
     print(f"sharded: {len(events.explain().ranges)} partitions, one order")
 
@@ -215,11 +226,16 @@ class DailySales(tm.Aggregate, of=Sale, table="DailySales"):
 def daily_sales(store: tm.Store) -> None:
     """Read a total, never compute one; it follows every change."""
     start = datetime(2026, 3, 1, tzinfo=UTC)
-    store.insert_many(Sale("Oslo", start + timedelta(minutes=n), 0.1 * n) for n in range(100))
+    store.insert_many(
+        Sale("Oslo", start + timedelta(minutes=n), 0.1 * n) for n in range(100)
+    )
     store.delete(Sale.key("Oslo", start + timedelta(minutes=99)))
     day = store[DailySales.key("Oslo", date(2026, 3, 1))]
     assert (day.sales, day.largest) == (99, 0.1 * 98)
-    print(f"daily sales: {day.sales} sales, {day.total:.2f} in all, {day.average:.2f} on average")
+    print(
+        f"daily sales: {day.sales} sales, {day.total:.2f} in all, "
+        f"{day.average:.2f} on average"
+    )
 
 
 # --8<-- [end:totals]

@@ -76,15 +76,26 @@ class Api(BaseHTTPRequestHandler):
         if number is not None:
             product = self.store[Product.key(category, number)]
             return 200, product, tm.info(product).etag
-        wanted = {name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()}
-        query = self.store.query(Product).where(Product.category == category).order_by(Product.price)
+        wanted = {
+            name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()
+        }
+        query = (
+            self.store.query(Product)
+            .where(Product.category == category)
+            .order_by(Product.price)
+        )
         if "under" in wanted:
             query = query.where(Product.price < msgspec.convert(wanted["under"], Decimal))
-        page = query.page(msgspec.convert(wanted.get("size", "20"), int, strict=False), wanted.get("token"))
+        page = query.page(
+            msgspec.convert(wanted.get("size", "20"), int, strict=False),
+            wanted.get("token"),
+        )
         return 200, {"items": page.items, "token": page.token}, None
 
     def _put(self, category: str, number: str | None) -> tuple[int, Any, str | None]:
-        body = msgspec.json.decode(self.rfile.read(int(self.headers.get("Content-Length", 0))), type=Body)
+        body = msgspec.json.decode(
+            self.rfile.read(int(self.headers.get("Content-Length", 0))), type=Body
+        )
         product = Product(category, number or "", body.name, body.price)
         match = self.headers.get("If-Match")
         if match is None:
@@ -105,9 +116,19 @@ class Api(BaseHTTPRequestHandler):
         body: Any
         etag: str | None
         try:
-            parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
-            if parts[0] != "products" or len(parts) not in (2, 3) or (len(parts) == 2 and self.command != "GET"):
-                status, body, etag = 404, {"error": "there is only /products/<category>[/<number>]"}, None
+            parts = [
+                unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")
+            ]
+            if (
+                parts[0] != "products"
+                or len(parts) not in (2, 3)
+                or (len(parts) == 2 and self.command != "GET")
+            ):
+                status, body, etag = (
+                    404,
+                    {"error": "there is only /products/<category>[/<number>]"},
+                    None,
+                )
             else:
                 status, body, etag = verb(parts[1], parts[2] if len(parts) == 3 else None)
         except Exception as error:
@@ -128,10 +149,14 @@ class Api(BaseHTTPRequestHandler):
 
 def serve(store: tm.Store, port: int = 0) -> ThreadingHTTPServer:
     """Return a server on this machine; port 0 takes a free one."""
-    return ThreadingHTTPServer(("127.0.0.1", port), type("BoundApi", (Api,), {"store": store}))
+    return ThreadingHTTPServer(
+        ("127.0.0.1", port), type("BoundApi", (Api,), {"store": store})
+    )
 
 
-def call(url: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any, str | None]:
+def call(
+    url: str, method: str = "GET", body: Any = None, **headers: str
+) -> tuple[int, Any, str | None]:
     """Send a request; return the status, the decoded body and the ETag."""
     data = None if body is None else msgspec.json.encode(body)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -151,18 +176,37 @@ def try_it() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         root = f"http://127.0.0.1:{server.server_address[1]}/products/books"
         for number in range(5):
-            print("PUT", call(f"{root}/b-{number}", "PUT", {"name": f"Book {number}", "price": f"{9 - number}.50"}))
+            print(
+                "PUT",
+                call(
+                    f"{root}/b-{number}",
+                    "PUT",
+                    {"name": f"Book {number}", "price": f"{9 - number}.50"},
+                ),
+            )
         status, product, etag = call(f"{root}/b-1")
         print("GET", status, product, etag)
         assert etag is not None
-        print("PUT with If-Match", call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "3.00"}, If_Match=etag))
-        print("the same again", call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "4.00"}, If_Match=etag))
+        print(
+            "PUT with If-Match",
+            call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "3.00"}, If_Match=etag),
+        )
+        print(
+            "the same again",
+            call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "4.00"}, If_Match=etag),
+        )
         token: str | None = ""
         while token is not None:
-            status, page, _ = call(f"{root}?under=9&size=2" + (f"&token={token}" if token else ""))
+            status, page, _ = call(
+                f"{root}?under=9&size=2" + (f"&token={token}" if token else "")
+            )
             print("page", status, [item["price"] for item in page["items"]])
             token = page["token"]
-        print("DELETE", call(f"{root}/b-1", "DELETE"), call(f"{root}/b-1", "DELETE", If_Match="*"))
+        print(
+            "DELETE",
+            call(f"{root}/b-1", "DELETE"),
+            call(f"{root}/b-1", "DELETE", If_Match="*"),
+        )
         server.shutdown()
 
 
@@ -170,5 +214,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--try"]:
         try_it()
     else:
-        with tm.open(sys.argv[1] if len(sys.argv) > 1 else "shop.db", models=[Product]) as shop:
+        with tm.open(
+            sys.argv[1] if len(sys.argv) > 1 else "shop.db", models=[Product]
+        ) as shop:
             serve(shop, 8000).serve_forever()

@@ -1,4 +1,4 @@
-"""A year of hourly weather at New York's three airports: loaded, indexed, aggregated, asked, corrected, checked.
+"""A year of hourly weather at New York's three airports: loaded, indexed, corrected, checked.
 
 Run it with a path to keep the file: ``python examples/weather.py weather.db``.
 """
@@ -41,8 +41,12 @@ class Reading(tm.Entity, table="Weather"):
     pressure: tm.Field[float | None] = tm.field(default=None)  # millibars
 
     key = tm.Key[str, datetime](partition="{station}", row="{at}")
-    by_sector = tm.Index[str, str, float](partition=("{station}", "{wind_sector}"), row="{wind}")
-    by_gust = tm.Index[str, float](partition="{station}", row="{gust:desc}", include=("wind",))  # only hours with gusts
+    by_sector = tm.Index[str, str, float](
+        partition=("{station}", "{wind_sector}"), row="{wind}"
+    )
+    by_gust = tm.Index[str, float](  # only hours with gusts
+        partition="{station}", row="{gust:desc}", include=("wind",)
+    )
 
 
 class Day(tm.Aggregate, of=Reading, table="WeatherByDay"):
@@ -91,7 +95,9 @@ def read_csv(path: Path = DATA) -> Iterator[Reading]:
                 at=datetime.fromisoformat(row["time_hour"]),
                 temperature=number(row["temp"]),
                 humidity=number(row["humid"]),
-                wind_sector=None if direction is None else SECTORS[round(direction / 45) % 8],
+                wind_sector=None
+                if direction is None
+                else SECTORS[round(direction / 45) % 8],
                 wind=number(row["wind_speed"]),
                 gust=number(row["wind_gust"]),
                 rain=number(row["precip"]) or 0.0,
@@ -102,7 +108,7 @@ def read_csv(path: Path = DATA) -> Iterator[Reading]:
 # --8<-- [end:load]
 
 
-# ---------------------------------------------------------------------------------------------- what is printed
+# ------------------------------------------------------------------ printing
 
 
 # --8<-- [start:printing]
@@ -113,10 +119,16 @@ def title(text: str) -> None:
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print rows under their heads, numbers to the right."""
-    lines = [list(head), *([f"{v:.1f}" if isinstance(v, float) else str(v) for v in row] for row in rows)]
+    lines = [
+        list(head),
+        *([f"{v:.1f}" if isinstance(v, float) else str(v) for v in row] for row in rows),
+    ]
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     for line in lines:
-        cells = [c.ljust(w) if at == 0 else c.rjust(w) for at, (c, w) in enumerate(zip(line, widths, strict=True))]
+        cells = [
+            c.ljust(w) if at == 0 else c.rjust(w)
+            for at, (c, w) in enumerate(zip(line, widths, strict=True))
+        ]
         print("  " + "  ".join(cells).rstrip())
 
 
@@ -131,7 +143,7 @@ def plot(values: list[tuple[str, float]], unit: str) -> None:
 # --8<-- [end:printing]
 
 
-# ---------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------------ questions
 
 
 def questions(store: tm.Store) -> None:
@@ -141,25 +153,38 @@ def questions(store: tm.Store) -> None:
     table(
         ("station", "hours", "mean °F", "coldest", "hottest", "rain in"),
         (
-            (AIRPORTS[s], sum(d.readings for d in days), statistics.fmean(d.mean for d in days if d.mean is not None),
-             min(d.coldest for d in days if d.coldest is not None), max(d.hottest for d in days if d.hottest is not None),
-             math.fsum(d.rain for d in days))
+            (
+                AIRPORTS[s],
+                sum(d.readings for d in days),
+                statistics.fmean(d.mean for d in days if d.mean is not None),
+                min(d.coldest for d in days if d.coldest is not None),
+                max(d.hottest for d in days if d.hottest is not None),
+                math.fsum(d.rain for d in days),
+            )
             for s in AIRPORTS
             if (days := list(store.query(Day).where(Day.station == s)))
         ),
-    )  # fmt: skip
+    )
     # --8<-- [end:year]
 
     # --8<-- [start:months]
     title("Mean temperature at Kennedy, month by month (from the maintained aggregate)")
-    plot([(m.month, m.mean) for m in store.query(Month).where(Month.station == "JFK") if m.mean is not None], "°F")
+    plot(
+        [
+            (m.month, m.mean)
+            for m in store.query(Month).where(Month.station == "JFK")
+            if m.mean is not None
+        ],
+        "°F",
+    )
     # --8<-- [end:months]
 
     # --8<-- [start:gusts]
     title("The five strongest gusts at LaGuardia (from the index over the rare gusts)")
     gusts = store.query(Reading.by_gust("LGA")).limit(5)
     table(
-        ("at (UTC)", "gust", "wind", "from"), ((f"{r.at:%Y-%m-%d %H:%M}", r.gust, r.wind, r.wind_sector) for r in gusts)
+        ("at (UTC)", "gust", "wind", "from"),
+        ((f"{r.at:%Y-%m-%d %H:%M}", r.gust, r.wind, r.wind_sector) for r in gusts),
     )
     # --8<-- [end:gusts]
 
@@ -170,9 +195,15 @@ def questions(store: tm.Store) -> None:
         (
             (
                 sector,
-                store.query(Reading).where(Reading.station == "EWR", Reading.wind_sector == sector).count(),
                 store.query(Reading)
-                .where(Reading.station == "EWR", Reading.wind_sector == sector, Reading.wind >= 20.0)
+                .where(Reading.station == "EWR", Reading.wind_sector == sector)
+                .count(),
+                store.query(Reading)
+                .where(
+                    Reading.station == "EWR",
+                    Reading.wind_sector == sector,
+                    Reading.wind >= 20.0,
+                )
                 .count(),
             )
             for sector in SECTORS
@@ -182,14 +213,23 @@ def questions(store: tm.Store) -> None:
 
     # --8<-- [start:afternoon]
     title("The afternoon of the hottest day at Newark")
-    hottest = max(store.query(Day).where(Day.station == "EWR"), key=lambda d: d.hottest or 0)
+    hottest = max(
+        store.query(Day).where(Day.station == "EWR"), key=lambda d: d.hottest or 0
+    )
     noon = datetime.fromisoformat(f"{hottest.day}T16:00:00Z")
     hours = (
         store.query(Reading)
-        .where(Reading.station == "EWR", Reading.at >= noon, Reading.at < noon + timedelta(hours=6))
+        .where(
+            Reading.station == "EWR",
+            Reading.at >= noon,
+            Reading.at < noon + timedelta(hours=6),
+        )
         .order_by(Reading.at)
     )
-    table(("at (UTC)", "°F", "humidity %"), ((f"{r.at:%Y-%m-%d %H:%M}", r.temperature, r.humidity) for r in hours))
+    table(
+        ("at (UTC)", "°F", "humidity %"),
+        ((f"{r.at:%Y-%m-%d %H:%M}", r.temperature, r.humidity) for r in hours),
+    )
     print("\n  How it is read:")
     for line in str(hours.explain()).splitlines():
         print(f"    {line}")
@@ -212,16 +252,26 @@ def corrections(store: tm.Store) -> None:
     title("Corrections at Kennedy, and what follows by itself")
     key = Month.key("JFK", "2013-07")
     before = store[key]
-    worst = store.query(Reading.by_gust("JFK")).where(Reading.at >= datetime.fromisoformat("2013-07-01T00:00:00Z"),
-                                                      Reading.at < datetime.fromisoformat("2013-08-01T00:00:00Z")).first()  # fmt: skip
+    july, august = (
+        datetime.fromisoformat(f"2013-{month}-01T00:00:00Z") for month in ("07", "08")
+    )
+    gusts = store.query(Reading.by_gust("JFK"))
+    worst = gusts.where(Reading.at >= july, Reading.at < august).first()
     assert worst is not None
     store.merge(worst.key, gust=None)  # the anemometer was being serviced
-    wet = store.query(Reading).where(Reading.station == "JFK", Reading.at >= worst.at, Reading.rain > 0).first()
+    wet = (
+        store.query(Reading)
+        .where(Reading.station == "JFK", Reading.at >= worst.at, Reading.rain > 0)
+        .first()
+    )
     assert wet is not None
     store.update(wet.key, lambda r: r.replace(rain=r.rain + 0.5))
     with store.transaction() as tx:
         for hour in range(3):
-            tx.merge(Reading.key("JFK", datetime(2013, 7, 4, 12 + hour, tzinfo=worst.at.tzinfo)), temperature=104.0)
+            tx.merge(
+                Reading.key("JFK", datetime(2013, 7, 4, 12 + hour, tzinfo=worst.at.tzinfo)),
+                temperature=104.0,
+            )
     after = store[key]
     table(
         ("July 2013", "before", "after"),
@@ -235,12 +285,12 @@ def corrections(store: tm.Store) -> None:
 # --8<-- [end:corrections]
 
 
-# ---------------------------------------------------------------------------------------------- what is proved
+# ------------------------------------------------------------------ proof
 
 
 # --8<-- [start:recompute]
 def recompute(store: tm.Store) -> int:
-    """Recompute every aggregate from the readings with nothing of the library's, and compare bit for bit."""
+    """Recompute every aggregate from the readings in plain Python; compare bit for bit."""
     days: dict[tuple[str, date], list[Reading]] = defaultdict(list)
     months: dict[tuple[str, str], list[Reading]] = defaultdict(list)
     for station in AIRPORTS:
@@ -252,16 +302,25 @@ def recompute(store: tm.Store) -> int:
         temperatures = [r.temperature for r in hours if r.temperature is not None]
         mean = math.fsum(temperatures) / len(temperatures) if temperatures else None
         assert store[Day.key(station, day)] == Day(
-            station, day, len(hours), mean, min(temperatures, default=None), max(temperatures, default=None),
+            station,
+            day,
+            len(hours),
+            mean,
+            min(temperatures, default=None),
+            max(temperatures, default=None),
             math.fsum(r.rain for r in hours),
-        )  # fmt: skip
+        )
         groups += 1
     for (station, month), hours in months.items():
         temperatures = [r.temperature for r in hours if r.temperature is not None]
         assert store[Month.key(station, month)] == Month(
-            station, month, math.fsum(temperatures) / len(temperatures), math.fsum(r.rain for r in hours),
-            sum(r.rain > 0 for r in hours), max((r.gust for r in hours if r.gust is not None), default=None),
-        )  # fmt: skip
+            station,
+            month,
+            math.fsum(temperatures) / len(temperatures),
+            math.fsum(r.rain for r in hours),
+            sum(r.rain > 0 for r in hours),
+            max((r.gust for r in hours if r.gust is not None), default=None),
+        )
         groups += 1
     return groups
 
@@ -274,13 +333,17 @@ def main(path: str) -> None:
     start = perf_counter()
     with tm.open(path, models=MODELS) as store:
         loaded = store.insert_many(read_csv(), progress=True)
-        print(f"{loaded:,} readings loaded in {perf_counter() - start:.1f} s, with two indexes and two aggregates")
+        print(
+            f"{loaded:,} readings loaded in {perf_counter() - start:.1f} s, with two indexes and two aggregates"
+        )
         questions(store)
         corrections(store)
         title("Is it all true?")
         report = store.check()
         print(f"  check(): {report}")
-        print(f"  {recompute(store):,} groups recomputed from the readings: equal, bit for bit")
+        print(
+            f"  {recompute(store):,} groups recomputed from the readings: equal, bit for bit"
+        )
         assert report.ok
     print(f"\nDone in {perf_counter() - start:.1f} s.")
 
