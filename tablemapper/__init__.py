@@ -2,6 +2,9 @@
 
 Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
 disagree. Start with `Entity`, `Field`, `Key` and `open`.
+
+Write ``import tablemapper as tm``. Of the public names, which ``dir(tm)`` lists, ``from tablemapper import *`` leaves out
+`open`, `min`, `max` and `sum`: they would replace Python's own without a word.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
-from .entities.fields import Field, avg, count, field, group_by, max, max_ever, min, min_ever, sum
+from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
+from .entities.fields import max as max
+from .entities.fields import min as min
+from .entities.fields import sum as sum
 from .entities.index import Index, IndexRange
 from .entities.key import Key, KeyOf
 from .errors import (
@@ -48,7 +54,8 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .schema.check import Problem, Report
-from .store.store import Store, Unknown, open
+from .store.store import Store, Unknown
+from .store.store import open as open
 from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint
@@ -120,16 +127,18 @@ __all__ = [
     "field",
     "group_by",
     "info",
-    "max",
     "max_ever",
-    "min",
     "min_ever",
-    "open",
     "open_async",
-    "sum",
 ]
 
+__version__ = "0.1.0"
+
 logging.getLogger("tablemapper").addHandler(logging.NullHandler())
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__", "max", "min", "open", "sum"])
 
 
 def _own(names: list[str]) -> None:
@@ -140,4 +149,4 @@ def _own(names: list[str]) -> None:
             public.__module__ = "tablemapper"
 
 
-_own(__all__)
+_own(__dir__())
