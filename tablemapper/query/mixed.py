@@ -194,15 +194,13 @@ class _Mixed(Found[T]):
     ) -> Iterator[tuple[Run, Sequence[Row]]]:
         """Yield the rows of all classes in order, those that follow each other in one class together."""
         order, backwards = self._asked.order, self._asked.backwards
-        with self._plans.reader.snapshot() as state:
+
+        def merged(state: Any) -> Iterator[tuple[Run, Sequence[Row]]]:
             streams = [run.chunks(after, limit, within=state) for run in runs]
             ranks = [_ranked(_place(run), order, backwards=backwards) for run in runs]
-            merged = ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
-            if not state.exclusive:
-                yield from _counted(merged)
-                return
-            read_ahead = list(merged)
-        yield from _counted(read_ahead)  # (a loop over a store in memory may write)
+            return ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
+
+        return _counted(self._plans.reader.in_one_state(merged))
 
 
 def _counted(merged: Iterable[tuple[Run, Sequence[Row]]]) -> Iterator[tuple[Run, Sequence[Row]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -30,6 +30,7 @@ from ..schema.rows import Row
 
 __all__ = ["Asked", "Plans", "Position", "Prepared", "Reader", "Rewriter", "question"]
 
+T = TypeVar("T")
 Position: TypeAlias = tuple[Any, ...]
 """Where a row stands in the order of its query."""
 MAX_PLANS = 512
@@ -87,6 +88,10 @@ class Reader(Protocol):
 
     def snapshot(self) -> AbstractContextManager[Any]:
         """Return one state of the store, for several searches."""
+        ...
+
+    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+        """Yield what a function reads of one state of the store, as it is asked for."""
         ...
 
 

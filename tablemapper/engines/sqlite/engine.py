@@ -40,7 +40,8 @@ class SqliteEngine:
         selecting = Selecting(file, self._sqlite)
         self.rows, self.find, self.partition_rows = selecting.rows, selecting.find, selecting.partition_rows
         self.count, self.between_bounds = selecting.count, selecting.between_bounds
-        self.explain, self.residual, self.snapshot = selecting.explain, selecting.residual, selecting.snapshot
+        self.explain, self.residual = selecting.explain, selecting.residual
+        self.snapshot, self.in_one_state = file.snapshot, file.in_one_state
 
     @classmethod
     def open(

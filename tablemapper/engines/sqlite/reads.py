@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from decimal import Decimal
+from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -140,13 +141,7 @@ class Selecting:
         if not statements:
             return
         if within is None:
-            with self._file.snapshot() as snapshot:  # one state for all ranges
-                chunks = self._several(select, statements, made, snapshot)
-                if not snapshot.exclusive:
-                    yield from chunks
-                    return
-                chunks = iter(list(chunks))
-            yield from chunks
+            yield from self._file.in_one_state(partial(self._several, select, statements, made))
         elif select.plan.merged:
             streams = [chain.from_iterable(within.stream(sql, args)) for sql, args in statements]
             merged = heapq.merge(*streams, key=select.in_merged_order(made), reverse=select.plan.descending)
@@ -184,10 +179,6 @@ class Selecting:
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
         """Return the predicates that have to be evaluated in Python."""
         return self.select(plan).residual
-
-    def snapshot(self) -> Snapshot:
-        """Return a context manager for several searches in one state."""
-        return self._file.snapshot()
 
 
 @attrs.frozen

@@ -274,6 +274,11 @@ class File:
         self._held.add(snapshot)
         return snapshot
 
+    def in_one_state(self, read: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
+        """Yield what a function reads of one state; that is held until it ends or is closed."""
+        with self.snapshot() as snapshot:
+            yield from read(snapshot)
+
     def _arrive(self) -> bool:
         """Note that this thread uses the file; tell whether no other has so far, and it is the one that opened it."""
         me = threading.get_ident()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from itertools import islice
+from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
 from .driver_errors import translated
 from .file import File
 from .snapshots import Row, Snapshot
+from .writer import Writer
 
 __all__ = ["MemoryFile"]
 
@@ -19,7 +23,11 @@ T = TypeVar("T")
 
 
 class MemoryFile(File):
-    """A database in memory. Rows are read at once; a read within a write sees what that has written so far."""
+    """A database in memory. A read within a write sees what that has written so far."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._begun: weakref.WeakSet[_Begun[Any]] = weakref.WeakSet()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         rows: list[Row] = self._alone(lambda connection: connection.execute(sql, args).fetchall())
@@ -32,17 +40,44 @@ class MemoryFile(File):
     read_few, seek = read, get
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
-        rows = self.read(sql, args)
-        return iter([rows[at : at + chunk] for at in range(0, len(rows), chunk)])
+        return self.in_one_state(lambda snapshot: snapshot.stream(sql, args, chunk))
 
     def snapshot(self, *, cold: bool = False) -> Snapshot:
         return _MemorySnapshot(self)
 
-    def _alone(self, use: Callable[[apsw.Connection], T]) -> T:
+    def in_one_state(self, read: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
+        with (snapshot := self.snapshot()):
+            begun = _Begun(self, read(snapshot))
+            self._begun.add(begun)
+        if self._within():
+            begun.finish()
+        return begun
+
+    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None, alone: bool = False) -> T:
+        def finish_and_apply(writer: Writer) -> T:
+            self._finish()
+            return apply(writer)
+
+        return super().write(finish_and_apply, generation=generation, alone=alone)
+
+    def _vacuum(self) -> None:
+        self._finish()
+        super()._vacuum()
+
+    def _finish(self) -> None:
+        """Read what is left of every read that was begun."""
+        for begun in list(self._begun):
+            begun.finish()
+
+    def _within(self) -> bool:
+        """Tell whether this thread is in a write, or in a snapshot."""
         line = self._writes.line
-        if line.owner == threading.get_ident() and line.lock.locked():
+        return line.owner == threading.get_ident() and line.lock.locked()
+
+    def _alone(self, use: Callable[[apsw.Connection], T]) -> T:
+        if self._within():
             return self._use(use)
-        with line.lock:
+        with self._writes.line.lock:
             return self._use(use)
 
     def _use(self, use: Callable[[apsw.Connection], T]) -> T:
@@ -61,7 +96,6 @@ class _MemorySnapshot(Snapshot):
     """Keeps all other threads out while it is open."""
 
     __slots__ = ("_entered", "_memory")
-    exclusive = True
 
     def __init__(self, file: MemoryFile) -> None:
         super().__init__(file)
@@ -92,7 +126,41 @@ class _MemorySnapshot(Snapshot):
         return self._memory.get(sql, args)
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Any:
-        return self._memory.stream(sql, args, chunk)
+        use = self._memory._use
+        cursor = use(lambda connection: connection.execute(sql, args))
+        while rows := use(lambda _: list(islice(cursor, chunk))):
+            yield rows
+
+
+class _Begun(Generic[T]):
+    """A read that was begun, and goes on as it is asked for more; what is left is read before anything is written."""
+
+    def __init__(self, file: MemoryFile, items: Iterator[T]) -> None:
+        self._file = file
+        self._items: Iterator[T] | None = items
+        self._left: deque[T] = deque()
+        self._error: Exception | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._file.snapshot():
+            if self._items is not None:
+                return next(self._items)
+        if self._left:
+            return self._left.popleft()
+        if self._error is not None:
+            raise self._error
+        raise StopIteration
+
+    def finish(self) -> None:
+        """Read what is left; an error is for who asks for more."""
+        items, self._items = self._items, None
+        try:
+            self._left.extend(items or ())
+        except Exception as error:
+            self._error = error
 
 
 File.in_memory = MemoryFile

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import apsw
 
@@ -197,8 +197,6 @@ class Snapshot(_Held):
     """Several reads of one state of the file; the state is that of the first read."""
 
     __slots__ = ("_broken", "_cold")
-    exclusive: ClassVar[bool] = False
-    """Whether nobody can write while it is open."""
 
     def __init__(self, file: Lender, *, cold: bool = False) -> None:
         super().__init__(file, "a snapshot")
