@@ -444,3 +444,50 @@ def test_what_a_hook_writes_is_its_own(tmp_path: Path) -> None:
         cls = person(address(street=(str, ...), zip=(str, ""), rent=(Money, default)))
         with tm.open(tmp_path / f"{callable(default)}.db", models=[cls]) as store:
             assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- renamed attributes
+
+
+def test_an_attribute_may_be_renamed_if_its_property_keeps_its_name(tmp_path: Path) -> None:
+    def classes(device: str, at: str, value: str) -> list[Any]:
+        """Return the classes with some of their attributes renamed, all of them stored under the same properties."""
+        annotations = {device: tm.Field[str], at: tm.Field[datetime], value: tm.Field[float]}
+        properties = zip(annotations, ("device", "at", "value"), strict=True)
+        body: dict[str, Any] = {
+            "__annotations__": annotations,
+            "__module__": __name__,
+            **{name: tm.field(name=stored) for name, stored in properties},
+            "key": tm.Key(partition=f"{{{device}}}", row=("at {{}}", f"{{{at}:desc}}")),
+            "by_value": tm.Index(partition=f"{{{value}}}", include=(at,), where=lambda r: getattr(r, value) > 1),
+        }
+        one: Any = type(tm.Entity)("Reading", (tm.Entity,), body, table="Readings")
+        body = {
+            "__annotations__": {"day": tm.Field[date], "most": tm.Field[float | None], "n": tm.Field[int]},
+            "__module__": __name__,
+            "day": tm.group_by(getattr(one, at).date()),
+            "most": tm.max(getattr(one, value)),
+            "n": tm.count(where=getattr(one, device) != "x"),
+            "key": tm.Key(partition="{day}"),
+        }
+        return [one, type(tm.Aggregate)("Day", (tm.Aggregate,), body, of=one, table="Days")]
+
+    first = classes("device", "at", "value")
+    with tm.open(tmp_path / "x.db", models=first) as store:
+        store.insert_many(first[0]("d", START.replace(microsecond=n), float(n)) for n in range(5))
+    renamed = classes("sensor", "taken", "amount")
+    with tm.open(tmp_path / "x.db", models=renamed) as store:
+        assert [r.taken.microsecond for r in store.query(renamed[0].by_value(3.0))] == [3]
+        assert store[renamed[1].key(START.date())].most == 4.0
+        assert store.check().ok
+    with tm.open(tmp_path / "x.db", models=first) as store:
+        assert store[first[1].key(START.date())].n == 5
+
+
+def test_a_template_is_shown_as_it_is_declared(path: Path) -> None:
+    other = reading(key=tm.Key(partition="{device}", row=("at", "{at:desc}")))
+    with pytest.raises(tm.SchemaMismatch) as caught:
+        tm.open(path, models=[other])
+    assert caught.value.faults[0] == (
+        'Reading: its row key was "{at}" and is ("at", "{at:desc}"); that needs a migration'
+    )

@@ -9,7 +9,7 @@ import attrs
 
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
-from ..expressions.tree import Predicate, as_predicate
+from ..expressions.tree import Attr, Predicate, as_predicate
 from ..keys.template import Slot, Template, compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
@@ -18,7 +18,18 @@ from .fields import FieldModel
 from .index import Index
 from .key import Key
 
-__all__ = ["Declaration", "IndexModel", "Options", "check_value", "declaration", "declare", "index_table", "located"]
+__all__ = [
+    "Declaration",
+    "IndexModel",
+    "Options",
+    "by_property",
+    "check_value",
+    "declaration",
+    "declare",
+    "dump_by_property",
+    "index_table",
+    "located",
+]
 
 
 class Options(NamedTuple):
@@ -54,15 +65,15 @@ class IndexModel:
         """The fields that it is called with, each once, in order of first appearance."""
         return tuple(dict.fromkeys((*self.partition.arguments, *self.row.arguments)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the catalogue keeps."""
+    def to_json(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the catalogue keeps, ``names`` being the properties of the fields."""
         return {
             "table": self.table,
-            "partition": self.partition.to_json(),
-            "row": self.row.to_json(),
+            "partition": self.partition.to_json(names),
+            "row": self.row.to_json(names),
             "include": [field.property for field in self.include],
             "unique": self.unique,
-            "where": None if self.where is None else dump(self.where),
+            "where": dump_by_property(self.where),
         }
 
 
@@ -91,6 +102,11 @@ class Declaration:
                 return model
         known = [model.name for model in self.fields]
         raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the fields, by name."""
+        return {model.name: model.property for model in self.fields}
 
     @property
     def templates(self) -> tuple[Template, Template]:
@@ -131,6 +147,16 @@ def declaration(cls: type[Any]) -> Declaration:
     if not isinstance(found, Declaration):
         raise InvalidModel(repr(cls), ["an entity class with table= is needed: class Product(tm.Entity, table=…)"])
     return found
+
+
+def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]:
+    """Return an attribute with the name of its property, which stays when the attribute is renamed."""
+    return attrs.evolve(attr, name=declaration(attr.owner).properties[attr.name])
+
+
+def dump_by_property(where: Predicate[Any] | None) -> Any:
+    """Return the form of a condition for the catalogue."""
+    return None if where is None else dump(where, lambda attr: by_property(attr).label)
 
 
 def check_value(f: FieldModel, value: Any) -> Any:

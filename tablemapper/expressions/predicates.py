@@ -5,8 +5,9 @@ A predicate with `Parameter`s for constants stands for all queries that differ i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from ..errors import InvalidQuery, shown
@@ -29,30 +30,35 @@ def forms(*predicates: Predicate[Any] | None) -> list[Any]:
     return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
 
 
-def dump(predicate: Predicate[Any]) -> Any:
-    """Return the predicate in builtins that JSON knows; equal predicates give equal forms."""
+def dump(predicate: Predicate[Any], label: Callable[[Attr[Any, Any]], str] = attrgetter("label")) -> Any:
+    """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
+
+    Args:
+        predicate: what is written down.
+        label: what an attribute is called there.
+    """
     match predicate:
         case And():
-            return ["and", *[dump(part) for part in conjuncts([predicate])]]
+            return ["and", *[dump(part, label) for part in conjuncts([predicate])]]
         case Or(parts=parts):
-            return ["or", *map(dump, parts)]
+            return ["or", *[dump(part, label) for part in parts]]
         case Not(part=part):
-            return ["not", dump(part)]
+            return ["not", dump(part, label)]
         case Compare(attr=attr, op=op, value=Attr() as other):
-            return [op, attr.label, {"field": other.label}]
+            return [op, label(attr), {"field": label(other)}]
         case Compare(attr=attr, op=op, value=value):
-            return [op, attr.label, attr.type.dump(value)]
+            return [op, label(attr), attr.type.dump(value)]
         case In(attr=attr, values=values):
-            return ["in", attr.label, [attr.type.dump(value) for value in values]]
+            return ["in", label(attr), [attr.type.dump(value) for value in values]]
         case IsNull(attr=attr):
-            return ["null", attr.label]
+            return ["null", label(attr)]
         case StartsWith(attr=attr, text=text):
-            return ["startswith", attr.label, text]
+            return ["startswith", label(attr), text]
         case Contains(attr=attr, value=value):
-            return ["contains", attr.label, (attr.type.element or attr.type).dump(value)]
+            return ["contains", label(attr), (attr.type.element or attr.type).dump(value)]
         case SameText(attr=attr, specs=specs, value=value):
-            label = ", ".join(f"{attr.label}:{spec}" for spec in specs)
-            return ["is that of", label, (attr.type.element or attr.type).dump(value)]
+            slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
+            return ["is that of", slots, (attr.type.element or attr.type).dump(value)]
     raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
 
 

@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -154,10 +154,23 @@ class Template:
         """Return whether a key falls into the range that the literals in front claim, were it made here or not."""
         return text == self.literal_prefix if self.constant else text.startswith(self.literal_prefix)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what decides the text of keys, for the catalogue."""
-        slots = [[slot.field, slot.spec, slot.text.base.__name__] for slot in self.slots]
-        return {"text": self.text if isinstance(self.text, str) else list(self.text), "slots": slots}
+    def to_json(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return what decides the text of keys, for the catalogue.
+
+        Args:
+            names: what a field is called there, by its own name.
+        """
+
+        def renamed(field: str) -> str:
+            head, dot, path = field.partition(".")
+            return names.get(head, head) + dot + path
+
+        text: Any = self.text if isinstance(self.text, str) else list(self.text)
+        if any(renamed(field) != field for field in self.fields):
+            texts = [_renamed(one, renamed) for one in ([text] if isinstance(text, str) else text)]
+            text = texts[0] if isinstance(text, str) else texts
+        slots = [[renamed(slot.field), slot.spec, slot.text.base.__name__] for slot in self.slots]
+        return {"text": text, "slots": slots}
 
     # -- one key ---------------------------------------------------------------------------------------------------
 
@@ -413,6 +426,16 @@ def compile_template(
     if faults:
         raise InvalidModel(subject, faults)
     return Template(text if isinstance(text, str) else texts, subject, tuple(components))
+
+
+def _renamed(text: str, renamed: Callable[[str], str]) -> str:
+    """Return the text of a component with other names of its fields."""
+    parts = []
+    for literal, field, spec, _ in string.Formatter().parse(text):
+        parts.append(literal.replace("{", "{{").replace("}", "}}"))
+        if field is not None:
+            parts.append(f"{{{renamed(field)}{':' + spec if spec else ''}}}")
+    return "".join(parts)
 
 
 _Draft = str | tuple[str, KeyCodec]

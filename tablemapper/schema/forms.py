@@ -23,7 +23,8 @@ class TemplateForm(_Form):
 
     def __str__(self) -> str:
         texts = [self.text] if isinstance(self.text, str) else self.text
-        return ", ".join(f'"{text}"' for text in texts)
+        shown = ", ".join(f'"{text}"' for text in texts)
+        return shown if isinstance(self.text, str) else f"({shown})"
 
 
 class FieldForm(_Form):

@@ -20,7 +20,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import Declaration
+from ..entities.declaration import Declaration, by_property, dump_by_property
 from ..entities.fields import FieldModel, MeasureKind
 from ..errors import CorruptStore, shown
 from ..expressions.predicates import dump
@@ -456,15 +456,16 @@ class AggregateModel:
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps."""
+        properties = self.declaration.properties
         return {
             "of": self.source.__name__,
-            "where": None if self.where is None else dump(self.where),
-            "groups": {name: attr.label for name, attr in self.groups.items()},
+            "where": dump_by_property(self.where),
+            "groups": {properties[name]: by_property(attr).label for name, attr in self.groups.items()},
             "measures": {
-                field.name: [
+                field.property: [
                     field.measure.kind,
-                    None if field.measure.attr is None else field.measure.attr.label,
-                    None if field.measure.where is None else dump(field.measure.where),
+                    None if field.measure.attr is None else by_property(field.measure.attr).label,
+                    dump_by_property(field.measure.where),
                 ]
                 for field, _ in self.measures
                 if field.measure is not None

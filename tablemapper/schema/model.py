@@ -118,8 +118,8 @@ class Model:
         form: dict[str, Any] = {
             "table": made.table,
             "type": made.type_name,
-            "partition": partition.to_json(),
-            "row": row.to_json(),
+            "partition": partition.to_json(made.properties),
+            "row": row.to_json(made.properties),
             "fields": {
                 field.property: {
                     "type": field.type.name,
@@ -130,7 +130,7 @@ class Model:
                 }
                 for field in made.fields
             },
-            "indexes": {index.name: index.to_json() for index in made.indexes},
+            "indexes": {index.name: index.to_json(made.properties) for index in made.indexes},
         }
         if self.aggregate is not None:
             form["aggregate"] = self.aggregate.to_json()
