@@ -24,7 +24,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.schema.model import compile_schema
 
-from ...sqlite_vfs import Slow
+from ..sqlite_vfs import Slow
 
 
 class Event(tm.Entity, table="Events"):

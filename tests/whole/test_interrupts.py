@@ -133,7 +133,7 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
     finally:
         stop.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
     assert not any(thread.is_alive() for thread in threads), "one waits for ever"
     assert not failures
     assert hits > rounds // 3
@@ -159,10 +159,10 @@ def test_an_interrupt_while_waiting_for_a_leader_says_what_became_of_the_write(s
         leave.clear()
         leader = threading.Thread(target=file.write, args=(lambda w: lead(),))
         leader.start()
-        inside.wait(10)
+        inside.wait(60)
         strike(at, pairs.transaction)
         leave.set()
-        leader.join(10)
+        leader.join(60)
         check_clean(store)
 
 

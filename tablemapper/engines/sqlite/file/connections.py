@@ -6,7 +6,6 @@ import os
 import secrets
 import stat
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreRe
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, STATE
 
-__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "Durability", "Place", "clean_path", "patience"]
+__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Place", "clean_path"]
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x746D6170  # "tmap"
@@ -76,31 +75,55 @@ def clean_path(path: str | os.PathLike[str]) -> str:
     return os.path.join(os.path.realpath(directory), name)
 
 
-def patience(
-    timeout: float,
-    *,
-    sleep: Callable[[float], object] = time.sleep,
-    random: Callable[[], float] | None = None,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> Callable[[int], bool]:
-    """Return a busy handler that waits at most ``timeout`` seconds, with jitter.
+class BusyHandler:
+    """What SQLite calls while it waits for a lock of another connection: sleeps, with jitter, until a deadline.
 
     SQLite's own backs off up to 100 ms, so that under contention whoever waited longest waits longer still.
+
+    Args:
+        timeout: seconds that a wait takes where no deadline is set.
+
+    Attributes:
+        until: the deadline of all waits; None if each has the whole timeout.
+        interrupt: what a handler of a signal raised in the last wait. Where a ``with`` of apsw waits, that raises only
+            that SQLite is busy.
     """
-    draw = random or secrets.SystemRandom().random
-    deadline = 0.0
 
-    def wait(calls: int) -> bool:
-        nonlocal deadline
-        now = monotonic()
-        if calls == 0:
-            deadline = now + timeout
-        if now >= deadline:
-            return False
-        sleep(0.0001 + 0.0009 * draw())
+    def __init__(
+        self,
+        timeout: float,
+        *,
+        sleep: Callable[[float], object],
+        random: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.until: float | None = None
+        self.interrupt: BaseException | None = None
+        self._timeout = timeout
+        self._sleep = sleep
+        self._random = random
+        self._monotonic = monotonic
+        self._deadline = 0.0
+
+    def start(self, until: float | None) -> None:
+        """Set the deadline of the waits that come."""
+        self.until = until
+        self.interrupt = None
+
+    def __call__(self, calls: int) -> bool:
+        """Wait a moment; tell whether SQLite is to try again."""
+        try:
+            now = self._monotonic()
+            if calls == 0:
+                self.interrupt = None
+                self._deadline = now + self._timeout if self.until is None else self.until
+            if now >= self._deadline:
+                return False
+            self._sleep(0.0001 + 0.0009 * self._random())
+        except BaseException as error:
+            self.interrupt = error
+            raise
         return True
-
-    return wait
 
 
 @attrs.frozen(kw_only=True)
@@ -114,7 +137,7 @@ class Place:
     application_id: int
     format_version: int
     timeout: float
-    waiting: Callable[[float], Callable[[int], bool]]
+    busy_handler: Callable[[], BusyHandler]
 
     @property
     def in_memory(self) -> bool:
@@ -209,10 +232,10 @@ class Place:
 
     # Connecting
 
-    def writer(self, *, create: bool = False) -> apsw.Connection:
+    def writer(self, busy: BusyHandler, *, create: bool = False) -> apsw.Connection:
         """Open the connection that writes."""
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.in_memory else 0)
-        connection = self._connect(flags)
+        connection = self._connect(flags, busy)
         try:
             if connection.readonly("main"):
                 raise StoreReadOnly(
@@ -226,7 +249,7 @@ class Place:
             )
             self._check_state(connection)
             if not self.in_memory:
-                self._use_wal(connection)
+                self._use_wal(connection, busy)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self.durability == 'full' else 'NORMAL'}")
             connection.wal_autocheckpoint(_WAL_PAGES)
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}").fetchall()
@@ -238,7 +261,7 @@ class Place:
 
     def reader(self) -> apsw.Connection:
         """Open a connection that can only read."""
-        connection = self._connect(apsw.SQLITE_OPEN_READONLY)
+        connection = self._connect(apsw.SQLITE_OPEN_READONLY, self.busy_handler())
         try:
             self._harden(connection, cache=_READER_CACHE)
             connection.execute("PRAGMA query_only = 1")
@@ -248,11 +271,11 @@ class Place:
             raise
         return connection
 
-    def _connect(self, flags: int) -> apsw.Connection:
+    def _connect(self, flags: int, busy: BusyHandler) -> apsw.Connection:
         connection = apsw.Connection(
             self.path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=self.vfs, statementcachesize=_STATEMENTS
         )
-        connection.set_busy_handler(self.waiting(self.timeout))
+        connection.set_busy_handler(busy)
         install(connection)
         return connection
 
@@ -292,14 +315,14 @@ class Place:
                 f'"{self.path}": its table {STATE} is missing or is not what it should be; restore a backup'
             )
 
-    def _use_wal(self, connection: apsw.Connection) -> None:
-        wait, calls = self.waiting(self.timeout), 0
+    def _use_wal(self, connection: apsw.Connection, busy: BusyHandler) -> None:
+        calls = 0
         while True:
             try:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             except apsw.BusyError:
                 # Another process that opens the same new file; SQLite does not wait for this one by itself.
-                if not wait(calls):
+                if not busy(calls):
                     raise StoreLocked(
                         f'"{self.path}": another process held it for longer than the timeout while it was opened'
                     ) from None

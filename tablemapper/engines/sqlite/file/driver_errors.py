@@ -84,6 +84,8 @@ _ERRNO: dict[int, type[Exception]] = {
     errno.EROFS: apsw.ReadOnlyError,
     errno.EACCES: apsw.PermissionsError,
     errno.EPERM: apsw.PermissionsError,
+    errno.EMFILE: apsw.CantOpenError,
+    errno.ENFILE: apsw.CantOpenError,
 }
 
 
@@ -110,7 +112,9 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
         )
     kind: type[BaseException] = type(error)
     if isinstance(error, OSError):
-        kind = _ERRNO.get(error.errno or 0, apsw.IOError)
+        if error.errno is None:  # not the system's: a handler of a signal raised it, such as TimeoutError
+            return error
+        kind = _ERRNO.get(error.errno, apsw.IOError)
     elif isinstance(error, apsw.NotADBError) and opening:
         return NotAStore(f'"{path}" is not a tablemapper store ({error}); it was left as it is: choose another path')
     for kinds, ours, says in _SAYS:

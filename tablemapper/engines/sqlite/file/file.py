@@ -21,12 +21,11 @@ import apsw
 
 from ....errors import StoreClosed, StoreError, shown
 from .backup import copy_store
-from .connections import APPLICATION_ID, FORMAT_VERSION, Durability, Place, clean_path, patience, quiet_close
+from .connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Place, clean_path, quiet_close
 from .driver_errors import translated
 from .group_commit import Line
 from .reader_pool import Readers
 from .snapshots import Row, Snapshot, Stream
-from .ticket_lock import Turns
 from .timestamps import STATE, Timestamps
 from .transactions import Transactions
 from .writer import Writer
@@ -110,7 +109,7 @@ class File:
             known=self._known,
             check_open=self.check_open,
             monotonic=monotonic,
-            turns=Turns(None if place.in_memory else place.path, monotonic=monotonic, new_lock=lock),
+            new_lock=lock,
         )
         try:
             place.prepare(create=create)
@@ -177,8 +176,7 @@ class File:
         if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
             raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
 
-        def waiting(seconds: float) -> Callable[[int], bool]:
-            return patience(seconds, sleep=sleep, random=random, monotonic=monotonic)
+        draw = random or secrets.SystemRandom().random
 
         place = Place(
             path=clean_path(path),
@@ -188,7 +186,7 @@ class File:
             application_id=application_id,
             format_version=format_version,
             timeout=timeout,
-            waiting=waiting,
+            busy_handler=partial(BusyHandler, timeout, sleep=sleep, random=draw, monotonic=monotonic),
         )
         kind = File.in_memory if place.in_memory else File
         return kind(
@@ -354,28 +352,6 @@ class File:
             return [str(error)]
         return [] if lines == ["ok"] else lines
 
-    def vacuum(self) -> None:
-        """Rewrite the file without its gaps. Nobody else can write meanwhile."""
-        self._outside(self._vacuum)
-
-    def _vacuum(self) -> None:
-        connection = self._writes.connection or self._writes.reconnect()
-        try:
-            self._writes.take_turn(self._writes.deadline())
-            self._writes.undo(connection)
-            connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # VACUUM attaches the copy that it writes
-            try:
-                connection.execute("VACUUM")
-            finally:
-                connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-            self._timestamps.forget()
-            if not self._place.in_memory:
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except Exception as error:
-            raise translated(error, self.path) from error
-        finally:
-            self._writes.turns.give()
-
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
         return self._outside(self._checkpoint)
@@ -432,7 +408,7 @@ class File:
         if connection is not None:
             with suppress(Exception):  # else the allowance stays in the file, and the next timestamp is after it
                 self._writes.undo(connection)
-                self._timestamps.hand_back(connection)
+                self._writes.hand_back(connection)
         self._ended = "was closed; open it again"
         self._readers.close()
         for known in _members(self._known):

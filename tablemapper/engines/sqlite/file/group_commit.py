@@ -154,11 +154,21 @@ class Line:
         ready = write.wait(self._new_lock)
         try:
             self._waiting.append(write)
-            while not write.done and not self._try(write, lead):
+            while not write.done and not (self._is_next(write) and self._try(write, lead)):
                 ready.acquire(timeout=_PATIENCE)
         except BaseException:
             self._withdraw(write, ready)
             raise
+
+    def _is_next(self, write: Write[Any]) -> bool:
+        """Tell whether no other write came before this one.
+
+        Else the leader could be the one that came last, and wait for another process longer than the others want to.
+        """
+        try:
+            return self._waiting[0] is write
+        except IndexError:
+            return True
 
     def _withdraw(self, write: Write[Any], ready: threading.Lock) -> None:
         """Leave the line because of an interrupt; if another thread runs the write already, wait what becomes of it."""

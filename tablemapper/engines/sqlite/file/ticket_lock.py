@@ -1,35 +1,41 @@
-"""Whose turn it is to write, among the processes that share a file.
+"""The order in which the processes that share a file write.
 
-SQLite's own lock is taken by whoever happens to ask when it is free: of processes that write without a pause, one gets
-thousands of transactions and another none for seconds. So whoever is about to write draws a ticket first, from a counter
-in a file beside the store. Each ticket is a byte of that file, which its owner keeps locked until it has written; whoever
-has the next one waits for that lock. So the turn goes through the tickets, and who asks again at once is last, however
-much faster it is than the one that has to wake up.
+SQLite's own lock is unfair: the process that asks at the moment when it is free gets it. Of processes that write without
+a pause, one gets thousands of transactions and another none for seconds. So a thread that is about to write draws a
+ticket first, from a counter in a file beside the store. Each ticket is a byte of that file. Its owner keeps that byte
+locked until it has written, and waits for the lock of the byte before it. So the turn goes through the tickets, and a
+process that asks again at once is last, however much faster it is than the one that has to wake up.
 
-This gives order, and nothing else. SQLite's lock still decides who may write, a process that dies gives back what it
-held, and where there are no such locks (a file system without, Windows) things are as they were.
+This gives order, and nothing else. SQLite's lock still decides which process may write. A process that dies gives back
+what it held. A process that is stopped while it has a ticket holds up the queue for a moment only: once the queue stands
+still while SQLite's lock is free, the next thread writes without its turn and gives its ticket back, and so the queue
+goes on behind it. Where there are no such locks (a file system without, Windows) there is no order.
 """
 
 from __future__ import annotations
 
 import _thread
+import errno
 import importlib
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-__all__ = ["SUFFIX", "Turns"]
+__all__ = ["SUFFIX", "TicketLock"]
 
 SUFFIX = "-turn"
 
-_COUNTER = 0  # the byte that is locked by who draws
+_HEADER = struct.Struct("<QQ")  # the last ticket that was drawn, and the last that had its turn
+_COUNTER = 0  # the byte that is locked while a ticket is drawn
 _FIRST = 1  # the byte of the ticket 0
 _MOST = 1 << 62
 _FLOCK = "hhqqi"
+_LOOK = 0.025  # seconds between two looks at the queue
+_LOOKS = 4  # in which it stands still until SQLite's own lock is tried
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
@@ -39,7 +45,7 @@ def _nothing() -> None:
 
 
 class _Tickets:
-    """The tickets at one descriptor.
+    """The tickets in an open file, which is closed with the last reference.
 
     Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too, and
     closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is no order.
@@ -59,41 +65,76 @@ class _Tickets:
             self.give = partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
 
     def draw(self, *, wait: bool) -> int:
-        """Take the next ticket, and return the one before it, which is to be awaited.
+        """Return the next ticket.
 
         Raises:
-            BlockingIOError: another draws one just now, and ``wait`` is false.
+            BlockingIOError: another one is just drawn, and ``wait`` is false.
         """
         if not self._ordered:
             return 0
         self._lock(_COUNTER, wait=wait)
-        before = int.from_bytes(os.pread(self._descriptor, 8, 0), "little") % _MOST
-        self._lock(_FIRST + before + 1, wait=wait)
-        os.pwrite(self._descriptor, (before + 1).to_bytes(8, "little"), 0)
-        self._lock(_COUNTER, kind=fcntl.F_UNLCK)
-        return before
+        ticket = self._header()[0] % _MOST + 1
+        self._lock(_FIRST + ticket, wait=wait)
+        os.pwrite(self._descriptor, ticket.to_bytes(8, "little"), 0)
+        self._unlock(_COUNTER)
+        return ticket
 
-    def follow(self, before: int, *, wait: bool) -> None:
-        """Take the turn after the owner of a ticket.
+    def follow(self, ticket: int, *, wait: bool) -> None:
+        """Take the turn of a ticket.
 
         Raises:
-            BlockingIOError: it has not given it back, and ``wait`` is false.
+            BlockingIOError: the ticket before it was not given back, and ``wait`` is false.
         """
-        if self._ordered:
-            self._lock(_FIRST + before, wait=wait)
-        else:
+        if not self._ordered:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        self._lock(_FIRST + ticket - 1, wait=wait)
+        os.pwrite(self._descriptor, ticket.to_bytes(8, "little"), 8)
 
-    def _lock(self, byte: int, *, wait: bool = False, kind: int | None = None) -> None:
-        lock = struct.pack(_FLOCK, fcntl.F_WRLCK if kind is None else kind, os.SEEK_SET, byte, 1, 0)
+    def give_one(self, ticket: int) -> None:
+        """Give back one ticket, and its turn; 0, which is no ticket, stands for the counter."""
+        if self._ordered:
+            self._unlock(_FIRST + ticket - 1, 2)
+        else:
+            self.give()
+
+    def served(self) -> int:
+        """Return the last ticket that had its turn."""
+        return self._header()[1]
+
+    def passed_over(self, ticket: int) -> bool:
+        """Tell whether later tickets have their turns already."""
+        drawn, served = self._header()
+        return 0 < ticket < served <= drawn
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)
+
+    __del__ = close
+
+    def _header(self) -> tuple[int, int]:
+        drawn, served = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0).ljust(_HEADER.size, b"\0"))
+        return drawn, served
+
+    def _lock(self, byte: int, *, wait: bool) -> None:
+        lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
         fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
 
+    def _unlock(self, byte: int, count: int = 1) -> None:
+        lock = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, count, 0)
+        fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, lock)
 
-class Turns:
-    """The turns of one process at one file.
+
+class TicketLock:
+    """The turns of one store object at its file. For one thread at a time.
 
     Args:
         path: the store; None for one that no other process can see.
+        is_free: tells whether SQLite's own lock is free at this moment.
         monotonic: the clock of deadlines.
         new_lock: makes locks.
 
@@ -103,139 +144,162 @@ class Turns:
     """
 
     def __init__(
-        self, path: str | None, *, monotonic: Callable[[], float], new_lock: Callable[[], threading.Lock]
+        self,
+        path: str | None,
+        *,
+        is_free: Callable[[], bool],
+        monotonic: Callable[[], float],
+        new_lock: Callable[[], threading.Lock],
     ) -> None:
         self.give: Callable[[], object] = _nothing
         self._path = path
+        self._is_free = is_free
         self._monotonic = monotonic
         self._new_lock = new_lock
-        self._file = -1
         self._tickets: _Tickets | None = None
-        self._place: _Place | None = None
+        self._waiter: _Waiter | None = None
 
     def take(self, until: float) -> bool:
-        """Wait for the turn, until a moment of the clock; tell whether it came. For one thread at a time."""
+        """Wait for the turn; tell whether it came.
+
+        It does not if a moment of the clock comes first, or if the queue stands still while SQLite's lock is free.
+        """
         if self._path is None or fcntl is None:
             return True
         try:
-            tickets = self._tickets or self._begin(self._path)
+            tickets = self._tickets or self._open(self._path)
             self.give = tickets.give
             while True:
-                place = self._place  # there is one already if this process gave up waiting before
-                if place is None or place.ended:
-                    place = self._place = self._ask(tickets)
-                if place is None or place.wait(max(until - self._monotonic(), 0.0)):
-                    self._place = None
+                waiter = self._waiter  # there is one already if the last call was out of time
+                if waiter is None or waiter.ended:
+                    waiter = self._waiter = self._ask(tickets)
+                if waiter is None or waiter.wait(self._looks(tickets, waiter, until)):
+                    self._waiter = None
                     return True
-                if not place.ended:
+                if waiter.ended:  # nobody wanted the turn when it came
+                    continue
+                if tickets.passed_over(waiter.ticket):  # it is behind one that is stopped, while others go on
+                    tickets.give_one(waiter.ticket)
+                    self._waiter = None
+                    continue
+                if self._monotonic() >= until:
                     self.give = _nothing  # the ticket is kept
-                    return False
-        except (OSError, RuntimeError):  # there are no such locks here, or no thread can be started
-            self._close()
+                else:
+                    self._waiter = None
+                return False
+        except OSError as error:
+            if error.errno is None:
+                raise  # not the system's: a handler of a signal raised it, such as TimeoutError
+            self._drop()  # there are no such locks here
             self._path = None  # from now on it is done without
             return True
 
-    def _ask(self, tickets: _Tickets) -> _Place | None:
+    def _ask(self, tickets: _Tickets) -> _Waiter | None:
         """Take the turn, or a place among those that wait for it."""
-        before = None
+        ticket = None
         try:
-            before = tickets.draw(wait=False)
-            tickets.follow(before, wait=False)
+            ticket = tickets.draw(wait=False)
+            tickets.follow(ticket, wait=False)
         except BlockingIOError:
-            return _Place(self._file, tickets, before, self._new_lock)
+            try:
+                return _Waiter(tickets, ticket, self._new_lock)
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, "no thread can be started") from error
         return None
 
-    def _begin(self, path: str) -> _Tickets:
+    def _looks(self, tickets: _Tickets, waiter: _Waiter, until: float) -> Iterator[float]:
+        """Yield how long to wait until the next look, as long as there is time and the turn may come."""
+        served, still = tickets.served(), 0
+        while (left := until - self._monotonic()) > 0 and not tickets.passed_over(waiter.ticket):
+            yield min(left, _LOOK)
+            before, served = served, tickets.served()
+            still = still + 1 if served == before else 0
+            if still == _LOOKS:
+                if self._is_free():
+                    return
+                still = 0
+
+    def _open(self, path: str) -> _Tickets:
         """Open the file of the tickets."""
         while True:
             mode = os.stat(path).st_mode & 0o666
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = os.open(path + SUFFIX, flags, mode)
-            if os.fstat(self._file).st_nlink:
-                break
-            os.close(self._file)  # who closed the store last removed it just now
-        self._tickets = _Tickets(self._file)
-        return self._tickets
+            descriptor = os.open(path + SUFFIX, flags, mode)
+            tickets = self._tickets = _Tickets(descriptor)
+            if os.fstat(descriptor).st_nlink:  # else the last process to close the store removed it just now
+                return tickets
 
     def close(self) -> None:
         """Forget the turns; the last to do so removes the file."""
-        if self._tickets is None or self._path is None:
+        tickets, path = self._tickets, self._path
+        if tickets is None or path is None:
             return
         with suppress(OSError):
-            self._tickets.follow(self._tickets.draw(wait=False), wait=False)
-            if not os.path.exists(self._path + "-shm"):  # nobody else has the store open
-                os.unlink(self._path + SUFFIX)
-        self._close()
+            tickets.give()
+            tickets.follow(tickets.draw(wait=False), wait=False)
+            if not os.path.exists(path + "-shm"):  # nobody else has the store open
+                os.unlink(path + SUFFIX)
+        with suppress(OSError):
+            tickets.give()
+        self._drop()
 
-    def _close(self) -> None:
-        descriptor, self._file = self._file, -1
-        place, self._place = self._place, None
+    def _drop(self) -> None:
         self.give = _nothing
-        self._tickets = None
-        if descriptor >= 0 and (place is None or not place.leave_open()):
-            with suppress(OSError):
-                os.close(descriptor)
+        self._waiter = None
+        self._tickets = None  # a thread that waits still has them, until its turn comes
 
     def forked(self) -> None:
         """Forget, in a child, the turns of the parent: a copy of the descriptor would keep them if the parent died."""
-        self._place = None
-        self._close()
+        if self._tickets is not None:
+            self._tickets.close()
+        self._drop()
 
 
-class _Place:
-    """A place among the processes that wait.
+class _Waiter:
+    """Waits for a turn, in a thread of its own, since no lock of a file knows a timeout.
 
-    A thread stands in it, since no lock of files knows a timeout; it ends with the turn. If nobody wants the turn any
-    more when it comes, the thread gives it back.
+    The thread ends with the turn. If nobody wants the turn any more when it comes, the thread gives it back.
 
     Args:
-        before: the ticket before the own one; None if there is none yet.
+        ticket: the own one; None if it is still to be drawn.
+
+    Attributes:
+        ended: the turn came.
+        ticket: the own one; 0 as long as it is not drawn.
     """
 
-    def __init__(
-        self, descriptor: int, tickets: _Tickets, before: int | None, new_lock: Callable[[], threading.Lock]
-    ) -> None:
+    def __init__(self, tickets: _Tickets, ticket: int | None, new_lock: Callable[[], threading.Lock]) -> None:
         self.ended = False
-        self._tickets = tickets
-        self._before = before
-        self._descriptor = descriptor
+        self.ticket = ticket or 0
         self._wanted = False
-        self._closes = False
         self._deciding = new_lock()
         self._came = new_lock()
         self._came.acquire()
-        _thread.start_new_thread(self._stand, ())
+        _thread.start_new_thread(self._run, (tickets, ticket))
 
-    def _stand(self) -> None:
-        with suppress(OSError):
-            before = self._tickets.draw(wait=True) if self._before is None else self._before
-            self._tickets.follow(before, wait=True)
-        with self._deciding:
-            self.ended = True
+    def _run(self, tickets: _Tickets, ticket: int | None) -> None:
+        try:
             with suppress(OSError):
-                if not self._wanted:
-                    self._tickets.give()
-                if self._closes:
-                    os.close(self._descriptor)
-            self._came.release()
+                self.ticket = tickets.draw(wait=True) if ticket is None else ticket
+                tickets.follow(self.ticket, wait=True)
+        finally:
+            with self._deciding:
+                self.ended = True
+                with suppress(OSError):
+                    if not self._wanted:
+                        tickets.give_one(self.ticket)
+                self._came.release()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the turn, and tell whether it came; the place is kept if it did not, unless it ended before."""
+    def wait(self, looks: Iterable[float]) -> bool:
+        """Wait for the turn through some looks, and tell whether it came; it is wanted meanwhile, and if it came."""
         came = False
         try:
             with self._deciding:
                 self._wanted = not self.ended
-            came = self._wanted and self._came.acquire(timeout=seconds)
+            came = self._wanted and any(self._came.acquire(timeout=seconds) for seconds in looks)
         finally:
             if not came:
                 with self._deciding:
                     came = self._wanted and self.ended
                     self._wanted = False
         return came
-
-    def leave_open(self) -> bool:
-        """Have the thread close the descriptor; tell whether it will, which it does not if it ended."""
-        with self._deciding:
-            self._wanted = False
-            self._closes = True
-            return not self.ended

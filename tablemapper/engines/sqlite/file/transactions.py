@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ....errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreLocked
+from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
 from .connections import Place, quiet_close
 from .driver_errors import DRIVER_ERRORS, translated
 from .group_commit import Line, Write, interrupted
-from .ticket_lock import Turns
+from .ticket_lock import TicketLock
 from .timestamps import FENCE, Timestamps
 from .writer import Writer
 
@@ -22,7 +22,7 @@ __all__ = ["Transactions"]
 T = TypeVar("T")
 
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
-_EVER = float("inf")
+_EVER, _NEVER = float("inf"), -float("inf")
 _COMPANY = 1.0  # seconds after the last write of another process in which turns are taken
 _LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
 
@@ -45,11 +45,13 @@ class Transactions:
         known: weakref.WeakSet[apsw.Connection],
         check_open: Callable[[], None],
         monotonic: Callable[[], float],
-        turns: Turns,
+        new_lock: Callable[[], threading.Lock],
     ) -> None:
         self.connection: apsw.Connection | None = None
         self.line = line
-        self.turns = turns
+        self.turns = TicketLock(
+            None if place.in_memory else place.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
+        )
         self._was_long = False  # the last transaction
         self._in_company_until = _EVER  # by the clock of ``Write.until``
         self._path = place.path
@@ -58,6 +60,7 @@ class Transactions:
         self._known = known
         self._check_open = check_open
         self._monotonic = monotonic
+        self._busy = place.busy_handler()
 
     def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
         """Run a write, by this thread or by one that writes already."""
@@ -78,14 +81,6 @@ class Transactions:
     def deadline(self) -> float:
         """Return until when a write that begins now waits for other processes."""
         return self._monotonic() + self._place.timeout
-
-    def take_turn(self, until: float) -> None:
-        """Wait until it is this process that may write; ``self.turns.give()`` ends that, whatever happens."""
-        if not self.turns.take(until):
-            raise StoreLocked(
-                f'"{self._path}": other processes wrote for longer than the timeout of {self._place.timeout:g} s; '
-                "nothing was written: retry, or raise timeout="
-            )
 
     def outside(self, use: Callable[[], T]) -> T:
         """Call a function while nobody writes, and return what it returns."""
@@ -136,16 +131,17 @@ class Transactions:
 
     def _commit(self, first: Write[Any], others: list[Write[Any]], *, joined: bool) -> None:
         """Run a write in a transaction, add to ``others`` those that joined, and commit."""
+        self._busy.start(first.until)
         connection = self.connection or self.reconnect()
         timestamps = self._timestamps
         applied = False
         raised: BaseException | None = None
         in_company = self._was_long or first.until < self._in_company_until
         try:
-            if in_company:
-                self.take_turn(first.until)
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
+            if in_company:
+                self.turns.take(first.until)
             with connection:
                 try:
                     timestamp = timestamps.begin(connection)
@@ -170,7 +166,7 @@ class Transactions:
             if applied:
                 self._settle(error, [first, *others])
             else:
-                if isinstance(error, apsw.BusyError | StoreLocked):
+                if isinstance(error, apsw.BusyError):
                     self._in_company_until = self.deadline() + _COMPANY
                 self.undo(connection)
                 ours = self._outward(raised or error)
@@ -178,6 +174,21 @@ class Transactions:
         finally:
             if in_company:
                 self.turns.give()
+
+    def _is_free(self) -> bool:
+        """Tell whether no other process writes at this moment."""
+        assert self.connection is not None
+        until, self._busy.until = self._busy.until, _NEVER
+        try:
+            with self.connection:
+                pass
+        except apsw.BusyError:
+            return False
+        except apsw.Error:
+            pass  # the write will meet it, too
+        finally:
+            self._busy.until = until
+        return True
 
     def _apply(self, write: Write[Any], timestamp: int) -> None:
         writer = self._writer
@@ -213,10 +224,13 @@ class Transactions:
 
     def _outward(self, error: BaseException) -> BaseException:
         """Return what the caller is to see of an error in a write."""
+        if isinstance(error, apsw.BusyError) and self._busy.interrupt is not None:
+            return self._busy.interrupt
         if not isinstance(error, DRIVER_ERRORS):
             return error
         ours = translated(error, self._path)
-        ours.__cause__ = error
+        if ours is not error:
+            ours.__cause__ = error
         return ours
 
     def _settle(self, error: Exception, writes: Sequence[Write[Any]]) -> None:
@@ -229,6 +243,7 @@ class Transactions:
         proof = self._timestamps.proof
         found: bool | None = None
         self.disconnect()
+        self._busy.start(None)
         try:
             connection = self.reconnect()
             found = _found(connection, writes, proof)
@@ -241,6 +256,8 @@ class Transactions:
                 final = behind == done
         except Exception:
             self.disconnect()
+            if self._busy.interrupt is not None:
+                raise self._busy.interrupt from None
             # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
             final = found is not None and isinstance(error, apsw.FullError)
         if not final:
@@ -255,7 +272,7 @@ class Transactions:
 
     def connect(self, *, create: bool = False) -> apsw.Connection:
         """Open the connection that writes."""
-        connection = self._place.writer(create=create)
+        connection = self._place.writer(self._busy, create=create)
         self._known.add(connection)
         self._timestamps.forget()
         self._writer = Writer(connection, self._timestamps)
@@ -278,6 +295,11 @@ class Transactions:
         connection, self.connection = self.connection, None
         if connection is not None:
             quiet_close(connection)
+
+    def hand_back(self, connection: apsw.Connection) -> None:
+        """Give up timestamps that were reserved and not used, if no other process writes just now."""
+        self._busy.start(_NEVER)
+        self._timestamps.hand_back(connection)
 
     def undo(self, connection: apsw.Connection) -> None:
         """Leave no transaction open."""

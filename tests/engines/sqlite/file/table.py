@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -57,13 +59,26 @@ def in_child(work: Callable[[], object]) -> str:
 
 
 class Clock:
-    def __init__(self, now: int = 10**15) -> None:
-        self.now = now
+    """A clock that stands still: of times in µs, or of seconds that pass while something sleeps."""
 
-    def __call__(self) -> int:
+    def __init__(self, now: int = 10**15) -> None:
+        self.now: float = now
+
+    def __call__(self) -> Any:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait for what another thread or process is about to do."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.0005)
 
 
 def drawn(place: Path) -> int:
     """Return how many tickets were drawn."""
-    return int.from_bytes(Path(f"{place}-turn").read_bytes(), "little")
+    return int.from_bytes(Path(f"{place}-turn").read_bytes()[:8], "little")

@@ -339,10 +339,11 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half
             os.close(end)
             writer_process(str(path), pipe, max(known, default=-1) + 1)
         os.close(pipe)
-        time.sleep(draw.uniform(0.003, 0.025))
-        os.kill(child, signal.SIGKILL)
         with os.fdopen(end, "rb") as acks:
-            data = acks.read()
+            data = acks.read(16 * draw.randrange(8))
+            time.sleep(draw.uniform(0, 0.005))
+            os.kill(child, signal.SIGKILL)
+            data += acks.read()
         os.waitpid(child, 0)
         acked = list(struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]))
         stamps = [stamp for _, stamp in acked]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.file import group_commit as committing
-from tablemapper.engines.sqlite.file import reader_pool as readers
+from tablemapper.engines.sqlite.file import group_commit, reader_pool, transactions
 from tablemapper.engines.sqlite.file.file import File, Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
 from tablemapper.schema.model import compile_schema
 
 from ....sqlite_vfs import Fault, Slow
+from .table import eventually
 
 
 def create_table(w: Writer) -> None:
@@ -53,20 +52,17 @@ class Group:
         def and_wait(w: Writer) -> Any:
             result = apply(w)
             self._inside.set()
-            assert self._leave.wait(10)
+            assert self._leave.wait(60)
             return result
 
         first = self.pool.submit(self.file.write, and_wait)
-        assert self._inside.wait(10)
+        assert self._inside.wait(60)
         return first
 
     def follow(self, apply: Callable[[Writer], Any], **options: Any) -> Future[Any]:
         future = self.pool.submit(self.file.write, apply, **options)
         self.count += 1
-        end = time.monotonic() + 10
-        while len(self.file._writes.line._waiting) < self.count:
-            assert time.monotonic() < end
-            time.sleep(0.0005)
+        eventually(lambda: len(self.file._writes.line._waiting) >= self.count)
         return future
 
     def go(self) -> None:
@@ -81,7 +77,8 @@ def file(tmp_path: Path) -> Iterator[File]:
 
 
 @pytest.fixture
-def group(file: File) -> Iterator[Group]:
+def group(file: File, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    monkeypatch.setattr(transactions, "_GATHER", 3600.0)  # however slow the machine is, all that wait are taken up
     group = Group(file)
     yield group
     group.go()
@@ -104,7 +101,7 @@ def test_writes_that_wait_share_one_sync_and_each_returns_its_own_result(file: F
 
     def work() -> None:
         group.go()
-        assert [future.result(10) for future in [first, *others]] == list(range(11))
+        assert [future.result(60) for future in [first, *others]] == list(range(11))
 
     assert syncs(work) == 1
     assert keys(file) == list(range(11))
@@ -121,18 +118,19 @@ def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
         other = group.follow(insert(1))
         assert not paused
         group.go()
-        assert [first.result(10), other.result(10)] == [0, 1]
+        assert [first.result(60), other.result(60)] == [0, 1]
         assert len(paused) == 1
-        assert group.pool.submit(file.write, insert(2)).result(10) == 2
+        assert group.pool.submit(file.write, insert(2)).result(60) == 2
         assert len(paused) == 1
         group.pool.shutdown()
 
 
-def test_writes_that_came_during_a_checkpoint_go_on_at_once(file: File, group: Group) -> None:
+def test_writes_that_came_during_a_checkpoint_are_woken_after_it(
+    file: File, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE", 3600.0)
     waiting = file._writes.outside(lambda: group.follow(insert(1)))
-    started = time.monotonic()
-    assert waiting.result(10) == 1
-    assert time.monotonic() - started < 0.5 * committing._PATIENCE
+    assert waiting.result(60) == 1
 
 
 def test_a_write_that_fails_is_undone_alone(file: File, group: Group) -> None:
@@ -149,8 +147,8 @@ def test_a_write_that_fails_is_undone_alone(file: File, group: Group) -> None:
 
     def work() -> None:
         group.go()
-        assert first.result(10) == 0
-        assert [futures[at].result(10) for at in (0, 2, 4)] == [1, 2, 3]
+        assert first.result(60) == 0
+        assert [futures[at].result(60) for at in (0, 2, 4)] == [1, 2, 3]
 
     assert syncs(work) == 1
     with pytest.raises(tm.StoreError, match="UNIQUE constraint"):
@@ -169,16 +167,16 @@ def test_the_leader_may_fail_and_the_others_are_written_by_one_of_them(file: Fil
 
     def first_fails(w: Writer) -> None:
         inside.set()
-        assert leave.wait(10)
+        assert leave.wait(60)
         fail(w)
 
     first = group.pool.submit(file.write, first_fails)
-    assert inside.wait(10)
+    assert inside.wait(60)
     others = [group.follow(insert(k)) for k in range(5)]
     leave.set()
-    assert [future.result(10) for future in others] == [0, 1, 2, 3, 4]
+    assert [future.result(60) for future in others] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="mine"):
-        first.result(10)
+        first.result(60)
     assert keys(file) == [0, 1, 2, 3, 4]
 
 
@@ -190,7 +188,7 @@ def test_an_unknown_outcome_is_told_to_every_member(file: File, group: Group) ->
         group.go()
         for future in [first, *others]:
             with pytest.raises(OutcomeUnknown, match="read what it wrote"):
-                future.result(10)
+                future.result(60)
     finally:
         Fault.disarm()
     errors = {id(future.exception()) for future in [first, *others]}
@@ -205,7 +203,7 @@ def test_a_sync_that_fails_once_is_settled_for_every_member(file: File, group: G
     Fault.arm("xSync", 1, sticky=False)
     try:
         group.go()
-        outcomes = [future.exception(10) for future in [first, *others]]
+        outcomes = [future.exception(60) for future in [first, *others]]
     finally:
         assert Fault.disarm() == 1
     known = keys(file)
@@ -236,9 +234,9 @@ def test_what_breaks_a_group_harms_only_the_write_that_did_it(file: File, group:
     first = group.lead(counted(0))
     futures = [group.follow(apply) for apply in (counted(1), too_large, counted(2))]
     group.go()
-    assert [first.result(10), futures[0].result(10), futures[2].result(10)] == [0, 1, 2]
+    assert [first.result(60), futures[0].result(60), futures[2].result(60)] == [0, 1, 2]
     with pytest.raises(StoreFull):
-        futures[1].result(10)
+        futures[1].result(60)
     assert keys(file) == [0, 1, 2]
     assert sorted(runs) == [0, 0, 1, 1, 2], "the group was not broken"
     assert file.integrity() == []
@@ -250,10 +248,10 @@ def test_a_write_of_an_older_schema_is_refused_after_one_that_changes_it(file: F
     bump = group.follow(lambda w: w.bump_generation())
     late = group.follow(insert(1), generation=generation)
     group.go()
-    assert first.result(10) == 0
-    assert bump.result(10) == generation + 1
+    assert first.result(60) == 0
+    assert bump.result(60) == generation + 1
     with pytest.raises(SchemaMismatch):
-        late.result(10)
+        late.result(60)
     assert keys(file) == [0]
 
 
@@ -268,8 +266,8 @@ def test_a_change_of_the_schema_that_is_undone_is_not_held_against_the_next(file
     group.follow(fail)
     late = group.follow(insert(1), generation=generation)
     group.go()
-    assert first.result(10) == 0
-    assert late.result(10) == 1
+    assert first.result(60) == 0
+    assert late.result(60) == 1
 
 
 def test_a_large_write_shares_its_commit_with_nobody(file: File, group: Group) -> None:
@@ -280,7 +278,7 @@ def test_a_large_write_shares_its_commit_with_nobody(file: File, group: Group) -
 
     def work() -> None:
         group.go()
-        assert [future.result(10) for future in (first, small, large, last)] == [0, 1, 2, 3]
+        assert [future.result(60) for future in (first, small, large, last)] == [0, 1, 2, 3]
 
     assert syncs(work) >= 3
 
@@ -305,11 +303,10 @@ def test_the_main_thread_never_runs_the_writes_of_others(file: File) -> None:
 
     def mine(w: Writer) -> None:
         futures.extend(pool.submit(file.write, other(k)) for k in range(4))
-        while len(file._writes.line._waiting) < 4:
-            time.sleep(0.0005)
+        eventually(lambda: len(file._writes.line._waiting) == 4)
 
     file.write(mine)
-    assert [future.result(10) for future in futures] == [0, 1, 2, 3]
+    assert [future.result(60) for future in futures] == [0, 1, 2, 3]
     assert threading.get_ident() not in ran_by
     pool.shutdown()
 
@@ -423,14 +420,14 @@ def test_an_operation_that_is_run_again_reads_again(store: tm.Store) -> None:
 def test_nobody_is_forgotten_however_threads_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_size: bool
 ) -> None:
-    """Who waits looks again after a second; here only after a minute, so that a lost wake-up would show."""
-    monkeypatch.setattr(committing, "_PATIENCE", 60.0)
-    monkeypatch.setattr(readers, "_PATIENCE", 60.0)
+    """A thread that waits looks again after a second; here only after an hour, so that a lost wake-up would show."""
+    monkeypatch.setattr(group_commit, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(reader_pool, "_PATIENCE", 3600.0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     count = 5_000 if full_size else 60
     try:
-        with File.open(tmp_path / "race.db", vfs="faulty", most_readers=2, readers=1, timeout=50) as file:
+        with File.open(tmp_path / "race.db", vfs="faulty", most_readers=2, readers=1, timeout=3600) as file:
             file.write(create_table)
 
             def client(which: int) -> None:
@@ -443,13 +440,11 @@ def test_nobody_is_forgotten_however_threads_take_turns(
                     assert file.get("SELECT k FROM t WHERE k = ?", (k,)) == (k,)
 
             threads = [threading.Thread(target=client, args=(which,)) for which in range(6)]
-            started = time.monotonic()
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(55 if not full_size else 600)
+                thread.join(600)
             assert not any(thread.is_alive() for thread in threads)
-            assert time.monotonic() - started < (30 if not full_size else 600)
             assert len(keys(file)) == 6 * count
     finally:
         sys.setswitchinterval(before)

@@ -32,7 +32,6 @@ def test_a_store_in_memory_does_the_same() -> None:
         assert file.write(lambda w: file.get("SELECT count(*) FROM t")) == (2,)
         with pytest.raises(StoreError, match="no such table"):
             file.read("SELECT * FROM missing")
-        file.vacuum()
         assert file.integrity() == []
         file.write(insert("d"), generation=0)
 
