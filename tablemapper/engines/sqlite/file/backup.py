@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import apsw
 
 from ....errors import CorruptStore, StoreError
 from .connections import quiet_close
 from .driver_errors import translated
+from .ticket_lock import fcntl
 
-__all__ = ["copy_store"]
+__all__ = ["PART", "copy_store"]
 
+PART = ".tablemapper-part"
+_BESIDE = ("-wal", "-shm", "-journal")
 _PAGES = 1_000
 
 
@@ -33,27 +37,71 @@ def copy_store(
     """
     if target == ":memory:":
         raise StoreError('a backup needs a file; ":memory:" is none')
-    for beside in ("", "-wal", "-shm", "-journal"):
+    for beside in ("", *_BESIDE):
         if os.path.lexists(target + beside):
             raise StoreError(
                 f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path'
             )
-    part = f"{target}.{secrets.token_hex(4)}.part"
+    directory = os.path.dirname(target)
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        try:
+        _sweep(directory)
+        with _new_part(target) as part:
             _copy(source, part, progress)
             _sync(part)
             _name(part, target)
-        finally:
-            for beside in ("", "-wal", "-shm", "-journal"):
-                if os.path.lexists(part + beside):
-                    os.unlink(part + beside)
-        _sync(os.path.dirname(target))
+        _sync(directory)
     except FileExistsError:
         raise StoreError(f'"{target}" is there already; a backup never overwrites: choose another path') from None
     except (apsw.Error, OSError) as error:
         raise translated(error, target if isinstance(error, OSError) else name) from error
+
+
+@contextmanager
+def _new_part(target: str) -> Iterator[str]:
+    """Make an empty file beside the target, and remove it at the end; a lock says meanwhile that it is in use."""
+    while True:
+        part = f"{target}.{secrets.token_hex(4)}{PART}"
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        try:
+            with suppress(OSError):  # where a file can not be locked, nothing is swept either
+                _lock(descriptor)
+            if os.path.lexists(part):  # else another backup has just swept it
+                yield part
+                return
+        finally:
+            os.close(descriptor)  # not sooner: that would end the locks that SQLite has on the file
+            _remove(part)
+
+
+def _sweep(directory: str) -> None:
+    """Remove what backups left that were killed."""
+    for name in os.listdir(directory):
+        if name.endswith(PART):
+            with suppress(OSError):
+                _sweep_part(os.path.join(directory, name))
+
+
+def _sweep_part(part: str) -> None:
+    if fcntl is None:
+        _remove(part)  # Windows refuses that while it is open
+        return
+    descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        _lock(descriptor)
+        _remove(part)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove(part: str) -> None:
+    for beside in (*_BESIDE, ""):
+        if os.path.lexists(part + beside):
+            os.unlink(part + beside)
 
 
 def _copy(

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
+from urllib.parse import quote
 
 import apsw
 import attrs
 
 from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
 from .functions import install
-from .timestamps import CREATE_STATE, INSERT_STATE, STATE
+from .timestamps import CREATE_STATE, INSERT_STATE, READ_PLACE, STATE, may_follow
 
 __all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Place", "clean_path"]
 
@@ -126,7 +127,7 @@ class BusyHandler:
         return True
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Place:
     """Where a store is and how its connections are to be: opens them."""
 
@@ -138,10 +139,33 @@ class Place:
     format_version: int
     timeout: float
     busy_handler: Callable[[], BusyHandler]
+    _identity: tuple[int, int] | None = attrs.field(default=None, init=False)
 
     @property
     def in_memory(self) -> bool:
         return self.path == MEMORY
+
+    def is_there(self) -> bool:
+        """Tell whether the file is still where it was opened."""
+        if self._identity is None:
+            return True
+        try:
+            return self._find() == self._identity
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # it can not be told
+
+    def _find(self) -> tuple[int, int]:
+        found = os.stat(self.path)
+        return found.st_dev, found.st_ino
+
+    def gone(self) -> StoreError:
+        """Return the error of a file that is not there any more."""
+        return StoreError(
+            f'"{self.path}" was removed or replaced while it was open, and what is written to it since then is lost: '
+            "close the store, and open it again"
+        )
 
     # Recognising
 
@@ -154,6 +178,13 @@ class Place:
             )
         if self.in_memory:
             return
+        if not self._make(create=create):
+            self._recognise(create=create)
+            self._check_log()
+        self._identity = self._find()
+
+    def _make(self, *, create: bool) -> bool:
+        """Create the file if it is not there, and tell whether it was not."""
         with _creating:
             try:
                 mode = os.lstat(self.path).st_mode
@@ -161,7 +192,7 @@ class Place:
                 if not create:
                     raise StoreError(f'"{self.path}" does not exist; pass create=True to make a new store') from None
                 self._create()
-                return
+                return True
             except NotADirectoryError:
                 raise StoreError(
                     f'"{self.path}": what should be its directory is a file; choose another path'
@@ -174,7 +205,7 @@ class Place:
             raise StoreError(f'"{self.path}" is a directory; name a file in it')
         if not stat.S_ISREG(mode):
             raise NotAStore(f'"{self.path}" is no regular file; choose another path')
-        self._recognise(create=create)
+        return False
 
     def _create(self) -> None:
         try:
@@ -230,6 +261,40 @@ class Place:
                 f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup'
             )
 
+    def _check_log(self) -> None:
+        """Refuse a write-ahead log of another file, or of an older copy of this one: SQLite would apply it silently."""
+        # Twice, since another process may copy the log into the file just while this is read.
+        if self._has_log() and all(self._log_is_foreign() for _ in range(2)):
+            raise CorruptStore(
+                f'"{self.path}-wal" is the log of another file, or of an older copy of this one; both were left as they '
+                "are: move the log away, or put back the one that belongs to the file"
+            )
+
+    def _has_log(self) -> bool:
+        try:
+            return os.path.getsize(self.path + "-wal") > 0
+        except OSError:
+            return False
+
+    def _log_is_foreign(self) -> bool:
+        alone = self._state("?immutable=1")
+        return alone is not None and (logged := self._state("")) is not None and not may_follow(logged, alone)
+
+    def _state(self, options: str) -> tuple[Any, ...] | None:
+        """Return what the file says of itself, with its log or without."""
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        try:
+            connection = self._connect(flags, self.busy_handler(), path=f"file:{quote(self.path)}{options}")
+        except apsw.Error:
+            return None
+        try:
+            self._harden(connection, cache=_READER_CACHE)
+            return connection.execute(READ_PLACE).fetchone()
+        except apsw.Error:
+            return None  # what is wrong shows when it is opened
+        finally:
+            quiet_close(connection)
+
     # Connecting
 
     def writer(self, busy: BusyHandler, *, create: bool = False) -> apsw.Connection:
@@ -271,10 +336,13 @@ class Place:
             raise
         return connection
 
-    def _connect(self, flags: int, busy: BusyHandler) -> apsw.Connection:
-        connection = apsw.Connection(
-            self.path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW, vfs=self.vfs, statementcachesize=_STATEMENTS
-        )
+    def _connect(self, flags: int, busy: BusyHandler, *, path: str | None = None) -> apsw.Connection:
+        flags |= apsw.SQLITE_OPEN_NOFOLLOW
+        try:
+            connection = apsw.Connection(path or self.path, flags=flags, vfs=self.vfs, statementcachesize=_STATEMENTS)
+        finally:
+            if not self.is_there():
+                raise self.gone()
         connection.set_busy_handler(busy)
         install(connection)
         return connection

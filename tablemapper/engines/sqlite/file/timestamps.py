@@ -9,12 +9,13 @@ while the object is the only writer, so that writers which take turns never push
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import apsw
 
 from ....errors import CorruptStore
 
-__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "STATE", "Timestamps"]
+__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "READ_PLACE", "STATE", "Timestamps", "may_follow"]
 
 STATE = "tablemapper_state"
 CREATE_STATE = (
@@ -23,6 +24,7 @@ CREATE_STATE = (
 )
 INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
 FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
+READ_PLACE = f"SELECT store, until FROM {STATE}"
 _READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
 _EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"
 _HAND_BACK = f"UPDATE {STATE} SET until = ?, owner = 0 WHERE one = 1 AND owner = ? AND until > ?"
@@ -146,3 +148,12 @@ class Timestamps:
         self._until = reach
         self._alone = alone + 1
         self._wrote = True
+
+
+def may_follow(later: tuple[Any, ...], earlier: tuple[Any, ...]) -> bool:
+    """Tell whether a file may say `READ_PLACE` of itself after it said something else.
+
+    Time goes back by no more than was reserved, when a store that is closed gives that up.
+    """
+    store, until = later
+    return bool(store == earlier[0] and until >= earlier[1] - _LONGEST)

@@ -174,6 +174,9 @@ class Transactions:
         finally:
             if in_company:
                 self.turns.give()
+        if not self._place.is_there():
+            for write in (first, *others):
+                write.error = self._place.gone()
 
     def _is_free(self) -> bool:
         """Tell whether no other process writes at this moment."""

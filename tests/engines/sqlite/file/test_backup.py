@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
+from tablemapper.engines.sqlite.file import backup
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.errors import (
     StoreError,
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import insert
+from .table import beside, in_child, insert
 
 
 def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) -> None:
@@ -54,7 +57,7 @@ def test_a_backup_has_its_name_only_once_it_is_on_the_disk(
     file.backup(copy)
     (part, there), directory = synced
     assert part.startswith("copy.db.")
-    assert part.endswith(".part")
+    assert part.endswith(backup.PART)
     assert not there
     assert directory == (path.parent.name, True)
 
@@ -77,3 +80,41 @@ def test_a_backup_never_overwrites_and_a_failed_one_leaves_nothing(path: Path, f
     assert sorted(os.listdir(path.parent)) == ["store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
     file.write(insert(1))
     assert file.checkpoint()
+
+
+def test_what_a_killed_backup_left_is_swept_by_the_next_one(path: Path, file: File) -> None:
+    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 4000,) for _ in range(3_000)]))
+
+    def killed() -> None:
+        with File.open(path) as mine:
+            mine.backup(path.with_name("killed.db"), lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+
+    in_child(killed)
+    assert [name for name in beside(path) if name.endswith(backup.PART)]
+    path.with_name("mine.part").write_text("of another program")
+    seen: list[list[str]] = []
+
+    def another(done: int, total: int) -> None:
+        if not seen:
+            file.backup(path.with_name("second.db"))
+            seen.append([name for name in beside(path) if name.endswith(backup.PART)])
+
+    file.backup(path.with_name("first.db"), another)
+    assert [name.split(".")[0] for name in seen[0]] == ["first"], "one that is being written was swept"
+    assert beside(path) == ["first.db", "mine.part", "second.db", "store.db-shm", "store.db-turn", "store.db-wal"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EWOULDBLOCK])
+def test_where_files_can_not_be_locked_a_backup_is_made_all_the_same(
+    path: Path, file: File, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    left = path.with_name(f"killed.db.1234{backup.PART}")
+    left.touch()
+
+    def fails(*_: object) -> None:
+        raise OSError(error, "no locks")
+
+    monkeypatch.setattr(backup.fcntl, "flock", fails)
+    file.backup(path.with_name("copy.db"))
+    assert left.exists()
+    File.open(path.with_name("copy.db")).close()

@@ -23,7 +23,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import beside, create_table, in_child, insert, sqlite_file
+from .table import Clock, beside, create_table, in_child, insert, sqlite_file
 
 
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:
@@ -203,6 +203,104 @@ def test_the_permissions_of_file_and_directory_are_respected() -> None:
         assert os.listdir(folder) == ["store.db"]
     finally:
         shutil.rmtree(folder)
+
+
+# A log that is not the file's
+
+
+def copy(path: Path, to: Path, *ends: str) -> None:
+    for end in ends:
+        shutil.copyfile(f"{path}{end}", f"{to}{end}")
+
+
+def later_and_older(path: Path) -> tuple[Path, Path]:
+    """Return two copies of a store with their logs, as kills would leave them: the first was written for longer."""
+    later, older = path.with_name("later.db"), path.with_name("older.db")
+    clock = Clock()
+    with File.open(path, clock=clock) as file:
+        file.write(create_table)
+        for copied in (older, later):
+            for _ in range(3):
+                clock.now += 10_000_000
+                file.write(insert("x"))
+            file.checkpoint()
+            clock.now += 10_000_000
+            file.write(insert("y"))
+            copy(path, copied, "", "-wal")
+    return later, older
+
+
+def test_the_log_of_a_file_that_was_not_closed_is_used(path: Path) -> None:
+    for copied, rows in zip(later_and_older(path), (8, 4), strict=True):
+        with File.open(copied) as file:
+            assert file.get("SELECT count(*) FROM t") == (rows,)
+
+
+def test_an_older_log_is_refused_and_nothing_is_touched(path: Path) -> None:
+    later, older = later_and_older(path)
+    copy(older, later, "-wal")
+    before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match="is the log of another file, or of an older copy of this one"):
+            File.open(later)
+        assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
+
+
+def test_the_log_of_another_store_is_refused_and_nothing_is_touched(path: Path, tmp_path: Path) -> None:
+    later, _ = later_and_older(path)
+    (tmp_path / "other").mkdir()
+    other, _ = later_and_older(tmp_path / "other" / "store.db")
+    copy(other, later, "-wal")
+    before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
+    with pytest.raises(CorruptStore, match="is the log of another file"):
+        File.open(later)
+    assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
+
+
+def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: Path) -> None:
+    clock, copied = Clock(), path.with_name("copied.db")
+    with File.open(path, clock=clock) as file:
+        file.write(create_table)
+        for _ in range(30):
+            clock.now += 1
+            file.write(insert("x"))
+        file.checkpoint()
+        assert file._connection is not None
+        file._writes.hand_back(file._connection)
+        copy(path, copied, "", "-wal")
+    with File.open(copied) as file:
+        assert file.get("SELECT count(*) FROM t") == (30,)
+
+
+# A file that goes
+
+
+@pytest.mark.parametrize("durability", ["full", "relaxed"])
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
+def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_noticed(path: Path, how: str, durability: Any) -> None:
+    new = path.with_name("new.db")
+    File.open(new).close()
+    with File.open(path, durability=durability, readers=0) as file:
+        file.write(create_table)
+        file.write(insert("x"))
+        assert file.read("SELECT v FROM t") == [("x",)]
+        if how == "removed":
+            os.unlink(path)
+        elif how == "replaced":
+            os.replace(new, path)
+        else:
+            os.rename(path, path.with_name("moved.db"))
+        for _ in range(2):
+            with pytest.raises(
+                StoreError,
+                match="was removed or replaced while it was open, and what is written to it since then is lost",
+            ):
+                file.write(insert("lost"))
+        with pytest.raises(StoreError, match="was removed or replaced while it was open"):
+            file.read("SELECT v FROM t")
+        file._writes.disconnect()
+        with pytest.raises(StoreError, match="was removed or replaced while it was open"):
+            file.write(insert("lost"))
 
 
 WRITER = {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -262,3 +265,35 @@ def test_damage_is_listed(path: Path) -> None:
 
 def test_the_schema_is_listed_as_it_was_written(file: File) -> None:
     assert ("table", "t", "t", "CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, v)") in file.schema()
+
+
+def test_a_file_that_is_dropped_without_being_closed_leaves_nothing(path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        file = File.open(path)
+        file.write(lambda w: w.execute("CREATE TABLE IF NOT EXISTS t (v)"))
+        file.write(insert(1))
+        stream = file.stream("SELECT v FROM t", chunk=1)
+        next(stream)
+        del file, stream
+        gc.collect()
+        assert beside(path) == []
+        assert len(os.listdir("/proc/self/fd")) == before
+    with File.open(path) as file:
+        assert file.get("SELECT count(*) FROM t") == (5,)
+
+
+def test_a_program_that_ends_with_an_open_file_says_nothing(path: Path) -> None:
+    program = (
+        "import sys, threading\n"
+        "from tablemapper.engines.sqlite.file.file import File\n"
+        "file = File.open(sys.argv[1])\n"
+        "file.write(lambda w: w.execute('CREATE TABLE t (v)'))\n"
+        "stream = file.stream('SELECT 1 UNION SELECT 2', chunk=1)\n"
+        "next(stream)\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    with File.open(path) as file:
+        assert file.integrity() == []

@@ -128,9 +128,34 @@ def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
 def test_writes_that_came_during_a_checkpoint_are_woken_after_it(
     file: File, group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(group_commit, "_PATIENCE", 90.0)
     waiting = file._writes.outside(lambda: group.follow(insert(1)))
     assert waiting.result(60) == 1
+
+
+def test_a_write_that_comes_later_does_not_lead_before_those_that_wait(
+    file: File, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for another process until its own deadline, while theirs are over."""
+    monkeypatch.setattr(group_commit, "_PATIENCE", 90.0)
+    wake, woken = group_commit.Write.wake, list[group_commit.Write[Any]]()
+    order: list[int] = []
+
+    def noted(k: int) -> Callable[[Writer], None]:
+        return lambda w: order.append(k)
+
+    first = group.lead(noted(0))
+    group.follow(noted(1), alone=True)
+    monkeypatch.setattr(
+        group_commit.Write, "wake", lambda write: woken.append(write)
+    )  # the thread that waits is slow to wake up
+    group.go()
+    first.result(60)
+    later = group.follow(noted(2), alone=True)
+    monkeypatch.undo()
+    wake(woken[0])
+    later.result(60)
+    assert order == [0, 1, 2]
 
 
 def test_a_write_that_fails_is_undone_alone(file: File, group: Group) -> None:
@@ -421,8 +446,8 @@ def test_nobody_is_forgotten_however_threads_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_size: bool
 ) -> None:
     """A thread that waits looks again after a second; here only after an hour, so that a lost wake-up would show."""
-    monkeypatch.setattr(group_commit, "_PATIENCE", 3600.0)
-    monkeypatch.setattr(reader_pool, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(group_commit, "_PATIENCE", 90.0)
+    monkeypatch.setattr(reader_pool, "_PATIENCE", 90.0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     count = 5_000 if full_size else 60

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import Clock, create_table, drawn, insert
+from .table import Clock, create_table, drawn, eventually, insert
 
 
 def test_a_write_returns_what_it_was_given_and_counts_its_changes(file: File) -> None:
@@ -138,37 +139,22 @@ def test_another_writer_that_takes_longer_than_the_timeout_is_one_clear_error(
 
 @pytest.mark.parametrize("durability", ["full", "relaxed"])
 def test_the_timeouts_of_threads_do_not_add_up(path: Path, locked: apsw.Connection, durability: Any) -> None:
-    clock = Clock(0)
-    with File.open(path, timeout=1.0, durability=durability, monotonic=clock, sleep=clock.sleep) as file:
-        waited = [times[0] for times in in_threads(file, clock, times=1)]
-        assert max(waited) < 1.5, "some waited for the timeouts of others, too"
+    clock, asked = Clock(0), set[int]()
 
+    def monotonic() -> float:
+        asked.add(threading.get_ident())
+        return float(clock.now)
 
-def test_a_thread_that_comes_later_does_not_wait_for_another_process_first(path: Path, locked: apsw.Connection) -> None:
-    clock = Clock(0)
-    with File.open(path, timeout=1.0, monotonic=clock, sleep=clock.sleep) as file:
-        assert max(map(max, in_threads(file, clock, times=20))) < 1.5
+    def sleep(seconds: float) -> None:
+        eventually(lambda: len(asked) == 8)  # time stands still until all of them have come
+        clock.sleep(seconds)
 
-
-def in_threads(file: File, clock: Clock, *, times: int) -> list[list[float]]:
-    """Write in eight threads at once, in vain; return how long each of them waited each time."""
-    gate, waited = threading.Barrier(8), [list[float]() for _ in range(8)]
-
-    def client(which: int) -> None:
-        gate.wait()
-        for _ in range(times):
-            start = clock.now
-            with pytest.raises(StoreLocked):
-                file.write(insert(1))
-            waited[which].append(clock.now - start)
-
-    threads = [threading.Thread(target=client, args=(which,)) for which in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert all(len(each) == times for each in waited)
-    return waited
+    with File.open(path, timeout=1.0, durability=durability, monotonic=monotonic, sleep=sleep) as file:
+        asked.clear()
+        with ThreadPoolExecutor(8) as threads:
+            for future in [threads.submit(file.write, insert(n)) for n in range(8)]:
+                assert isinstance(future.exception(60), StoreLocked)
+        assert clock.now < 1.1, "some waited for the timeouts of others, too"
 
 
 INTERRUPTS = [KeyboardInterrupt(), TimeoutError("an alarm"), ValueError("a handler of an application")]
