@@ -424,16 +424,6 @@ class File:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        """Leave nothing beside the file, as `close` does, but wait for nothing."""
-        with suppress(Exception):
-            if not self._ended:
-                self._ended = "was dropped"
-                for connection in (*self._idle, self._writes.connection):
-                    if connection is not None:
-                        quiet_close(connection)
-                self._writes.turns.close()
-
     def _forked(self) -> None:
         self._ended = "was opened by the process that this one was forked from; open it again here"
         for known in _members(self._known):

@@ -60,10 +60,6 @@ class MemoryFile(File):
 
         return super().write(finish_and_apply, generation=generation, alone=alone)
 
-    def _vacuum(self) -> None:
-        self._finish()
-        super()._vacuum()
-
     def _finish(self) -> None:
         """Read what is left of every read that was begun."""
         for begun in list(self._begun):

@@ -33,8 +33,10 @@ _HEADER = struct.Struct("<QQ")  # the last ticket that was drawn, and the last t
 _COUNTER = 0  # the byte that is locked while a ticket is drawn
 _FIRST = 1  # the byte of the ticket 0
 _MOST = 1 << 62
+_PRESENCE = _FIRST + _MOST + 1  # the byte that every store that is open shares a lock of
 _FLOCK = "hhqqi"
 _LOOK = 0.025  # seconds between two looks at the queue
+_ATTEMPTS = 100  # to open the file while another process removes it
 _LOOKS = 4  # in which it stands still until SQLite's own lock is tried
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
@@ -45,24 +47,40 @@ def _nothing() -> None:
 
 
 class _Tickets:
-    """The tickets in an open file, which is closed with the last reference.
+    """The tickets in an open file. The last reference to go closes it, and the last process to do so removes it.
 
     Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too, and
-    closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is no order.
+    closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is no order, and
+    the file stays.
+
+    Args:
+        path: the store.
 
     Attributes:
         give: give back all that is locked; without effect if that is nothing. A call that no interrupt can come into.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: str) -> None:
+        self._path = path + SUFFIX
+        self._descriptor = -1
         self._ordered = hasattr(fcntl, "F_OFD_SETLK")
+        mode = os.stat(path).st_mode & 0o666
+        for _ in range(_ATTEMPTS):
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+            with suppress(BlockingIOError):
+                if self._ordered:
+                    self._lock(_PRESENCE, wait=False, kind=fcntl.F_RDLCK)
+                if os.fstat(self._descriptor).st_nlink:
+                    break
+            self.close()  # the last process to close the store is just removing it
+        else:
+            raise OSError(errno.EBUSY, "another process removes it, and does not come to an end")
         self.give: Callable[[], object]
         if self._ordered:
-            everything = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
-            self.give = partial(fcntl.fcntl, descriptor, fcntl.F_OFD_SETLK, everything)
+            everything = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, _PRESENCE, 0)
+            self.give = partial(fcntl.fcntl, self._descriptor, fcntl.F_OFD_SETLK, everything)
         else:
-            self.give = partial(fcntl.flock, descriptor, fcntl.LOCK_UN)
+            self.give = partial(fcntl.flock, self._descriptor, fcntl.LOCK_UN)
 
     def draw(self, *, wait: bool) -> int:
         """Return the next ticket.
@@ -107,21 +125,29 @@ class _Tickets:
         drawn, served = self._header()
         return 0 < ticket < served <= drawn
 
-    def close(self) -> None:
-        """Close the file."""
+    def close(self, *, remove: bool = False) -> None:
+        """Close the file, and remove it if no other store has it open."""
+        if self._descriptor < 0:
+            return
+        with suppress(OSError):
+            if remove and self._ordered:
+                self._lock(_PRESENCE, wait=False)
+                if os.path.samestat(os.fstat(self._descriptor), os.stat(self._path)):
+                    os.unlink(self._path)
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with suppress(OSError):
-                os.close(descriptor)
+        with suppress(OSError):
+            os.close(descriptor)
 
-    __del__ = close
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close(remove=True)
 
     def _header(self) -> tuple[int, int]:
         drawn, served = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0).ljust(_HEADER.size, b"\0"))
         return drawn, served
 
-    def _lock(self, byte: int, *, wait: bool) -> None:
-        lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    def _lock(self, byte: int, *, wait: bool, kind: int | None = None) -> None:
+        lock = struct.pack(_FLOCK, fcntl.F_WRLCK if kind is None else kind, os.SEEK_SET, byte, 1, 0)
         fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, lock)
 
     def _unlock(self, byte: int, count: int = 1) -> None:
@@ -167,7 +193,7 @@ class TicketLock:
         if self._path is None or fcntl is None:
             return True
         try:
-            tickets = self._tickets or self._open(self._path)
+            tickets = self._tickets = self._tickets or _Tickets(self._path)
             self.give = tickets.give
             while True:
                 waiter = self._waiter  # there is one already if the last call was out of time
@@ -219,28 +245,11 @@ class TicketLock:
                     return
                 still = 0
 
-    def _open(self, path: str) -> _Tickets:
-        """Open the file of the tickets."""
-        while True:
-            mode = os.stat(path).st_mode & 0o666
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(path + SUFFIX, flags, mode)
-            tickets = self._tickets = _Tickets(descriptor)
-            if os.fstat(descriptor).st_nlink:  # else the last process to close the store removed it just now
-                return tickets
-
     def close(self) -> None:
-        """Forget the turns; the last to do so removes the file."""
-        tickets, path = self._tickets, self._path
-        if tickets is None or path is None:
-            return
-        with suppress(OSError):
-            tickets.give()
-            tickets.follow(tickets.draw(wait=False), wait=False)
-            if not os.path.exists(path + "-shm"):  # nobody else has the store open
-                os.unlink(path + SUFFIX)
-        with suppress(OSError):
-            tickets.give()
+        """Forget the turns."""
+        if self._tickets is not None:
+            with suppress(OSError):
+                self._tickets.give()
         self._drop()
 
     def _drop(self) -> None:

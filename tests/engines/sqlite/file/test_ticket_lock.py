@@ -71,7 +71,8 @@ class Stopped(Client):
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
-        self._open(str(place)).draw(wait=False)
+        self._tickets = ticket_lock._Tickets(str(place))
+        self._tickets.draw(wait=False)
 
 
 def test_one_has_the_turn_and_the_next_gets_it_when_it_is_given_back(place: Path) -> None:
@@ -395,3 +396,30 @@ def test_turns_that_are_dropped_close_their_file(place: Path) -> None:
     assert descriptors() == 1
     del turns
     assert descriptors() == 0
+
+
+@pytest.mark.parametrize("tries", [5, 101])
+def test_a_turn_file_that_another_process_just_removes_is_waited_for_but_not_for_ever(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    first = Client(place)
+    assert first.take_soon()
+    first.give()
+    assert first._tickets is not None
+    first._tickets._lock(ticket_lock._PRESENCE, wait=False)  # as a store does that is the last to close
+    opened: list[int] = []
+
+    def attempt(self: Any, byte: int, *, wait: bool, kind: int | None = None) -> None:
+        opened.append(byte)
+        if len(opened) == tries:
+            first.close()
+        real(self, byte, wait=wait, kind=kind)
+
+    real = ticket_lock._Tickets._lock
+    monkeypatch.setattr(ticket_lock._Tickets, "_lock", attempt)
+    second = Client(place)
+    assert second.take_soon()
+    assert (second._tickets is not None) == (tries == 5)
+    second.give()
+    second.close()
+    first.close()
