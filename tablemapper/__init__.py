@@ -49,10 +49,10 @@ from .errors import (
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
-from .query.groups import Groups
 from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
+from .query.totals import Groups
 from .schema.check import Problem, Report
 from .store.store import Store, Unknown
 from .store.store import open as open

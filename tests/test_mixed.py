@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
+from tablemapper.engines.protocol import Engine
 from tablemapper.entities.entity import key_of
 from tablemapper.planning.explanation import predicate_text
 from tablemapper.planning.planner import candidates
+from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.mixed import mixed
-from tablemapper.query.prepared import Asked, Plans, Prepared, Reader, question
+from tablemapper.query.prepared import PlanCache, PreparedPlan
 
 
 class Placed(tm.Entity):
@@ -129,22 +131,22 @@ ASKED = SOME.flatmap(
 )
 
 
-class Chosen(Plans):
+class Chosen(PlanCache):
     """Answers with some plan that is possible, the best or not."""
 
-    def __init__(self, reader: Reader, number: int) -> None:
-        super().__init__(reader)
+    def __init__(self, engine: Engine, number: int) -> None:
+        super().__init__(engine)
         self.number = number
 
     def prepared(
-        self, asked: Asked, wanted: tuple[Any, ...] | None, *, state: bool = False, by_time: bool = True
-    ) -> tuple[Prepared, list[Any]]:
+        self, asked: QuerySpec, wanted: tuple[Any, ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[PreparedPlan, list[Any]]:
         form, values = asked.parts()
         key = form, wanted is None
         if key not in self._prepared:
-            plans, _ = candidates(question(asked, wanted))
+            plans, _ = candidates(query_form(asked, wanted))
             plan = plans[self.number % len(plans)]
-            self._prepared[key] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+            self._prepared[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
         return self._prepared[key], values
 
 
@@ -180,7 +182,7 @@ def test_it_gives_what_a_filter_over_all_entities_gives(
     classes, tests = asked
     every = refill(store, entities)
     wanted = [e for e in every if type(e) in classes and all(test(e) for _, test in tests)]
-    plans = Chosen(store._plans.reader, plan)
+    plans = Chosen(store._plans.engine, plan)
     query = (
         mixed(plans, [store._operations.model(cls) for cls in classes]).where(*(test[0] for test in tests)).allow_scan()
     )
@@ -360,7 +362,7 @@ def test_all_classes_are_read_in_one_state(
     filled: tm.Store, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any], int]
 ) -> None:
     workers = [Worker.key("x", n) for n in range(10)]
-    reader = filled._plans.reader
+    reads = filled._plans.reads
 
     def after(read: Callable[..., Any]) -> Callable[..., Any]:
         def reading(*args: Any, **more: Any) -> Any:
@@ -372,15 +374,15 @@ def test_all_classes_are_read_in_one_state(
         return reading
 
     for name in ("rows", "count"):
-        monkeypatch.setattr(reader, name, after(getattr(reader, name)))
+        monkeypatch.setattr(reads, name, after(getattr(reads, name)))
     query = filled.query(Office, Worker).where(Worker.city == "x")
     assert ask(query) == 11
     assert ask(query) == 1
 
 
 def test_whether_there_is_one_is_told_of_one_state(filled: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = filled._plans.reader
-    real, moves = reader.rows, [Worker.key("x", 3)]
+    reads = filled._plans.reads
+    real, moves = reads.rows, [Worker.key("x", 3)]
 
     def rows(*args: Any, **more: Any) -> Any:
         found = real(*args, **more)
@@ -388,7 +390,7 @@ def test_whether_there_is_one_is_told_of_one_state(filled: tm.Store, monkeypatch
             filled.delete(moves.pop())
         return found
 
-    monkeypatch.setattr(reader, "rows", rows)
+    monkeypatch.setattr(reads, "rows", rows)
     query = filled.query(Office, Worker).where(Worker.city == "x", (Office.floors == 9) | (Worker.number == 3))
     assert query.exists()
     assert not query.exists()

@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
+from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.snapshots import Snapshot
 from tablemapper.expressions.tree import Attr
 from tablemapper.planning.planner import candidates
-from tablemapper.query.prepared import Asked, Plans, Prepared, Reader, question
+from tablemapper.planning.question import QuerySpec, query_form
+from tablemapper.query.prepared import PlanCache, PreparedPlan
 from tablemapper.query.query import Query
 
 from .conftest import examples
@@ -156,35 +158,35 @@ def other(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tm.Store
         yield opened
 
 
-class Forced(Plans):
+class Forced(PlanCache):
     """Answers with the plan of one path, if that gives one."""
 
-    def __init__(self, reader: Reader, path: str) -> None:
-        super().__init__(reader)
+    def __init__(self, engine: Engine, path: str) -> None:
+        super().__init__(engine)
         self.path = path
-        self.made: dict[Any, Prepared] = {}
+        self.made: dict[Any, PreparedPlan] = {}
 
     def prepared(
-        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
-    ) -> tuple[Prepared, list[Any]]:
+        self, asked: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[PreparedPlan, list[Any]]:
         if not self.path.startswith(f"{asked.model.name}."):  # an aggregate that answers
             return super().prepared(asked, wanted, state=state, by_time=by_time)
         form, values = asked.parts()
         key = form, wanted, by_time
         if key not in self.made:
-            plans, _ = candidates(question(asked, wanted, by_time=by_time))
+            plans, _ = candidates(query_form(asked, wanted, by_time=by_time))
             plan = next((plan for plan in plans if str(plan.path) == self.path), None)
             if plan is None:
                 raise LookupError(self.path)
-            self.made[key] = Prepared(self.reader, plan, wanted, filtering=asked.budget is None)
+            self.made[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
         return self.made[key], values
 
 
 def forced(query: Query[Any]) -> Iterator[Query[Any]]:
     """Yield the query with each of its plans, chosen or not."""
-    plans, _ = candidates(question(query._asked, query._wanted))
+    plans, _ = candidates(query_form(query._spec, query._wanted))
     for plan in plans:
-        yield Query(Forced(query._plans.reader, str(plan.path)), query._asked)
+        yield Query(Forced(query._plans.engine, str(plan.path)), query._spec)
 
 
 def place(unit: Unit) -> tuple[str, str, int]:

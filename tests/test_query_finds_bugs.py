@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.engines.sqlite import filters as lowering
-from tablemapper.engines.sqlite import reads as selecting
+from tablemapper.engines.sqlite import select
 from tablemapper.expressions.tree import Compare
 from tablemapper.keys import codec as keytext
 from tablemapper.keys import forms as keyforms
 from tablemapper.keys.template import Slot
 from tablemapper.planning import planner, ranges
 from tablemapper.planning.bounds import Bound, Reach
-from tablemapper.planning.planner import Path
-from tablemapper.query.prepared import Prepared
+from tablemapper.planning.plan import Path
+from tablemapper.query.prepared import PreparedPlan
 
 from . import test_query
 from .test_query import Unit
@@ -59,7 +59,7 @@ def a_prefix_that_ends_too_late(patch: Patch) -> None:
 
 
 def a_lost_duplicate_check(patch: Patch) -> None:
-    patch.setattr(Prepared, "_is_first", lambda *_: True)
+    patch.setattr(PreparedPlan, "_is_first", lambda *_: True)
 
 
 def alternatives_that_overlap(patch: Patch) -> None:
@@ -94,7 +94,7 @@ def a_superset_taken_for_exact(patch: Patch) -> None:
 
 
 def a_condition_in_sql_taken_for_exact(patch: Patch) -> None:
-    for module in (lowering, selecting):
+    for module in (lowering, select):
         _after(patch, module, "lower", lambda made: made and attrs.evolve(made, exact=True))
 
 
@@ -122,7 +122,7 @@ def missing_values_compared_as_sql_does(patch: Patch) -> None:
     def lower(made: Any) -> Any:
         return made and attrs.evolve(made, sql=made.sql.replace("IS NOT TRUE", "IS FALSE"))
 
-    for module in (lowering, selecting):
+    for module in (lowering, select):
         _after(patch, module, "lower", lower)
 
 
@@ -130,20 +130,20 @@ def a_page_that_repeats_its_last_row(patch: Patch) -> None:
     def with_the_last(left: Any) -> Any:
         return left and attrs.evolve(left, condition=left.condition.replace(") > ", ") >= ").replace(") < ", ") <= "))
 
-    _after(patch, selecting, "_beyond", with_the_last)
+    _after(patch, select, "_beyond", with_the_last)
 
 
 def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
-    _after(patch, selecting, "_after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
+    _after(patch, select, "_after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
 
 
 def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
-    real = selecting._beyond
+    real = select._beyond
 
     def beyond(one: Any, after: Any, *rest: Any) -> Any:
         return None if one.partition.lo == after[0] else real(one, after, *rest)
 
-    patch.setattr(selecting, "_beyond", beyond)
+    patch.setattr(select, "_beyond", beyond)
 
 
 CITY, BUILDING, RENT, OWNER = test_query.CITY, test_query.BUILDING, test_query.RENT, test_query.OWNER

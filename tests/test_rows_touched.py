@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import reads as selecting
+from tablemapper.engines.sqlite import select
 
 from .touched import Touched, touching
 
@@ -312,12 +312,12 @@ def test_many_rows_are_begun_twice_only_where_the_query_met_few_before(
 def test_a_bound_that_is_lost_is_seen(
     parcels: tm.Query[Parcel], counting: Touched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = selecting._bounds
+    real = select._bounds
 
-    def partitions_only(one: selecting.KeyRange, at: str) -> tuple[str, list[object]]:
+    def partitions_only(one: select.KeyRange, at: str) -> tuple[str, list[object]]:
         sql, args = real(one, at)
         return sql.split(" AND ")[0], args[:1]
 
-    monkeypatch.setattr(selecting, "_bounds", partitions_only)
+    monkeypatch.setattr(select, "_bounds", partitions_only)
     some = parcels.where(Parcel.depot == "x", Parcel.shelf == "g", Parcel.number >= 11, Parcel.number < 23)
     assert counting(lambda: list(some))[ENTITIES] >= 302

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.query.from_aggregates import declared
+from tablemapper.query.from_aggregates import matching_aggregate
 from tablemapper.query.totals import COUNT
 from tablemapper.schema.groups import slot_of
 
@@ -205,20 +205,20 @@ def test_both_ways_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -
 )
 def test_an_aggregate_answers_what_its_groups_tile(store: tm.Store, where: list[Any], served: bool) -> None:
     query = store.query(Reading).where(*where)
-    assert (declared(query._plans, query._asked, (), COUNT) is not None) == served
+    assert (matching_aggregate(query._plans, query._spec, (), COUNT) is not None) == served
 
 
 def test_a_measure_that_the_aggregate_lacks_is_computed(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "a")
-    assert declared(query._plans, query._asked, (), slot_of("sum", Reading.span)) is None
-    assert declared(query._plans, query._asked, (Reading.size,), COUNT) is None
+    assert matching_aggregate(query._plans, query._spec, (), slot_of("sum", Reading.span)) is None
+    assert matching_aggregate(query._plans, query._spec, (Reading.size,), COUNT) is None
 
 
 def test_a_total_reads_the_groups_only(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "a", Reading.at >= START)
-    found = declared(query._plans, query._asked, (), COUNT)
+    found = matching_aggregate(query._plans, query._spec, (), COUNT)
     assert found is not None
-    assert "partition 'a', rows ['2024-02-28', " in str(found.search.ranges[0])
+    assert "partition 'a', rows ['2024-02-28', " in str(found.bound.ranges[0])
 
 
 def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store: tm.Store) -> None:

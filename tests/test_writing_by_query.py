@@ -22,11 +22,11 @@ import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.planning.budget import Budget
+from tablemapper.planning.question import QuerySpec
 from tablemapper.query import query as query_module
-from tablemapper.query import writing as rewriting
-from tablemapper.query.prepared import Asked, Plans
+from tablemapper.query import writing
+from tablemapper.query.prepared import Pace, PlanCache
 from tablemapper.query.query import Query
-from tablemapper.query.writing import Rewriting
 from tablemapper.schema.model import compile_schema
 
 from .sqlite_vfs import Fault
@@ -75,11 +75,9 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
         yield opened
 
 
-def small(store: tm.Store, batch: int = 2, **options: Any) -> Rewriting:
+def small(store: tm.Store, batch: int = 2, **options: Any) -> None:
     """Make the batches of a store small."""
-    made = Rewriting(store._engine, batch=batch, **options)
-    store._plans.rewriter = made
-    return made
+    store._plans.pace = Pace(batch=batch, **options)
 
 
 def fill(store: tm.Store, count: int = 7, **values: Any) -> None:
@@ -147,9 +145,9 @@ def test_a_write_by_query_gives_what_a_loop_gives(
     units.insert_many(some)
     small(units, 2, in_memory=3)
 
-    def asked(plans: Plans) -> Query[Unit]:
+    def asked(plans: PlanCache) -> Query[Unit]:
         made: Query[Unit] = (
-            Query(plans, Asked(units._operations.model(Unit))).where(*[test for test, _ in tests]).allow_scan()
+            Query(plans, QuerySpec(units._operations.model(Unit))).where(*[test for test, _ in tests]).allow_scan()
         )
         made = made.order_by(*[getattr(Unit, name).desc() if down else getattr(Unit, name) for name, down in order])
         if counted:
@@ -159,9 +157,9 @@ def test_a_write_by_query_gives_what_a_loop_gives(
     query = asked(units._plans)
     try:
         forced = Forced(units._engine, path)
-        forced.rewriter = units._plans.rewriter
+        forced.pace = units._plans.pace
         query = asked(forced)
-        forced.find(query._asked, None)
+        forced.find(query._spec, None)
     except LookupError:  # no such plan
         query = asked(units._plans)
     found = list(query)
@@ -408,7 +406,7 @@ def test_nothing_that_others_write_meanwhile_is_lost(store: tm.Store) -> None:
 
 
 def test_whoever_is_always_faster_ends_in_one_clear_error(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "_ATTEMPTS", 5)
+    monkeypatch.setattr(writing, "_ATTEMPTS", 5)
     fill(store, 3)
 
     def change(task: Task) -> Task:

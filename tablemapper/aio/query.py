@@ -14,9 +14,9 @@ from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation
 from ..progress import ProgressOption
-from ..query.groups import Groups
 from ..query.pages import Page
-from ..query.query import Query, Results, Rows
+from ..query.query import ClassResults, Query, Rows
+from ..query.totals import Groups
 from .workers import Loop, Stop, Workers
 
 __all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
@@ -36,7 +36,7 @@ G = TypeVar("G")
 class AsyncResults(Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
-    def __init__(self, workers: Workers, results: Results[T]) -> None:
+    def __init__(self, workers: Workers, results: ClassResults[T]) -> None:
         self._workers = workers
         self._results = results
         self._run = workers.run

@@ -1,24 +1,30 @@
 """What a store needs of an engine.
 
-An engine keeps rows (`tablemapper.model`) and applies operations. Everything about values, keys, limits and maintenance
+An engine keeps rows (`tablemapper.schema.rows`) and applies operations. Everything about values, keys, limits and maintenance
 is decided before or beside it, once for all engines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from ..planning.budget import Spending
+from ..planning.conditions import AnyPredicate
+from ..planning.plan import Plan
+from ..planning.projection import Layout
+from ..planning.ranges import BoundPlan
 from ..progress import Meter
-from ..query.prepared import Reader
 from ..schema.check import Report
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 
-__all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Verb"]
+__all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Position", "Reads", "Verb"]
 
+T = TypeVar("T")
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 
 
@@ -72,10 +78,72 @@ class NoteChanged(Exception):
     """What is noted is not what a `Note` says that it was."""
 
 
-class Engine(Reader, Protocol):
+Position: TypeAlias = tuple[Any, ...]
+"""Where a row stands in the order of its query."""
+
+
+class Reads(Protocol):
+    """How an engine reads the rows of plans."""
+
+    def rows(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        *,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        within: Any = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows in chunks, of one state of the store, in the order of the plan, those after one position.
+
+        With ``spending``, rows are not filtered by the engine.
+        """
+        ...
+
+    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+        """Return a function that reads all rows of one partition of a path; None if they may be many."""
+        ...
+
+    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+        """Return the first row."""
+        ...
+
+    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
+        """Return the number of entities; None if that has to be found out in Python."""
+        ...
+
+    def between_bounds(self, bound: BoundPlan, most: int) -> int:
+        """Return the number of rows between the bounds, before any filter, at most ``most``."""
+        ...
+
+    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
+        """Return what the database itself says that it will do."""
+        ...
+
+    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
+        """Return the predicates that the engine leaves to be evaluated in Python."""
+        ...
+
+    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+        """Yield what a function reads of one state of the store, as it is asked for."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Any]:
+        """Return one state of the store, for several searches."""
+        ...
+
+
+class Engine(Protocol):
     """Keeps the rows of a schema, in one place."""
 
     schema: Schema
+    store_id: str
+
+    @property
+    def reads(self) -> Reads:
+        """How the rows of plans are read."""
+        ...
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""

@@ -3,6 +3,8 @@
 - `bounds`: from conditions on a template to two texts.
 - `budget`: what one run of a query may use.
 - `conditions`: predicates, normalised and taken apart by field.
+- `plan`: what a plan is.
+- `question`: what a query wants, with its values and as a form.
 - `advice`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
 - `ranges`: a plan with values.

@@ -12,7 +12,7 @@ from ..errors import shown
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .conditions import AnyPredicate
-from .planner import Plan
+from .plan import Plan
 from .ranges import KeyRange
 
 __all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]

@@ -7,7 +7,7 @@ numbers, so one plan serves all queries of its form. `planning.ranges` makes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -15,183 +15,30 @@ import attrs
 from ..entities.declaration import IndexModel
 from ..errors import ScanRefused
 from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
-from ..keys.template import Slot, Template
-from ..schema.model import Model
+from ..keys.template import Slot
 from .advice import lack, refusal
-from .bounds import Reach, reach
+from .bounds import reach
 from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
+from .plan import MAX_RANGES, Access, Path, Plan
+from .question import QueryForm
 
-__all__ = ["MAX_RANGES", "Access", "Path", "Plan", "Question", "candidates", "plan"]
-
-MAX_RANGES = 1000
-
-
-@attrs.frozen(eq=False)
-class Question:
-    """What queries of one form have in common: everything but their constants, which are parameters."""
-
-    model: Model
-    where: tuple[AnyPredicate, ...] = ()
-    order: tuple[Order[Any], ...] = ()
-    along: str | None = None
-    """The index that the query names; its values are among the conditions."""
-    wanted: tuple[Attr[Any, Any], ...] | None = None
-    """The attributes that are selected; None: whole entities."""
-    implied: Mapping[str, frozenset[AnyPredicate]] = {}
-    """The partial indexes with a condition that the query repeats, each with the predicates that do."""
-    scan: bool = False
-    """Whether the whole table may be read."""
-    by_time: bool = True
-    """Whether a range of times may be read bucket by bucket."""
-    state: bool = False
-    """Whether the state of an aggregate's group is read, which no index holds."""
-    mixed: bool = False
-    """Whether rows of other classes come between: then they are in the order of the entities' keys, or sorted."""
-    backwards: bool = False
-    """Whether that order is reversed."""
-
-
-@attrs.frozen(eq=False)
-class Access:
-    """How the ranges of one alternative are made from values."""
-
-    partition: Reach
-    row: Reach | None
-    """None if the partition is not a point: then all its rows are read."""
-    equal: dict[str, Parameter]
-    """The fields that have a known text in the slots."""
-    among: tuple[tuple[str, tuple[Parameter, ...]], ...]
-    """Fields with several values each; there is a range for every combination."""
-    spread: tuple[Slot, ...]
-    """Slots of the partition with a range for each of their texts: shards, truncated times."""
-    compared: dict[str, list[Comparison]]
-
-    @property
-    def reaches(self) -> tuple[Reach, ...]:
-        return (self.partition,) if self.row is None else (self.partition, self.row)
-
-    @property
-    def fields(self) -> frozenset[str]:
-        """The fields that the bounds say something about."""
-        timed = {slot.field for slot in self.spread if slot.text.unit}
-        return frozenset[str](timed).union(*(one.fields for one in self.reaches))
-
-    @property
-    def exact(self) -> frozenset[str]:
-        """The fields about which they say all."""
-        return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
-
-    def text(self, slot: Slot) -> Parameter | None:
-        """Return the value that has its text in a slot of every row between the bounds; None if the texts differ."""
-        known = any(one is slot for reach in self.reaches for one in reach.exact)
-        return self.equal.get(slot.field) if known else None
-
-    @property
-    def several(self) -> bool:
-        """Whether there can be several ranges."""
-        return bool(self.among or self.spread)
-
-
-@attrs.frozen(eq=False)
-class Path:
-    """What can be followed: the key (of the entity table), or an index."""
-
-    model: Model
-    index: IndexModel | None = None
-
-    def __str__(self) -> str:
-        return f"{self.model.name}.{'key' if self.index is None else self.index.name}"
-
-    @property
-    def templates(self) -> tuple[Template, Template]:
-        if self.index is None:
-            return self.model.declaration.templates
-        return self.index.partition, self.index.row
-
-    def holds(self, attr: Attr[Any, Any]) -> bool:
-        """Return whether an attribute can be had from what the path itself stores, without the entity."""
-        if self.index is None:
-            return True
-        partition, row = self.model.declaration.templates
-        kept = {field.name for field in self.index.include}
-        kept |= partition.whole_fields | row.whole_fields
-        for template in self.templates:
-            kept |= template.whole_fields
-        kept.discard(self.index.fan_out or "")
-        return attr.name in kept
-
-
-@attrs.frozen(eq=False)
-class Plan:
-    """How the queries of one form are answered."""
-
-    path: Path
-    accesses: tuple[Access, ...]
-    """One for each alternative of an *or*. Their ranges may overlap."""
-    filter: tuple[AnyPredicate, ...]
-    """What the bounds do not say already."""
-    descending: bool
-    """Whether the path is followed backwards."""
-    merged: bool
-    """Whether several partitions are read side by side, in the order of their row keys."""
-    sort: tuple[Order[Any], ...]
-    """What has to be sorted after reading; empty if the path gives the order."""
-    distinct: bool
-    """Whether an entity can come more than once."""
-    covering: bool
-    """Whether the entity table is not touched, the path being an index."""
-    scan: bool
-    """Whether nothing bounds it."""
-    reasons: tuple[str, ...] = ()
-    """Why other paths were not taken."""
-    by_key: bool = False
-    """Whether what is read of an index is sorted by the entities' keys."""
-    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
-    """What each engine has made of it, for as long as it lives."""
-
-    @property
-    def sorted(self) -> bool:
-        """Whether all rows are read before the first one comes."""
-        return bool(self.sort) or self.by_key
-
-    @property
-    def model(self) -> Model:
-        return self.path.model
-
-    @property
-    def index(self) -> IndexModel | None:
-        return self.path.index
-
-    @property
-    def whole_partition(self) -> bool:
-        """Whether entities are bounded by their partitions only."""
-        return self.index is None and not any(access.row is not None and access.row.fields for access in self.accesses)
-
-    @property
-    def bound(self) -> frozenset[str]:
-        """The fields that the bounds say something about."""
-        return frozenset[str]().union(*(access.fields for access in self.accesses))
-
-    @property
-    def bound_fields(self) -> int:
-        """How many fields the bounds say something about."""
-        return min((len(access.fields) for access in self.accesses), default=0)
+__all__ = ["candidates", "plan"]
 
 
 # ---------------------------------------------------------------------------------------------- choose
 
 
-def plan(question: Question) -> Plan:
+def plan(form: QueryForm) -> Plan:
     """Choose how questions of one form are answered.
 
     Raises:
         ScanRefused: nothing bounds them, and a scan was not allowed.
     """
-    possible, refused = candidates(question)
+    possible, refused = candidates(form)
     bounded = [one for one in possible if not one.scan]
     if not bounded:
-        if not question.scan:
-            raise ScanRefused(refusal(question.model, normal(question.where), question.order, refused))
+        if not form.scan:
+            raise ScanRefused(refusal(form.model, normal(form.where), form.order, refused))
         return attrs.evolve(possible[0], reasons=tuple(refused))
     partition = next((one for one in bounded if one.whole_partition), None)
     best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition))
@@ -222,36 +69,34 @@ def _worse(one: Plan, best: Plan) -> str:
     return f"as good as {best.path}, which is declared before it"
 
 
-def candidates(question: Question) -> tuple[list[Plan], list[str]]:
+def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
     """Return every plan that answers a question, maybe a scan of the entity table, and why other paths do not."""
-    model = question.model
-    where = normal(question.where)
+    model = form.model
+    where = normal(form.where)
     ways = [conditions(one) for one in alternatives(where)]
-    if question.along is not None:
-        return [_along(question, Path(model, model.index(question.along)), where, ways)], []
+    if form.along is not None:
+        return [_along(form, Path(model, model.index(form.along)), where, ways)], []
     found: list[Plan] = []
     refused: list[str] = []
     for path in (Path(model), *(Path(model, index) for index in model.indexes)):
-        if path.index is not None and (why := _unfit(question, path.index, where, ways)) is not None:
+        if path.index is not None and (why := _unfit(form, path.index, where, ways)) is not None:
             refused.append(f"{path}: {why}")
             continue
-        one = _along(question, path, where, ways)
+        one = _along(form, path, where, ways)
         if path.index is None or not one.scan:
             found.append(one)
     return found, refused
 
 
-def _unfit(
-    question: Question, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]
-) -> str | None:
+def _unfit(form: QueryForm, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
     """Return why an index cannot be followed: it may lack rows that match, or nothing bounds it."""
-    if index.where is not None and index.name not in question.implied:
+    if index.where is not None and index.name not in form.implied:
         return "it holds only some entities, and the query does not repeat its condition"
     for way in ways:
         if index.fan_out is not None and index.fan_out not in way.elements:
             return f"it has a row for each element of {index.fan_out}; use .contains(…)"
         for name in index.fields:
-            missing = "." in name or question.model.optional(name)
+            missing = "." in name or form.model.optional(name)
             if missing and name != index.fan_out and name not in way.present:
                 return f"entities without {name} are not in it"
         if index.partition.slots and not _known(index.partition.slots[0], way):
@@ -267,15 +112,15 @@ def _known(slot: Slot, way: Conditions) -> bool:
 # ---------------------------------------------------------------------------------------------- along one path
 
 
-def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
+def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
     index = path.index
-    accesses = [_access(question, path, way) for way in ways]
+    accesses = [_access(form, path, way) for way in ways]
     partition = path.templates[0]
     # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
-    scan = bool(partition.slots) and question.along is None and not all(access.fields for access in accesses)
+    scan = bool(partition.slots) and form.along is None and not all(access.fields for access in accesses)
     if scan:
-        accesses = [_access(attrs.evolve(question, by_time=False), path, Conditions(), spread=False)]
+        accesses = [_access(attrs.evolve(form, by_time=False), path, Conditions(), spread=False)]
     fixed = {name for name, number in ways[0].equal.items() if all(way.equal.get(name) == number for way in ways)}
 
     def varies(slot: Slot) -> bool:
@@ -283,40 +128,40 @@ def _along(question: Question, path: Path, where: tuple[AnyPredicate, ...], ways
         return text is None or any(access.text(slot) != text for access in accesses)
 
     left = where
-    if index is not None and (said := question.implied.get(index.name)):
-        left = tuple(p for p in left if p not in said)
+    if index is not None and (query_identity := form.implied.get(index.name)):
+        left = tuple(p for p in left if p not in query_identity)
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
     # (Only what is one partition each comes in the order of row keys.)
     several = (len(accesses) > 1 or accesses[0].several) and all(access.partition.point for access in accesses)
-    if question.mixed:
-        direction = (question.backwards, False) if index is None and not question.order else None
+    if form.mixed:
+        direction = (form.backwards, False) if index is None and not form.order else None
     else:
-        direction = _direction(question, path, several and not scan, fixed, varies)
-    needed = [*(question.wanted or ()), *(attr for p in left for attr in p.attributes())]
-    needed += [step.attr for step in question.order] if direction is None else []
+        direction = _direction(form, path, several and not scan, fixed, varies)
+    needed = [*(form.wanted or ()), *(attr for p in left for attr in p.attributes())]
+    needed += [step.attr for step in form.order] if direction is None else []
     slots = (*path.templates[0].slots, *path.templates[1].slots)
     distinct = index is not None and any(slot.field == index.fan_out and varies(slot) for slot in slots)
     return Plan(
         path,
         tuple(accesses),
         left,
-        descending=question.backwards if direction is None else direction[0],
+        descending=form.backwards if direction is None else direction[0],
         merged=direction is not None and direction[1],
-        sort=() if direction is not None else question.order,
+        sort=() if direction is not None else form.order,
         distinct=distinct,
-        covering=_covers(question, path, needed) and not distinct,
+        covering=_covers(form, path, needed) and not distinct,
         scan=scan,
-        by_key=direction is None and not question.order,
+        by_key=direction is None and not form.order,
     )
 
 
-def _covers(question: Question, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
-    selected = question.wanted is not None and not question.state
+def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
+    selected = form.wanted is not None and not form.state
     return path.index is not None and selected and all(map(path.holds, needed))
 
 
-def _access(question: Question, path: Path, way: Conditions, *, spread: bool = True) -> Access:
+def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True) -> Access:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
     equal = {**way.equal, **way.texts}
@@ -335,7 +180,7 @@ def _access(question: Question, path: Path, way: Conditions, *, spread: bool = T
         elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
             spreading.append(slot)
             ranges *= len(slot.buckets)
-        elif leads and question.by_time and slot.text.unit and _two_sided(way.compared.get(name)):
+        elif leads and form.by_time and slot.text.unit and _two_sided(way.compared.get(name)):
             spreading.append(slot)  # (how many buckets there are, only the values say)
         else:
             break
@@ -378,14 +223,14 @@ def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) 
 
 
 def _direction(
-    question: Question,
+    form: QueryForm,
     path: Path,
     several: bool,  # noqa: FBT001
     fixed: set[str],
     varies: Callable[[Slot], bool],
 ) -> tuple[bool, bool] | None:
     """Return whether a path is followed backwards, and whether its partitions are merged, for the order of the query."""
-    if not question.order:
+    if not form.order:
         return False, False
     partition, row = path.templates
     base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
@@ -394,7 +239,7 @@ def _direction(
         choices.append(((*row.slots, *base, *partition.slots), True))
     for slots, merged in choices:
         free = [slot for slot in slots if slot.field not in fixed and varies(slot)]
-        backwards = _backwards(question.order, free, fixed)
+        backwards = _backwards(form.order, free, fixed)
         if backwards is not None:
             return backwards, merged
     return None

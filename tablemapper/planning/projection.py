@@ -15,9 +15,9 @@ from ..keys.template import Template
 from ..schema.maintenance import index_columns
 from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
-from .planner import Path
+from .plan import Path
 
-__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout", "tuples"]
+__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout_of", "tuples"]
 
 Values = Sequence[Any]
 
@@ -37,7 +37,7 @@ class Layout:
 ENTITIES = Layout(places=False)
 
 
-def layout(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> Layout:
+def layout_of(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> Layout:
     """Return the layout that attributes can be made of: properties that the keys do not hold."""
     held = _in_keys(path, covering=covering)
     names = dict.fromkeys(attr.name for attr in wanted if attr.name not in held)

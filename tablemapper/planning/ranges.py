@@ -12,9 +12,9 @@ from ..expressions.tree import Parameter
 from ..keys.template import Slot
 from ..schema.rows import Row
 from .bounds import EVERYTHING, Bound, Reach
-from .planner import MAX_RANGES, Access, Plan
+from .plan import MAX_RANGES, Access, Plan
 
-__all__ = ["KeyRange", "Search", "TooManyRanges", "search"]
+__all__ = ["BoundPlan", "KeyRange", "TooManyRanges", "bind"]
 
 Values = Sequence[Any]
 
@@ -44,7 +44,7 @@ def _interval(bound: Bound) -> str:
 
 
 @attrs.define(eq=False)  # (not frozen, as key ranges)
-class Search:
+class BoundPlan:
     """A plan with the values of one query."""
 
     plan: Plan
@@ -58,7 +58,7 @@ class Search:
         return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in self.ranges)
 
 
-def search(plan: Plan, values: Values) -> Search:
+def bind(plan: Plan, values: Values) -> BoundPlan:
     """Return a plan with values.
 
     Raises:
@@ -66,9 +66,9 @@ def search(plan: Plan, values: Values) -> Search:
     """
     if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
         one = _range(access, *_known(access, values))
-        return Search(plan, () if one is None else (one,), values)
+        return BoundPlan(plan, () if one is None else (one,), values)
     ranges = [one for access in plan.accesses for one in _ranges(access, values)]
-    return Search(plan, tuple(_disjoint(ranges)), values)
+    return BoundPlan(plan, tuple(_disjoint(ranges)), values)
 
 
 Known = tuple[dict[str, Any], list[tuple[str, Any]], list[tuple[str, Any]]]

@@ -11,104 +11,108 @@ from typing import Any
 
 import attrs
 
+from ..engines.protocol import Reads
 from ..errors import InvalidModel, ScanRefused
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.python import cut
 from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
 from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, present
-from ..planning.ranges import Search
+from ..planning.question import QuerySpec
+from ..planning.ranges import BoundPlan
 from ..schema.groups import AggregateModel, Slot, State, slot_of
 from ..schema.model import Model
-from .prepared import Asked, Plans, Prepared, Reader
+from .prepared import PlanCache, PreparedPlan
 from .run import Run
 from .totals import COUNT, Measured, States
 
-__all__ = ["Answer", "Fit", "declared", "fit", "served", "unfit"]
+__all__ = ["AggregateRead", "Match", "match_aggregate", "matching_aggregate", "mismatches", "totals_served"]
 
 _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
 
 @attrs.frozen(eq=False)
-class Held:
+class KeptValue:
     """A value that an aggregate keeps for each of its groups."""
 
-    said: list[Any]
+    query_identity: list[Any]
     """The conditions that a query must have, if the value is to be of the same entities."""
     state: Callable[[State], State]
     """From a group's whole state, the number of entities (of some at least whether there is one) and the value."""
 
 
 @attrs.frozen(eq=False)
-class Fit:
+class Match:
     """How an aggregate answers a question about the entities that it is maintained from."""
 
-    asked: Asked
+    spec: QuerySpec
     """The query over the aggregate."""
     groups: tuple[Attr[Any, Any], ...]
     """Its fields that the answer is grouped by."""
-    held: Held
+    held: KeptValue
 
 
 @attrs.frozen(eq=False)
-class Answer:
+class AggregateRead:
     """An aggregate that answers, and where in it."""
 
     target: Model
-    fit: Fit
+    match_aggregate: Match
     slot: Slot
-    prepared: Prepared
-    search: Search
+    prepared: PreparedPlan
+    bound: BoundPlan
 
-    def states(self, reader: Reader) -> States:
+    def states(self, reads: Reads) -> States:
         """Return the states of the query's groups; several of the aggregate's may make up one."""
         aggregate = self.target.aggregate
         assert aggregate is not None
         states: States = {}
-        budget = self.fit.asked.budget
+        budget = self.match_aggregate.spec.budget
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
-        for *group, blob in Run(reader, self.prepared, self.search, self.prepared.layout, spending).items():
-            state = self.fit.held.state(aggregate.unpack(blob))
+        for *group, blob in Run(reads, self.prepared, self.bound, self.prepared.layout, spending).items():
+            state = self.match_aggregate.held.state(aggregate.unpack(blob))
             if state[0]:  # (else it was kept for an _ever measure, or for entities that do not match)
                 held = states.get(key := tuple(group))
                 states[key] = state if held is None else _merged(self.slot, held, state)
         return states
 
 
-def declared(plans: Plans, asked: Asked, groups: tuple[Attr[Any, Any], ...], slot: Slot) -> Answer | None:
+def matching_aggregate(
+    plans: PlanCache, spec: QuerySpec, groups: tuple[Attr[Any, Any], ...], slot: Slot
+) -> AggregateRead | None:
     """Return the aggregate that answers; None if none fits and is bounded.
 
     Of several, the one with the fewest fields to group by is taken: it has the fewest rows.
     """
-    targets = plans.reader.schema.aggregates_of(asked.model)
+    targets = plans.engine.schema.aggregates_of(spec.model)
     for target in sorted(targets, key=lambda one: len(one.declaration.key_fields)):
-        found = fit(asked, target, groups, slot)
-        if isinstance(found, Fit):
+        found = match_aggregate(spec, target, groups, slot)
+        if isinstance(found, Match):
             try:
-                return Answer(target, found, slot, *plans.find(found.asked, found.groups, state=True))
+                return AggregateRead(target, found, slot, *plans.find(found.spec, found.groups, state=True))
             except ScanRefused:
                 continue
     return None
 
 
-def served(plans: Plans, asked: Asked) -> Iterator[tuple[str, str]]:
+def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:
     """Yield the totals of a query that an aggregate answers, each with the aggregate, as text."""
     slots = {"count()": COUNT}
-    for target in plans.reader.schema.aggregates_of(asked.model):
+    for target in plans.engine.schema.aggregates_of(spec.model):
         for field in target.declaration.fields:
             measure = field.measure
             for kinds in _TOGETHER:
                 if measure is not None and measure.attr is not None and measure.kind in kinds:
                     slots |= {f"{kind}({measure.attr.label})": slot_of(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
-        if (found := declared(plans, asked, (), slot)) is not None:
+        if (found := matching_aggregate(plans, spec, (), slot)) is not None:
             yield label, found.target.name
 
 
-def unfit(plans: Plans, asked: Asked) -> Iterator[str]:
+def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
     """Yield the aggregates that do not fit, each with the reason, as text."""
-    for target in plans.reader.schema.aggregates_of(asked.model):
-        if isinstance(why := fit(asked, target, (), COUNT), str):
+    for target in plans.engine.schema.aggregates_of(spec.model):
+        if isinstance(why := match_aggregate(spec, target, (), COUNT), str):
             yield f"{target.name}: {why}"
 
 
@@ -116,16 +120,16 @@ def _merged(slot: Slot, one: State, other: State) -> State:
     return [one[0] + other[0], slot.united(one[1], other[1])]
 
 
-def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Fit | str:
+def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Match | str:
     """Return how an aggregate answers a question, or why it does not.
 
     Its groups must tile the query: a condition is on its groups, or one that the aggregate has too.
     """
     aggregate = target.aggregate
     assert aggregate is not None
-    if asked.limit is not None:
+    if spec.limit is not None:
         return "the query has a limit"
-    if asked.range is not None:
+    if spec.range is not None:
         return "the query follows an index"
     own: dict[Any, Attr[Any, Any]] = {
         attr.source: Attr(target.cls, name, target.declaration.field(name).type)
@@ -133,39 +137,39 @@ def fit(asked: Asked, target: Model, groups: tuple[Attr[Any, Any], ...], wanted:
     }
     if strange := [attr.label for attr in groups if attr.source not in own]:
         return f"it is not grouped by {', '.join(strange)}"
-    parts = list(conjuncts(asked.where))
+    parts = list(conjuncts(spec.where))
     valued = {attr.source[:2] for part in parts for attr in present(part)}
     for attr in aggregate.groups.values():
-        if _optional(attr, asked.model) and attr.source[:2] not in valued:
+        if _optional(attr, spec.model) and attr.source[:2] not in valued:
             return f"entities without {attr.label} are in none of its groups"
-    said = forms(*parts)
+    query_identity = forms(*parts)
     reasons: list[str] = []
-    for held in _held(aggregate, wanted, asked.model):
-        if not all(form in said for form in held.said):
+    for held in _held(aggregate, wanted, spec.model):
+        if not all(form in query_identity for form in held.query_identity):
             reasons.append("it is of some entities only, and the query does not repeat its condition")
             continue
-        rest = [part for part, form in zip(parts, said, strict=True) if form not in held.said]
+        rest = [part for part, form in zip(parts, query_identity, strict=True) if form not in held.query_identity]
         where = [one for part in rest if (one := _translated(part, own)) is not None]
         if len(where) == len(rest):
-            made = attrs.evolve(asked, model=target, where=tuple(where), order=())
-            return Fit(made, tuple(own[attr.source] for attr in groups), held)
+            made = attrs.evolve(spec, model=target, where=tuple(where), order=())
+            return Match(made, tuple(own[attr.source] for attr in groups), held)
         mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in part.attributes())
         reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
     kept = "entities" if wanted.attr is None else wanted.attr.label
     return reasons[0] if reasons else f"it does not keep the {wanted.name} of {kept}"
 
 
-def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[Held]:
+def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:
     """Return the values that may be what is wanted."""
     every = forms(aggregate.where)
-    found = [Held(every, lambda state: [state[0], None])] if wanted.attr is None else []
+    found = [KeptValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
         if attrs.evolve(slot, where=None).identity != wanted.identity:
             continue
         if slot.where is None:
-            found.append(Held(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+            found.append(KeptValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
-            found.append(Held(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
+            found.append(KeptValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
     return found
 
 

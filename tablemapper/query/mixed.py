@@ -13,18 +13,20 @@ from typing import Any, Generic, Never, Self, TypeVar
 
 import attrs
 
+from ..engines.protocol import Position
 from ..entities.declaration import declaration
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
+from ..planning.question import QuerySpec
 from ..schema.model import Model
 from ..schema.rows import Row, readable
-from .pages import said
-from .prepared import Asked, Plans, Position
-from .query import Query, Results, Rows
-from .results import Found, check_condition, refuse_named
+from .pages import query_identity
+from .prepared import PlanCache
+from .query import ClassResults, Query, Rows
+from .results import Results, check_condition, refuse_named
 from .run import Run
 
 __all__ = ["MixedQuery", "mixed"]
@@ -47,7 +49,7 @@ class _Part:
 
     @property
     def model(self) -> Model:
-        return self.query._asked.model
+        return self.query._spec.model
 
 
 def _place(run: Run) -> Callable[[Row], Position]:
@@ -58,14 +60,14 @@ def _place(run: Run) -> Callable[[Row], Position]:
     return lambda row: (*row[:steps], *row[width - 2 : width])
 
 
-class _Mixed(Found[T]):
+class _Mixed(Results[T]):
     """What a query over several classes finds."""
 
-    __slots__ = ("_asked", "_parts", "_plans", "_where")
+    __slots__ = ("_parts", "_plans", "_spec", "_where")
 
-    def __init__(self, plans: Plans, parts: tuple[_Part, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
+    def __init__(self, plans: PlanCache, parts: tuple[_Part, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
         self._plans = plans
-        self._asked = parts[0].query._asked
+        self._spec = parts[0].query._spec
         self._parts = parts
         self._where = where
 
@@ -101,9 +103,9 @@ class _Mixed(Found[T]):
         Raises:
             InvalidQuery: `order_by` was called.
         """
-        if self._asked.order:
+        if self._spec.order:
             raise InvalidQuery("backwards: order_by gives the order; say .desc() there")
-        return self._each(lambda query: query._with(attrs.evolve(query._asked, backwards=True)))
+        return self._each(lambda query: query._with(attrs.evolve(query._spec, backwards=True)))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -130,10 +132,10 @@ class _Mixed(Found[T]):
             ScanRefused: no key or index bounds one of the classes.
             QueryStopped: it used up its budget.
         """
-        if self._asked.budget is not None or self._asked.limit == 0:
+        if self._spec.budget is not None or self._spec.limit == 0:
             return self.first() is not None
         runs = self._runs(lean=True)
-        with self._plans.reader.snapshot() as state:
+        with self._plans.reads.snapshot() as state:
             return any(any(map(run.made, run.chunks(limit=1, within=state))) for run in runs)
 
     def count(self) -> int:
@@ -143,14 +145,14 @@ class _Mixed(Found[T]):
             ScanRefused: no key or index bounds one of the classes.
             QueryStopped: it used up its budget.
         """
-        if self._asked.budget is not None:
+        if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reader, total = self._runs(lean=True), self._plans.reader, 0
-        with reader.snapshot() as state:
+        runs, reads, total = self._runs(lean=True), self._plans.reads, 0
+        with reads.snapshot() as state:
             for run in runs:
-                count = reader.count(run.search, within=state)
+                count = reads.count(run.bound, within=state)
                 total += sum(map(len, map(run.made, run.chunks(within=state)))) if count is None else count
-        return total if self._asked.limit is None else min(total, self._asked.limit)
+        return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:
         """Return how each class is read.
@@ -159,7 +161,7 @@ class _Mixed(Found[T]):
             ScanRefused: no key or index bounds one of the classes.
         """
         return MixedExplanation(
-            order_text(self._asked.order) or (f"key{' descending' if self._asked.backwards else ''}",),
+            order_text(self._spec.order) or (f"key{' descending' if self._spec.backwards else ''}",),
             {part.model.name: part.query.explain() for part in self._parts if part.refuted is None},
             {part.model.name: part.refuted for part in self._parts if part.refuted is not None},
         )
@@ -175,14 +177,14 @@ class _Mixed(Found[T]):
 
     def _runs(self, *, lean: bool = False) -> list[Run]:
         """Return a run for each class; a lean one counts its results, in any order."""
-        queries: Iterator[Results[Any]] = (part.query for part in self._parts if part.refuted is None)
+        queries: Iterator[ClassResults[Any]] = (part.query for part in self._parts if part.refuted is None)
         if lean:
-            queries = (Rows(self._plans, attrs.evolve(q._asked, order=(), mixed=False), ()) for q in queries)
-        spending = start(self._asked.budget, self)
+            queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
+        spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 
     def _form(self) -> Any:
-        return [self._asked.backwards, [said(self._plans, part.query._asked) for part in self._parts]]
+        return [self._spec.backwards, [query_identity(self._plans, part.query._spec) for part in self._parts]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
         read = self._read(self._runs(), after, limit)
@@ -193,14 +195,14 @@ class _Mixed(Found[T]):
         self, runs: Sequence[Run], after: Position | None, limit: int | None
     ) -> Iterator[tuple[Run, Sequence[Row]]]:
         """Yield the rows of all classes in order, those that follow each other in one class together."""
-        order, backwards = self._asked.order, self._asked.backwards
+        order, backwards = self._spec.order, self._spec.backwards
 
         def merged(state: Any) -> Iterator[tuple[Run, Sequence[Row]]]:
             streams = [run.chunks(after, limit, within=state) for run in runs]
             ranks = [_ranked(_place(run), order, backwards=backwards) for run in runs]
             return ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
 
-        return _counted(self._plans.reader.in_one_state(merged))
+        return _counted(self._plans.reads.in_one_state(merged))
 
 
 def _counted(merged: Iterable[tuple[Run, Sequence[Row]]]) -> Iterator[tuple[Run, Sequence[Row]]]:
@@ -250,14 +252,14 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
             InvalidQuery: a field has no order, or a class does not have it, or `backwards` was called.
         """
         given: tuple[Any, ...] = steps
-        if given and self._asked.backwards:
+        if given and self._spec.backwards:
             raise InvalidQuery("order_by: backwards() is for the order of the rows; say .desc() instead")
         models = [part.model for part in self._parts]
         for step in given:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
                 _known(attr, models)
         queries = [part.query.order_by(*(_own_step(step, part.model) for step in given)) for part in self._parts]
-        orders = [query._asked.order for query in queries]
+        orders = [query._spec.order for query in queries]
         wide = [any(step.wide for step in alike) for alike in zip(*orders, strict=True)]  # in one class, so in all
         parts = [
             attrs.evolve(
@@ -268,7 +270,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         return type(self)(self._plans, tuple(parts), self._where)
 
 
-def mixed(plans: Plans, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
+def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
     """Return the query over several classes.
 
     Raises:
@@ -280,7 +282,7 @@ def mixed(plans: Plans, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, An
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
         raise InvalidQuery(f"query: {tables}; several classes can be queried together if they share a table")
-    return MixedQuery(plans, tuple([_Part(Query(plans, Asked(model, mixed=True))) for model in models]))
+    return MixedQuery(plans, tuple([_Part(Query(plans, QuerySpec(model, mixed=True))) for model in models]))
 
 
 # ---------------------------------------------------------------------------------------------- conditions, by class

@@ -11,11 +11,13 @@ from typing import Any, Generic, TypeVar
 import attrs
 import msgspec
 
+from ..engines.protocol import Position
 from ..errors import InvalidQuery, InvalidToken, shown
 from ..expressions.predicates import dump
-from .prepared import Asked, Plans, Position
+from ..planning.question import QuerySpec
+from .prepared import PlanCache
 
-__all__ = ["Page", "Seal", "counted", "read_page", "said"]
+__all__ = ["Page", "Seal", "counted", "query_identity", "read_page"]
 
 T = TypeVar("T")
 _VERSION = 2
@@ -38,8 +40,8 @@ class Seal:
     store, and with the whole query, values and all: elsewhere it is refused.
     """
 
-    def __init__(self, plans: Plans, form: Any, what: str) -> None:
-        self._key = plans.reader.store_id.encode()[:64]
+    def __init__(self, plans: PlanCache, form: Any, what: str) -> None:
+        self._key = plans.engine.store_id.encode()[:64]
         self._what = what
         self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
 
@@ -75,14 +77,14 @@ class Seal:
         return hashlib.blake2b(body, digest_size=_SEAL, key=self._key).digest()
 
 
-def said(plans: Plans, asked: Asked, wanted: tuple[Any, ...] | None = None) -> list[Any]:
+def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | None = None) -> list[Any]:
     """Return a whole query, in builtins that JSON knows."""
     return [
-        plans.fingerprint(asked.model),
-        None if asked.range is None else [asked.range.name, [repr(value) for value in asked.range.values]],
-        [dump(predicate) for predicate in asked.where],
-        [[step.attr.label, step.descending] for step in asked.order],
-        asked.limit,
+        plans.fingerprint(spec.model),
+        None if spec.range is None else [spec.range.name, [repr(value) for value in spec.range.values]],
+        [dump(predicate) for predicate in spec.where],
+        [[step.attr.label, step.descending] for step in spec.order],
+        spec.limit,
         None if wanted is None else [attr.label for attr in wanted],
     ]
 

@@ -5,164 +5,38 @@ The form is everything but the constants: a query that is asked again with other
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from operator import attrgetter
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any
 
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..entities.index import IndexRange
+from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
-from ..expressions.predicates import conjuncts, forms, parametrised
-from ..expressions.tree import Attr, Order, Predicate
+from ..expressions.tree import Attr
 from ..keys.template import Template
-from ..planning.budget import Budget, Spending
-from ..planning.conditions import AnyPredicate, named
-from ..planning.planner import Access, Plan, Question, plan
-from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout, tuples
-from ..planning.ranges import Search, TooManyRanges, search
-from ..progress import ProgressOption
+from ..planning.budget import Spending
+from ..planning.plan import Access, Plan
+from ..planning.planner import plan
+from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout_of, tuples
+from ..planning.question import QuerySpec, implied, query_form
+from ..planning.ranges import BoundPlan, TooManyRanges, bind
 from ..schema.maintenance import maintenance
-from ..schema.model import Model, Schema
+from ..schema.model import Model
 from ..schema.rows import Row
 
-__all__ = ["Asked", "Plans", "Position", "Prepared", "Reader", "Rewriter", "question"]
+__all__ = ["MAX_PLANS", "MOST_KEYS", "Pace", "PlanCache", "PreparedPlan"]
 
-T = TypeVar("T")
-Position: TypeAlias = tuple[Any, ...]
-"""Where a row stands in the order of its query."""
 MAX_PLANS = 512
 
 
-class Reader(Protocol):
-    """What queries ask of an engine."""
-
-    schema: Schema
-    store_id: str
-
-    def rows(
-        self,
-        search: Search,
-        made: Layout,
-        *,
-        after: Position | None = None,
-        limit: int | None = None,
-        spending: Spending | None = None,
-        within: Any = None,
-    ) -> Iterator[list[Row]]:
-        """Yield rows in chunks, of one state of the store, in the order of the plan, those after one position.
-
-        With ``spending``, rows are not filtered by the engine.
-        """
-        ...
-
-    def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return the row of an entity with a key."""
-        ...
-
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
-        """Return a function that reads all rows of one partition of a path; None if they may be many."""
-        ...
-
-    def find(self, search: Search, made: Layout) -> Row | None:
-        """Return the first row."""
-        ...
-
-    def count(self, search: Search, *, within: Any = None) -> int | None:
-        """Return the number of entities; None if that has to be found out in Python."""
-        ...
-
-    def between_bounds(self, search: Search, most: int) -> int:
-        """Return the number of rows between the bounds, before any filter, at most ``most``."""
-        ...
-
-    def explain(self, search: Search, made: Layout) -> list[str]:
-        """Return what the database itself says that it will do."""
-        ...
-
-    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
-        """Return the predicates that the engine leaves to be evaluated in Python."""
-        ...
-
-    def snapshot(self) -> AbstractContextManager[Any]:
-        """Return one state of the store, for several searches."""
-        ...
-
-    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
-        """Yield what a function reads of one state of the store, as it is asked for."""
-        ...
-
-
-class Rewriter(Protocol):
-    """What writes by query ask of a store. ``what`` is how the query is called in messages."""
-
-    def delete(self, plans: Plans, asked: Asked, what: str, *, progress: ProgressOption, resume: str | None) -> int:
-        """Delete what a query finds; return the number of entities."""
-        ...
-
-    def update(
-        self,
-        plans: Plans,
-        asked: Asked,
-        what: str,
-        given: tuple[Any, ...],
-        values: dict[str, Any],
-        *,
-        progress: ProgressOption,
-        resume: str | None,
-    ) -> int:
-        """Change what a query finds, by assignments or by one function; return the number of entities."""
-        ...
-
-
-@attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
-class Asked:
-    """What a query asks, values and all."""
-
-    model: Model
-    range: IndexRange[Any] | None = None
-    where: tuple[Predicate[Any], ...] = ()
-    order: tuple[Order[Any], ...] = ()
-    limit: int | None = None
-    scan: bool = False
-    budget: Budget | None = None
-    mixed: bool = False
-    """Whether the rows of other classes come between."""
-    backwards: bool = False
-    """Whether they then come from the last to the first."""
-
-    def narrowed(self, where: tuple[Predicate[Any], ...]) -> Asked:
-        """Return the question with more conditions."""
-        return Asked(self.model, self.range, self.where + where, *_rest(self))  # (attrs.evolve takes 5 times as long)
-
-    def parts(self) -> tuple[Hashable, list[Any]]:
-        """Return what queries that differ in their constants have in common, and the constants."""
-        along, order = self.range, self.order
-        values: list[Any] = [] if along is None else [*along.values]
-        form = (
-            self.model,
-            None if along is None else (along.name, len(along.values)),
-            tuple([predicate.shape(values) for predicate in self.where]),
-            tuple([(step.attr.source, step.descending, step.wide) for step in order]) if order else (),
-            self.scan,
-            self.budget is None,
-            self.mixed,
-            self.backwards,
-        )
-        return form, values
-
-
-_rest = attrgetter(*[field.name for field in attrs.fields(Asked)[3:]])
-
-
-class Prepared:
+class PreparedPlan:
     """A plan that is ready to run: what to read for it, and how to make entities or tuples of the rows."""
 
     def __init__(
         self,
-        reader: Reader,
+        engine: Engine,
         made: Plan,
         wanted: tuple[Attr[Any, Any], ...] | None,
         *,
@@ -170,7 +44,7 @@ class Prepared:
         state: bool = False,
     ) -> None:
         self.plan = made
-        self.residual = reader.residual(made) if filtering else made.filter
+        self.residual = engine.reads.residual(made) if filtering else made.filter
         self.whole = not self.residual and not made.distinct
         """Whether every row that is read is a result."""
         steps = len(made.sort)
@@ -180,7 +54,7 @@ class Prepared:
         lean = wanted is not None and not made.distinct
         if lean and wanted is not None:
             needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
-            self.layout = attrs.evolve(layout(made.path, needed, covering=made.covering), state=state)
+            self.layout = attrs.evolve(layout_of(made.path, needed, covering=made.covering), state=state)
             self._make = tuples(made.path, self.layout, wanted, self.residual, covering=made.covering, sorted_by=steps)
             self.placed = self.layout
         else:
@@ -205,18 +79,18 @@ class Prepared:
         plain = wanted is None and self.layout is ENTITIES and filtering and not made.filter and not made.scan
         partition = len(made.accesses) == 1 and not access.several and access.partition.point
         partition = partition and (access.row is None or not (access.row.fixed or access.row.ops))
-        self.partition = _partition(reader, made) if plain and partition and not single else None
+        self.partition = _partition(engine.reads, made) if plain and partition and not single else None
         """Gives the entities of the one partition that is the result, of values, if they are few; else None."""
         self._entries = None
         if made.distinct:
-            kept = maintenance(reader.schema, made.model).indexes
+            kept = maintenance(engine.schema, made.model).indexes
             self._entries = next(one.rows for one in kept if one.model is made.index)
 
-    def search(self, values: Sequence[Any]) -> Search:
+    def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
-        return search(self.plan, values)
+        return bind(self.plan, values)
 
-    def items(self, rows: Iterable[Row], found: Search, made: Layout) -> list[Any]:
+    def items(self, rows: Iterable[Row], found: BoundPlan, made: Layout) -> list[Any]:
         """Return the entities or tuples of rows, of those that satisfy what the engine left to be checked."""
         if self._entries is not None:
             rows = [row for row in rows if self._is_first(row, found)]
@@ -233,7 +107,7 @@ class Prepared:
         """Return where a row stands."""
         return row[: self.width] if made.places else row[:2]
 
-    def _is_first(self, row: Row, found: Search) -> bool:
+    def _is_first(self, row: Row, found: BoundPlan) -> bool:
         """Return whether a row is the first of its entity between the bounds: others would give the entity again."""
         assert self._entries is not None
         steps = len(self.plan.sort)
@@ -258,10 +132,10 @@ def _key_of(label: str, access: Access, *templates: Template) -> Callable[[Seque
     return function
 
 
-def _partition(reader: Reader, plan: Plan) -> Callable[[Sequence[Any]], list[Any] | None]:
+def _partition(reads: Reads, plan: Plan) -> Callable[[Sequence[Any]], list[Any] | None]:
     """Return a function that reads a whole partition without the detours of a plan with ranges (half of its time)."""
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
-    read, build = reader.partition_rows(plan), plan.model.build
+    read, build = reads.partition_rows(plan), plan.model.build
 
     def entities(values: Sequence[Any]) -> list[Any] | None:
         try:
@@ -274,18 +148,37 @@ def _partition(reader: Reader, plan: Plan) -> Callable[[Sequence[Any]], list[Any
     return entities
 
 
-class Plans:
+MOST_KEYS = 100_000
+"""Keys that a write by query holds in memory, and the most that a named run with a limit notes in the store."""
+
+
+@attrs.frozen
+class Pace:
+    """How much a write by query does at once."""
+
+    batch: int = 1_000
+    """Entities in a transaction."""
+    seconds: float = 0.5
+    """Of a user's function, before what is done is written."""
+    in_memory: int = MOST_KEYS
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class PlanCache:
     """The prepared plans of one store, by the form of the question."""
 
-    def __init__(self, reader: Reader, rewriter: Rewriter | None = None) -> None:
-        self.reader = reader
-        self.rewriter = rewriter
-        self._prepared: dict[Hashable, Prepared] = {}
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.reads = engine.reads
+        self.pace = Pace()
+        self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
+        """Whether a query finds an entity, by the form of the query."""
+        self._prepared: dict[Hashable, PreparedPlan] = {}
         self._fingerprints: dict[Model, Any] = {}
 
     def find(
-        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
-    ) -> tuple[Prepared, Search]:
+        self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
+    ) -> tuple[PreparedPlan, BoundPlan]:
         """Return the plan of a query, with its values.
 
         Args: as `prepared` has them.
@@ -293,31 +186,31 @@ class Plans:
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        return self.bound(*self.prepared(asked, wanted, state=state), asked, wanted, state=state)
+        return self.bind(*self.prepared(spec, wanted, state=state), spec, wanted, state=state)
 
-    def bound(
+    def bind(
         self,
-        prepared: Prepared,
+        prepared: PreparedPlan,
         values: Sequence[Any],
-        asked: Asked,
+        spec: QuerySpec,
         wanted: tuple[Attr[Any, Any], ...] | None,
         *,
         state: bool = False,
-    ) -> tuple[Prepared, Search]:
+    ) -> tuple[PreparedPlan, BoundPlan]:
         """Return a prepared plan with its values, or another one if these have too many ranges for it."""
         try:
-            return prepared, prepared.search(values)
+            return prepared, prepared.bind(values)
         except TooManyRanges:
-            prepared, values = self.prepared(asked, wanted, state=state, by_time=False)
-            return prepared, prepared.search(values)
+            prepared, values = self.prepared(spec, wanted, state=state, by_time=False)
+            return prepared, prepared.bind(values)
 
     def prepared(
-        self, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
-    ) -> tuple[Prepared, list[Any]]:
+        self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+    ) -> tuple[PreparedPlan, list[Any]]:
         """Return the plan of a query, and the values of its parameters.
 
         Args:
-            asked: what is asked.
+            spec: what the query wants.
             wanted: the attributes that tuples are made of; None: entities are made.
             state: whether the state of an aggregate's group ends each tuple.
             by_time: whether a range of times may be read bucket by bucket.
@@ -325,15 +218,15 @@ class Plans:
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        form, values = asked.parts()
+        form, values = spec.parts()
         selected = tuple([attr.source for attr in wanted]) if wanted else wanted
-        key = form, selected, asked.model.partial_indexes and _implied(asked), state, by_time
+        key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MAX_PLANS:
                 self._prepared.clear()
-            made = plan(question(asked, wanted, by_time=by_time, state=state))
-            prepared = Prepared(self.reader, made, wanted, filtering=asked.budget is None, state=state)
+            made = plan(query_form(spec, wanted, by_time=by_time, state=state))
+            prepared = PreparedPlan(self.engine, made, wanted, filtering=spec.budget is None, state=state)
             self._prepared[key] = prepared
         return prepared, values
 
@@ -343,42 +236,3 @@ class Plans:
         if made is None:
             made = self._fingerprints[model] = model.to_json()
         return made
-
-
-def question(
-    asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True, state: bool = False
-) -> Question:
-    """Return what a query asks, with parameters in place of its constants."""
-    model, along = asked.model, asked.range
-    where, number = [], 0 if along is None else len(along.values)
-    by_name = () if along is None else named(model.declaration, model.index(along.name), number)
-    for predicate in asked.where:
-        one, number = parametrised(predicate, number)
-        where.append(one)
-    parts = list(conjuncts(where))
-    return Question(
-        model,
-        (*by_name, *where),
-        asked.order,
-        None if along is None else along.name,
-        wanted,
-        {name: frozenset(parts[place] for place in places) for name, places in _implied(asked)},
-        asked.scan,
-        by_time,
-        state,
-        asked.mixed,
-        asked.backwards,
-    )
-
-
-def _implied(asked: Asked) -> tuple[tuple[str, frozenset[int]], ...]:
-    """Return the partial indexes whose condition the query repeats, with the places of the conjuncts that do."""
-    partial = asked.model.partial_indexes
-    if not partial:
-        return ()
-    said = forms(*asked.where)
-    return tuple(
-        (name, frozenset(at for at, form in enumerate(said) if form in wanted))
-        for name, wanted in partial
-        if all(form in said for form in wanted)
-    )

@@ -11,25 +11,27 @@ from typing import Any, Never, Self, TypeVar, overload
 
 import attrs
 
+from ..engines.protocol import Position
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
-from ..planning.ranges import Search
+from ..planning.question import QuerySpec
+from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.groups import Slot
 from ..schema.model import Model
-from .from_aggregates import declared, served, unfit
-from .groups import Groups
-from .pages import counted, said
-from .prepared import Asked, Plans, Position, Prepared, Rewriter
-from .results import Found, check_condition, refuse_named
+from .from_aggregates import matching_aggregate, mismatches, totals_served
+from .pages import counted, query_identity
+from .prepared import PlanCache, PreparedPlan
+from .results import Results, check_condition, refuse_named
 from .run import Run
-from .totals import COUNT, Measured, States, summed_up
+from .totals import COUNT, Groups, Measured, States, summed_up
+from .writing import WriteByQuery
 
-__all__ = ["Query", "Results", "Rows"]
+__all__ = ["ClassResults", "Query", "Rows"]
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -45,22 +47,22 @@ _EVER = 1e9  # seconds, more than anybody waits
 _scans = logging.getLogger("tablemapper.query")
 
 
-class Results(Found[T_co]):
+class ClassResults(Results[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
-    __slots__ = ("_asked", "_plans", "_wanted")
+    __slots__ = ("_plans", "_spec", "_wanted")
 
-    def __init__(self, plans: Plans, asked: Asked, wanted: tuple[Attr[Any, Any], ...] | None = None) -> None:
+    def __init__(self, plans: PlanCache, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None = None) -> None:
         self._plans = plans
-        self._asked = asked
+        self._spec = spec
         self._wanted = wanted
 
-    def _with(self, asked: Asked) -> Self:
-        return type(self)(self._plans, asked, self._wanted)
+    def _with(self, spec: QuerySpec) -> Self:
+        return type(self)(self._plans, spec, self._wanted)
 
     @property
     def _names(self) -> str:
-        return self._asked.model.name
+        return self._spec.model.name
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -70,11 +72,11 @@ class Results(Found[T_co]):
         Raises:
             InvalidQuery: it is not a number from 0 on.
         """
-        return self._with(attrs.evolve(self._asked, limit=counted("limit", count, least=0)))
+        return self._with(attrs.evolve(self._spec, limit=counted("limit", count, least=0)))
 
     def allow_scan(self) -> Self:
         """Allow the query to read the whole table where no key or index bounds it; each run logs a warning."""
-        return self._with(attrs.evolve(self._asked, scan=True))
+        return self._with(attrs.evolve(self._spec, scan=True))
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; past it, the run raises `QueryStopped`.
@@ -92,21 +94,21 @@ class Results(Found[T_co]):
         if examined is not None:
             examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
-        return self._with(attrs.evolve(self._asked, budget=budget))
+        return self._with(attrs.evolve(self._spec, budget=budget))
 
     # ------------------------------------------------------------------------------------------ reading
 
     def _taken(self, limit: int | None) -> Iterator[T_co]:
-        prepared, values = self._plans.prepared(self._asked, self._wanted)
-        if prepared.key is not None and self._asked.budget is None:
+        prepared, values = self._plans.prepared(self._spec, self._wanted)
+        if prepared.key is not None and self._spec.budget is None:
             return iter(self._only(prepared.key, values) if limit != 0 else ())
         if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
             return iter(entities)
         run = self._run(*self._bound(prepared, values))
         return run.items(limit) if limit != 0 else iter(())
 
-    def _run(self, prepared: Prepared, found: Search) -> Run:
-        return Run(self._plans.reader, prepared, found, prepared.layout, start(self._asked.budget, self))
+    def _run(self, prepared: PreparedPlan, found: BoundPlan) -> Run:
+        return Run(self._plans.reads, prepared, found, prepared.layout, start(self._spec.budget, self))
 
     def first(self) -> T_co | None:
         """Return the first result, or None.
@@ -115,14 +117,14 @@ class Results(Found[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        if self._asked.budget is None and self._asked.limit != 0:
-            prepared, values = self._plans.prepared(self._asked, self._wanted)
+        if self._spec.budget is None and self._spec.limit != 0:
+            prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
             prepared, found = self._bound(prepared, values)
             if not prepared.whole:
                 return next(self._run(prepared, found).items(), None)
-            row = self._plans.reader.find(found, prepared.layout)
+            row = self._plans.reads.find(found, prepared.layout)
             return None if row is None else prepared.items((row,), found, prepared.layout)[0]
         return next(iter(self), None)
 
@@ -133,7 +135,7 @@ class Results(Found[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        return Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ()).first() is not None
+        return Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ()).first() is not None
 
     def count(self) -> int:
         """Return the number of results.
@@ -142,12 +144,12 @@ class Results(Found[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        lean = Rows[Any](self._plans, attrs.evolve(self._asked, order=()), ())
-        limit = self._asked.limit
-        if self._asked.budget is not None:
+        lean = Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ())
+        limit = self._spec.limit
+        if self._spec.budget is not None:
             return sum(1 for _ in lean)
         prepared, found = lean._find()
-        if (count := self._plans.reader.count(found)) is not None:
+        if (count := self._plans.reads.count(found)) is not None:
             return count if limit is None else min(count, limit)
         return sum(1 for _ in lean._run(prepared, found).items(limit))
 
@@ -158,7 +160,7 @@ class Results(Found[T_co]):
             ScanRefused: no key or index bounds the query.
         """
         prepared, found = self._find(warn=False)
-        reader, plan = self._plans.reader, prepared.plan
+        reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, found.values), id(predicate) in left) for predicate in plan.filter]
         return Explanation(
@@ -168,42 +170,44 @@ class Results(Found[T_co]):
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
-            reader.between_bounds(found, MOST_COUNTED),
-            tuple(reader.explain(found, prepared.layout)),
-            dict(served(self._plans, self._asked)),
-            tuple(unfit(self._plans, self._asked)),
+            reads.between_bounds(found, MOST_COUNTED),
+            tuple(reads.explain(found, prepared.layout)),
+            dict(totals_served(self._plans, self._spec)),
+            tuple(mismatches(self._plans, self._spec)),
         )
 
     def __repr__(self) -> str:
-        asked = self._asked
-        name = asked.model.name
-        parts = [name if asked.range is None else f"{name}.{asked.range.name}{asked.range.values}"]
-        parts += [predicate_text(predicate, ()) for predicate in conjuncts(asked.where)]
+        spec = self._spec
+        name = spec.model.name
+        parts = [name if spec.range is None else f"{name}.{spec.range.name}{spec.range.values}"]
+        parts += [predicate_text(predicate, ()) for predicate in conjuncts(spec.where)]
         return f"<{type(self).__name__} {', '.join(parts)}>"
 
     # ------------------------------------------------------------------------------------------ how
 
     def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, ...]], values: Sequence[Any]) -> list[Any]:
         """Return what is found where the values make the key of the only entity that there can be."""
-        model = self._asked.model
+        model = self._spec.model
         try:
             key = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        row = self._plans.reader.get(model, *key)
+        row = self._plans.engine.get(model, *key)
         return [] if row is None else [model.build_one(row)]
 
-    def _find(self, *, warn: bool = True) -> tuple[Prepared, Search]:
-        return self._bound(*self._plans.prepared(self._asked, self._wanted), warn=warn)
+    def _find(self, *, warn: bool = True) -> tuple[PreparedPlan, BoundPlan]:
+        return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn)
 
-    def _bound(self, prepared: Prepared, values: Sequence[Any], *, warn: bool = True) -> tuple[Prepared, Search]:
-        found = self._plans.bound(prepared, values, self._asked, self._wanted)
+    def _bound(
+        self, prepared: PreparedPlan, values: Sequence[Any], *, warn: bool = True
+    ) -> tuple[PreparedPlan, BoundPlan]:
+        found = self._plans.bind(prepared, values, self._spec, self._wanted)
         if warn and found[0].plan.scan:
-            _scans.warning("%r reads the whole table %s", self, self._asked.model.table)
+            _scans.warning("%r reads the whole table %s", self, self._spec.model.table)
         return found
 
     def _form(self) -> Any:
-        return said(self._plans, self._asked, self._wanted)
+        return query_identity(self._plans, self._spec, self._wanted)
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
         run = self._run(*self._find())
@@ -212,7 +216,7 @@ class Results(Found[T_co]):
         return run.positioned(after, limit)
 
 
-class Query(Results[E]):
+class Query(ClassResults[E]):
     """The entities of a class that satisfy conditions; lazy, typed, and changed by no call."""
 
     __slots__ = ()
@@ -223,7 +227,7 @@ class Query(Results[E]):
         Raises:
             InvalidQuery: something is no predicate, or is about a field of another class.
         """
-        model = self._asked.model
+        model = self._spec.model
         cls = model.cls
         if named:
             refuse_named(named, model.name)
@@ -233,7 +237,7 @@ class Query(Results[E]):
             check_condition(predicate, model.name)
             for attr in predicate.attributes():
                 _own(attr, model)
-        return self._with(self._asked.narrowed(predicates))
+        return self._with(self._spec.narrowed(predicates))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first.
@@ -244,7 +248,7 @@ class Query(Results[E]):
         Raises:
             InvalidQuery: a field has no order, or is of another class.
         """
-        model = self._asked.model
+        model = self._spec.model
         order = []
         for step in steps:
             one = _step(step, model)
@@ -252,11 +256,11 @@ class Query(Results[E]):
             if not one.attr.type.sortable:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
             order.append(attrs.evolve(one, wide=one.wide or model.declaration.field(one.attr.name).wide))
-        return self._with(attrs.evolve(self._asked, order=tuple(order)))
+        return self._with(attrs.evolve(self._spec, order=tuple(order)))
 
     @overload
     def update(
-        self: Results[Entity],
+        self: ClassResults[Entity],
         change: Callable[[E], E | None],
         /,
         *,
@@ -265,7 +269,7 @@ class Query(Results[E]):
     ) -> int: ...
     @overload
     def update(
-        self: Results[Entity],
+        self: ClassResults[Entity],
         /,
         *assignments: Assignment[E],
         progress: ProgressOption = False,
@@ -296,11 +300,9 @@ class Query(Results[E]):
             QueryStopped: it used up its budget.
             UniqueViolation: a unique index holds a new value for another entity.
         """
-        return _rewriter(self._plans).update(
-            self._plans, self._asked, repr(self), given, values, progress=progress, resume=resume
-        )
+        return WriteByQuery(self._plans).update(self._spec, repr(self), given, values, progress=progress, resume=resume)
 
-    def delete(self: Results[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
+    def delete(self: ClassResults[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
         """Delete what is found, in batches as `update` changes it, and return the number of entities.
 
         Raises:
@@ -308,7 +310,7 @@ class Query(Results[E]):
             QueryStopped: it used up its budget.
             InvalidQuery: another query is under way under this name.
         """
-        return _rewriter(self._plans).delete(self._plans, self._asked, repr(self), progress=progress, resume=resume)
+        return WriteByQuery(self._plans).delete(self._spec, repr(self), progress=progress, resume=resume)
 
     @overload
     def select(self, a: Expr[A], /) -> Rows[tuple[A]]: ...
@@ -333,8 +335,8 @@ class Query(Results[E]):
         if not fields:
             raise InvalidQuery("select: name the fields")
         for field in fields:
-            _own(field, self._asked.model)
-        return Rows(self._plans, self._asked, fields)  # type: ignore[arg-type]
+            _own(field, self._spec.model)
+        return Rows(self._plans, self._spec, fields)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------------------------ totals
 
@@ -345,10 +347,10 @@ class Query(Results[E]):
             ScanRefused: no aggregate fits, and no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        found = declared(self._plans, self._asked, (), COUNT)
+        found = matching_aggregate(self._plans, self._spec, (), COUNT)
         if found is None:
             return super().count()
-        return sum(number for number, _ in found.states(self._plans.reader).values())
+        return sum(number for number, _ in found.states(self._plans.reads).values())
 
     def sum(self, field: Expr[A | None], /) -> A | None:
         """Add up a field, exactly; None if no entity has a value.
@@ -413,7 +415,7 @@ class Query(Results[E]):
         if not fields:
             raise InvalidQuery("group_by: name the fields")
         for field in fields:
-            attr = _own(field, self._asked.model)
+            attr = _own(field, self._spec.model)
             if not attr.type.keyable:
                 raise InvalidQuery(f"group_by: {attr!r} is {attr.type.name}; group by a scalar field")
         return self._groups(*fields)
@@ -427,17 +429,17 @@ class Query(Results[E]):
 
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
         if slot.attr is not None:
-            _own(slot.attr, self._asked.model)
-        found = declared(self._plans, self._asked, by, slot)
+            _own(slot.attr, self._spec.model)
+        found = matching_aggregate(self._plans, self._spec, by, slot)
         if found is not None:
-            return found.states(self._plans.reader)
-        asked = self._asked
-        if asked.limit is None:
-            asked = attrs.evolve(asked, order=())
+            return found.states(self._plans.reads)
+        spec = self._spec
+        if spec.limit is None:
+            spec = attrs.evolve(spec, order=())
             if not by and slot.attr is not None and slot.ordered:
                 return self._end(slot, slot.attr.asc() if measured == "min" else slot.attr.desc())
         wanted = by if slot.attr is None else (*by, slot.attr)
-        return summed_up(Rows[Any](self._plans, asked, wanted), slot)
+        return summed_up(Rows[Any](self._plans, spec, wanted), slot)
 
     def _end(self, slot: Slot, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""
@@ -445,15 +447,10 @@ class Query(Results[E]):
         return summed_up([] if found is None else [found], slot)
 
 
-class Rows(Results[T]):
+class Rows(ClassResults[T]):
     """Tuples of fields of what a query finds."""
 
     __slots__ = ()
-
-
-def _rewriter(plans: Plans) -> Rewriter:
-    assert plans.rewriter is not None
-    return plans.rewriter
 
 
 def _own(attr: object, model: Model) -> Attr[Any, Any]:

@@ -6,26 +6,28 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from ..engines.protocol import Position
 from ..errors import EntityNotFound, InvalidQuery, shown
 from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Predicate
+from ..planning.question import QuerySpec
 from .pages import Page, Seal, read_page
-from .prepared import Asked, Plans, Position
+from .prepared import PlanCache
 
-__all__ = ["Found", "check_condition", "refuse_named"]
+__all__ = ["Results", "check_condition", "refuse_named"]
 
 _LONG = 300  # characters of a query in a message
 T_co = TypeVar("T_co", covariant=True)
 
 
 @refuse_habits("a query", QUERY_HABITS)
-class Found(Generic[T_co]):
+class Results(Generic[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ()
 
-    _plans: Plans
-    _asked: Asked
+    _plans: PlanCache
+    _spec: QuerySpec
     """What is asked; of several classes, what is asked of all alike: the limit, the order, the budget."""
 
     @property
@@ -60,10 +62,10 @@ class Found(Generic[T_co]):
             raise TypeError("a query has no positions; write .first(), .page(size, token), or list(query.limit(3))[2]")
 
     def __iter__(self) -> Iterator[T_co]:
-        return self._taken(self._asked.limit)
+        return self._taken(self._spec.limit)
 
     def _some(self, most: int) -> Iterator[T_co]:
-        limit = self._asked.limit
+        limit = self._spec.limit
         return self._taken(most if limit is None else min(most, limit))
 
     def one(self) -> T_co:
@@ -87,7 +89,7 @@ class Found(Generic[T_co]):
         keeps its sort key comes exactly once, whatever is written between the pages.
         """
         seal = Seal(self._plans, self._form(), shown(self, _LONG))
-        return read_page(seal, self._positioned, size=size, limit=self._asked.limit, token=token)
+        return read_page(seal, self._positioned, size=size, limit=self._spec.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:
         """Yield page after page; each reads the state that the store has then."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 
+from ..engines.protocol import Position, Reads
 from ..planning.budget import Spending
 from ..planning.projection import Layout
-from ..planning.ranges import Search
+from ..planning.ranges import BoundPlan
 from ..schema.rows import Row
-from .prepared import Position, Prepared, Reader
+from .prepared import PreparedPlan
 
 __all__ = ["Run"]
 
@@ -21,9 +22,9 @@ __all__ = ["Run"]
 class Run:
     """One read of a plan with its values."""
 
-    reader: Reader
-    prepared: Prepared
-    search: Search
+    reads: Reads
+    prepared: PreparedPlan
+    bound: BoundPlan
     layout: Layout
     spending: Spending | None = None
     """What the budget of the query allows; None if it has none."""
@@ -45,9 +46,7 @@ class Run:
             within: the state of the store that is read.
         """
         most = limit if self.prepared.whole and examined is None else examined
-        return self.reader.rows(
-            self.search, self.layout, after=after, limit=most, spending=self.spending, within=within
-        )
+        return self.reads.rows(self.bound, self.layout, after=after, limit=most, spending=self.spending, within=within)
 
     def counted(self, chunks: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
         """Yield chunks of rows; if there is a budget, of one row, which is counted before it is given out.
@@ -67,7 +66,7 @@ class Run:
 
     def made(self, rows: Iterable[Row]) -> list[Any]:
         """Return the items of rows: entities, or tuples."""
-        return self.prepared.items(rows, self.search, self.layout)
+        return self.prepared.items(rows, self.bound, self.layout)
 
     def items(self, limit: int | None = None) -> Iterator[Any]:
         """Yield items, at most so many."""

@@ -1,13 +1,21 @@
-"""Counts, sums and extremes of rows, with the arithmetic of the maintained aggregates: so both are equal bit for bit."""
+"""Totals of a query: counts, sums and extremes, of all its results or by group.
+
+Rows are added up with the arithmetic of the maintained aggregates, so both are equal bit for bit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from ..schema.groups import Slot, State, slot_of
+from ..errors import InvalidQuery, TableMapperError, shown
+from ..expressions.tree import Attr, Expr
+from ..schema.groups import Slot, State, slot_of, store_sortable
+from ..schema.rows import DAMAGE, unreadable
 
-__all__ = ["COUNT", "Measured", "States", "summed_up", "value"]
+__all__ = ["COUNT", "Groups", "Measured", "States", "summed_up", "value"]
 
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
@@ -39,3 +47,119 @@ def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
         if include is not None and row[-1] is not None:
             state[1] = include(state[1], row[-1])
     return states
+
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+
+Compute: TypeAlias = Callable[[Measured, Slot], States]
+
+
+class Groups(Generic[G]):
+    """The groups of what a query finds. Each method reads once and gives a dict by group, in ascending order.
+
+    The key of the dict is the field's value, or a tuple where it was grouped by several; None where it is missing.
+    """
+
+    __slots__ = ("_by", "_compute")
+
+    def __init__(self, by: tuple[Attr[Any, Any], ...], compute: Compute) -> None:
+        self._by = by
+        self._compute = compute
+
+    def count(self) -> dict[G, int]:
+        """Count the entities of each group.
+
+        Raises:
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return self._measured("count", COUNT)
+
+    def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Add up a field in each group, exactly; None where no entity has a value.
+
+        Raises:
+            InvalidQuery: the field has no sum, or the sum of a group is beyond its type.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return self._measured("sum", slot_of("sum", _summed("sum", field)))
+
+    @overload
+    def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
+    def avg(self, field: Expr[Any], /) -> Any:
+        """Divide the sum of a field by the number of its values, in each group.
+
+        Raises:
+            InvalidQuery: the field has no sum.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return self._measured("avg", slot_of("avg", _summed("avg", field)))
+
+    def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the least value of a field in each group.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return self._measured("min", slot_of("min", _ordered("min", field)))
+
+    def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
+        """Find the greatest value of a field in each group.
+
+        Raises:
+            InvalidQuery: the field has no order.
+            ScanRefused: no aggregate fits, and no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return self._measured("max", slot_of("max", _ordered("max", field)))
+
+    def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:
+        try:
+            states = self._compute(measured, slot)
+            return {
+                group if len(self._by) != 1 else group[0]: value(measured, slot, states[group])
+                for group in sorted(states, key=self._place)
+            }
+        except OverflowError as error:
+            assert slot.attr is not None
+            raise InvalidQuery(f"{measured}: {slot.attr!r} adds up to more than a {slot.attr.type.name}") from error
+        except TableMapperError:
+            raise
+        except DAMAGE as error:
+            raise unreadable(f"{measured} of a query", None, error) from error
+
+    def _place(self, group: tuple[Any, ...]) -> list[Any]:
+        return [
+            (one is not None, None if one is None else store_sortable(attr.type, one))
+            for attr, one in zip(self._by, group, strict=True)
+        ]
+
+
+def _summed(measured: Measured, field: object) -> Attr[Any, Any]:
+    attr = _attr(measured, field)
+    if not attr.type.summable:
+        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; numbers and timedeltas can be summed")
+    return attr
+
+
+def _ordered(measured: Measured, field: object) -> Attr[Any, Any]:
+    attr = _attr(measured, field)
+    if not attr.type.sortable:
+        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}, which has no order")
+    return attr
+
+
+def _attr(measured: Measured, field: object) -> Attr[Any, Any]:
+    if not isinstance(field, Attr):
+        raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {shown(field)}")
+    return field

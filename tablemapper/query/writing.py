@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import logging
-import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeAlias
@@ -30,66 +29,51 @@ from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFa
 from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
-from ..planning.ranges import Search
+from ..planning.question import QuerySpec, query_form
+from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
-from ..schema.maintenance import Maintenance, maintenance
+from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
 from ..schema.rows import Row
-from .pages import said
-from .prepared import MAX_PLANS, Asked, Plans, Prepared, question
+from .pages import query_identity
+from .prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
 from .run import Run
 
-__all__ = ["Rewriting", "by_function"]
+__all__ = ["WriteByQuery", "by_function"]
 
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]
 """Makes of an entity, as it was read, what is to be done; None leaves it alone."""
 
-_BATCH = 1_000  # entities in a transaction
-_SECONDS = 0.5  # of a user's function, before what is done is written
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
 _SPOOL = 1 << 20  # bytes in memory of what goes to a file
-_IN_MEMORY = 100_000  # keys; and the most that a named run with a limit notes in the store
 
 _scans = logging.getLogger("tablemapper.query")
 
 
-class Rewriting:
-    """Writes by query over one engine."""
+class WriteByQuery:
+    """Writes by query over the plans of a store."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        batch: int = _BATCH,
-        in_memory: int = _IN_MEMORY,
-        seconds: float = _SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.engine = engine
-        self.batch = batch
-        self.in_memory = in_memory
-        self.seconds = seconds
-        self.monotonic = monotonic
-        self._tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
-        self._maintenance: dict[Model, Maintenance] = {}
+    def __init__(self, plans: PlanCache) -> None:
+        self.plans = plans
+        self.engine = plans.engine
+        self.pace = plans.pace
 
-    def delete(self, plans: Plans, asked: Asked, what: str, *, progress: ProgressOption, resume: str | None) -> int:
+    def delete(self, spec: QuerySpec, what: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
-        model = writable(asked.model)
+        model = writable(spec.model)
 
         def work(entity: Any) -> Operation:
             row = entity._row
             return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
 
-        return self._run(plans, asked, what, "delete()", work, progress, resume)
+        return self._run(spec, what, "delete()", work, progress, resume)
 
     def update(
         self,
-        plans: Plans,
-        asked: Asked,
+        spec: QuerySpec,
         what: str,
         given: tuple[Any, ...],
         values: dict[str, Any],
@@ -98,7 +82,7 @@ class Rewriting:
         resume: str | None,
     ) -> int:
         """Change what a query finds, by assignments or by one function; return the number of entities."""
-        model = writable(asked.model)
+        model = writable(spec.model)
         if len(given) == 1 and callable(given[0]) and not values:
             work, text = by_function(model, given[0]), "a function"
         elif any(callable(one) for one in given):
@@ -106,12 +90,11 @@ class Rewriting:
         else:
             changes = assignments(model, "update", given, values)
             work, text = _by_assignments(changes), str(changes)
-        return self._run(plans, asked, what, f"update({text})", work, progress, resume)
+        return self._run(spec, what, f"update({text})", work, progress, resume)
 
     def _run(
         self,
-        plans: Plans,
-        asked: Asked,
+        spec: QuerySpec,
         what: str,
         doing: str,
         work: Work,
@@ -119,49 +102,48 @@ class Rewriting:
         resume: str | None,
     ) -> int:
         check_outside(self.engine, doing.partition("(")[0])
-        if asked.limit is None:
-            asked = attrs.evolve(asked, order=())  # (an order matters only with a limit)
-        prepared, found = plans.find(asked, None)
+        if spec.limit is None:
+            spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
+        prepared, found = self.plans.find(spec, None)
         if prepared.plan.scan:
-            _scans.warning("%s reads the whole table %s", what, asked.model.table)
+            _scans.warning("%s reads the whole table %s", what, spec.model.table)
         place = None
         if resume is not None:
-            form = msgspec.json.encode([doing, said(plans, asked)], order="deterministic")
+            form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")
             digest = hashlib.blake2b(form, digest_size=16).hexdigest()
-            place = _Place(self.engine, _named(resume, asked), digest, f"{what}.{doing}")
-        if asked.limit == 0:
+            place = Checkpoint(self.engine, _named(resume, spec), digest, f"{what}.{doing}")
+        if spec.limit == 0:
             return 0
         verb = doing.partition("(")[0]
-        spending = None if asked.budget is None else asked.budget.start(what)
+        spending = None if spec.budget is None else spec.budget.start(what)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, asked, self._judge(asked, found), work, place, spending, meter)
+            run = _Run(self, spec, self._judge(spec, found), work, place, spending, meter)
             try:
-                if prepared.plan.index is None and asked.limit is None:
+                if prepared.plan.index is None and spec.limit is None:
                     run.by_page(prepared, found)
                 else:
-                    run.by_key(plans)
+                    run.by_key()
             except BaseException as error:
                 tell_written(error, verb, run.written, "" if place is None else "; the same call goes on from there")
                 raise
         return run.written
 
-    def _judge(self, asked: Asked, found: Search) -> Callable[[Any], bool]:
+    def _judge(self, spec: QuerySpec, found: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
-        form, values = asked.parts()
-        test = self._tests.get(form)
+        form, values = spec.parts()
+        tests = self.plans.tests
+        test = tests.get(form)
         if test is None:
-            if len(self._tests) >= MAX_PLANS:
-                self._tests.clear()
+            if len(tests) >= MAX_PLANS:
+                tests.clear()
             names = Names()
-            source = python_source(And(parts=question(asked, None).where), lambda name: f"e.{name}", names)
+            source = python_source(And(parts=query_form(spec, None).where), lambda name: f"e.{name}", names)
             functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
-            test = self._tests[form] = functions["holds"]
+            test = tests[form] = functions["holds"]
         holds = test
-        if asked.range is None:
+        if spec.range is None:
             return lambda entity: holds(entity, values)
-        kept = self._maintenance.get(asked.model)
-        if kept is None:
-            kept = self._maintenance[asked.model] = maintenance(self.engine.schema, asked.model)
+        kept = maintenance(self.engine.schema, spec.model)
         index = next(one for one in kept.indexes if one.model is found.plan.index)
         return lambda entity: found.holds(index.rows((entity._row,))) and holds(entity, values)
 
@@ -174,18 +156,18 @@ class _Run:
 
     def __init__(
         self,
-        rewriting: Rewriting,
-        asked: Asked,
+        writing: WriteByQuery,
+        spec: QuerySpec,
         judge: Callable[[Any], bool],
         work: Work,
-        place: _Place | None,
+        place: Checkpoint | None,
         spending: Spending | None,
         meter: Meter,
     ) -> None:
-        self._engine = rewriting.engine
-        self._rewriting = rewriting
-        self._asked = asked
-        self._model = asked.model
+        self._engine = writing.engine
+        self._writing = writing
+        self._spec = spec
+        self._model = spec.model
         self._judge = judge
         self._work = work
         self._place = place
@@ -194,7 +176,7 @@ class _Run:
         self.written = 0 if place is None else place.written
         self._meter.advance(self.written)
 
-    def by_page(self, prepared: Prepared, found: Search) -> None:
+    def by_page(self, prepared: PreparedPlan, found: BoundPlan) -> None:
         """Go through the entities along the key."""
         after = None if self._place is None else self._place.position
         more = True
@@ -203,10 +185,10 @@ class _Run:
             self._batch(entities)
         self._end()
 
-    def _page(self, prepared: Prepared, found: Search, after: Key | None) -> tuple[list[Any], Key | None, bool]:
+    def _page(self, prepared: PreparedPlan, found: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
         """Return some entities, up to where they go, and whether there may be more."""
-        batch, spending = self._rewriting.batch, self._spending
-        run = Run(self._engine, prepared, found, prepared.layout, spending)
+        batch, spending = self._writing.pace.batch, self._spending
+        run = Run(self._engine.reads, prepared, found, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
         entities: list[Any] = []
         read = 0
@@ -218,14 +200,14 @@ class _Run:
                 return entities, after, True
         return entities, after, False
 
-    def by_key(self, plans: Plans) -> None:
+    def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
-        place, batch = self._place, self._rewriting.batch
+        place, batch = self._place, self._writing.pace.batch
         with SpooledTemporaryFile(_SPOOL) as file:
-            if place is None or self._asked.limit is None:
-                keys = _in_order(self._keys(plans), file, self._rewriting.in_memory)
+            if place is None or self._spec.limit is None:
+                keys = _in_order(self._keys(), file, self._writing.pace.in_memory)
             else:
-                keys = iter(place.chosen(lambda: sorted(self._keys(plans))))
+                keys = iter(place.chosen(lambda: sorted(self._keys())))
             if place is not None and (position := place.position) is not None:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):
@@ -234,25 +216,25 @@ class _Run:
                 self._batch([entity for entity in entities if self._judge(entity)])
         self._end()
 
-    def _keys(self, plans: Plans) -> Iterator[Key]:
+    def _keys(self) -> Iterator[Key]:
         """Yield the keys of what the query finds, all of one state of the store, in the order of the query."""
-        prepared, found = plans.find(self._asked, ())
-        run = Run(self._engine, prepared, found, prepared.placed, self._spending)
-        limit = self._asked.limit
+        prepared, found = self._writing.plans.find(self._spec, ())
+        run = Run(self._engine.reads, prepared, found, prepared.placed, self._spending)
+        limit = self._spec.limit
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
     def _batch(self, entities: Sequence[Any]) -> None:
         """Do the work on some entities, and write it; earlier if it takes long."""
         if self._spending is not None:
             self._spending.check_time()
-        clock, seconds = self._rewriting.monotonic, self._rewriting.seconds
+        clock, seconds = self._writing.pace.monotonic, self._writing.pace.seconds
         operations: list[Operation] = []
         since = clock()
         for entity in entities:
             operation = self._work(entity)
             if operation is not None:
                 operations.append(operation)
-            if clock() - since > seconds or len(operations) >= self._rewriting.batch:
+            if clock() - since > seconds or len(operations) >= self._writing.pace.batch:
                 self._write(operations)
                 operations, since = [], clock()
         self._write(operations)
@@ -377,7 +359,7 @@ class _UnderWay(msgspec.Struct, frozen=True):
     written: int
 
 
-class _Place:
+class Checkpoint:
     """How far a run with a name has come: noted in the store, in the transactions that it is made of."""
 
     def __init__(self, engine: Engine, name: str, identity: str, what: str) -> None:
@@ -443,13 +425,13 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _named(resume: str, asked: Asked) -> str:
+def _named(resume: str, spec: QuerySpec) -> str:
     given: object = resume
     if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
         raise InvalidQuery(f"resume={shown(resume)}: a name is needed, up to 255 printable characters")
-    if (asked.limit or 0) > _IN_MEMORY:
+    if (spec.limit or 0) > MOST_KEYS:
         raise InvalidQuery(
-            f"resume={resume!r}: what a limit chooses is noted in the store, so it can be at most {_IN_MEMORY:,}, not "
-            f"{asked.limit:,}; leave the limit out, or the name"
+            f"resume={resume!r}: what a limit chooses is noted in the store, so it can be at most {MOST_KEYS:,}, not "
+            f"{spec.limit:,}; leave the limit out, or the name"
         )
     return f"resume={resume!r}"

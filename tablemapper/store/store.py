@@ -20,11 +20,12 @@ from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Compare, Predicate
+from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
-from ..query.prepared import Asked, Plans
+from ..query.prepared import PlanCache
 from ..query.query import Query
-from ..query.writing import Rewriting, by_function
+from ..query.writing import by_function
 from ..schema.check import Report
 from ..schema.model import compile_schema
 from .operations import Operations, not_found
@@ -100,8 +101,8 @@ class Store:
         self._engine = engine
         self._operations = Operations(engine, limits=limits)
         self._models = engine.schema.by_class
-        self._plans = Plans(engine, Rewriting(engine))
-        self._asked = {model.cls: Asked(model) for model in engine.schema.models}
+        self._plans = PlanCache(engine)
+        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
 
     def __enter__(self) -> Self:
         return self
@@ -187,10 +188,10 @@ class Store:
             InvalidQuery: they are no classes, or not of one table.
             InvalidEntity: the store was not opened with one of them.
         """
-        if isinstance(what, type) and not others and (asked := self._asked.get(what)) is not None:
-            return Query(self._plans, asked)
+        if isinstance(what, type) and not others and (spec := self._spec.get(what)) is not None:
+            return Query(self._plans, spec)
         if isinstance(what, IndexRange) and not others:
-            return Query(self._plans, Asked(self._operations.model(what.entity), what))
+            return Query(self._plans, QuerySpec(self._operations.model(what.entity), what))
         models = []
         for one in (what, *others):
             if isinstance(one, IndexRange):

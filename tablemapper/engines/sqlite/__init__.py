@@ -9,7 +9,8 @@
 - `catalogue`: the schema that the file keeps.
 - `check`: the tables as a check reads them.
 - `filters`: predicates as SQL.
-- `reads`: plans as SELECTs.
+- `select`: a plan as SELECTs.
+- `reads`: the rows of plans.
 - `engine`: all of it, as one object.
 """
 

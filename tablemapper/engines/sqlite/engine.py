@@ -16,7 +16,7 @@ from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, 
 from .check import check
 from .file.file import File, Writer
 from .load import SortedLoad
-from .reads import Selecting
+from .reads import SqliteReads
 from .statements import SqliteSchema, Statements
 from .tables import quoted
 from .writes import Get, Vanished, apply, insert, missing, stale
@@ -37,11 +37,7 @@ class SqliteEngine:
         self._generation = generation
         self._sqlite = SqliteSchema(schema, catalogue.tables)
         self._gets = {model: Get(statements) for model, statements in self._sqlite.statements.items()}
-        selecting = Selecting(file, self._sqlite)
-        self.rows, self.find, self.partition_rows = selecting.rows, selecting.find, selecting.partition_rows
-        self.count, self.between_bounds = selecting.count, selecting.between_bounds
-        self.explain, self.residual = selecting.explain, selecting.residual
-        self.snapshot, self.in_one_state = file.snapshot, file.in_one_state
+        self.reads = SqliteReads(file, self._sqlite)
 
     @classmethod
     def open(

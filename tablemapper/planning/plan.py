@@ -1,0 +1,146 @@
+"""What a plan is: a path, how its ranges are made from values, and what is left to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ..entities.declaration import IndexModel
+from ..expressions.tree import Attr, Order, Parameter
+from ..keys.template import Slot, Template
+from ..schema.model import Model
+from .bounds import Reach
+from .conditions import AnyPredicate, Comparison
+
+__all__ = ["MAX_RANGES", "Access", "Path", "Plan"]
+
+MAX_RANGES = 1000
+"""Ranges that one alternative may have."""
+
+
+@attrs.frozen(eq=False)
+class Access:
+    """How the ranges of one alternative are made from values."""
+
+    partition: Reach
+    row: Reach | None
+    """None if the partition is not a point: then all its rows are read."""
+    equal: dict[str, Parameter]
+    """The fields that have a known text in the slots."""
+    among: tuple[tuple[str, tuple[Parameter, ...]], ...]
+    """Fields with several values each; there is a range for every combination."""
+    spread: tuple[Slot, ...]
+    """Slots of the partition with a range for each of their texts: shards, truncated times."""
+    compared: dict[str, list[Comparison]]
+
+    @property
+    def reaches(self) -> tuple[Reach, ...]:
+        return (self.partition,) if self.row is None else (self.partition, self.row)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        timed = {slot.field for slot in self.spread if slot.text.unit}
+        return frozenset[str](timed).union(*(one.fields for one in self.reaches))
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The fields about which they say all."""
+        return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
+
+    def text(self, slot: Slot) -> Parameter | None:
+        """Return the value that has its text in a slot of every row between the bounds; None if the texts differ."""
+        known = any(one is slot for reach in self.reaches for one in reach.exact)
+        return self.equal.get(slot.field) if known else None
+
+    @property
+    def several(self) -> bool:
+        """Whether there can be several ranges."""
+        return bool(self.among or self.spread)
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """What can be followed: the key (of the entity table), or an index."""
+
+    model: Model
+    index: IndexModel | None = None
+
+    def __str__(self) -> str:
+        return f"{self.model.name}.{'key' if self.index is None else self.index.name}"
+
+    @property
+    def templates(self) -> tuple[Template, Template]:
+        if self.index is None:
+            return self.model.declaration.templates
+        return self.index.partition, self.index.row
+
+    def holds(self, attr: Attr[Any, Any]) -> bool:
+        """Return whether an attribute can be had from what the path itself stores, without the entity."""
+        if self.index is None:
+            return True
+        partition, row = self.model.declaration.templates
+        kept = {field.name for field in self.index.include}
+        kept |= partition.whole_fields | row.whole_fields
+        for template in self.templates:
+            kept |= template.whole_fields
+        kept.discard(self.index.fan_out or "")
+        return attr.name in kept
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How the queries of one form are answered."""
+
+    path: Path
+    accesses: tuple[Access, ...]
+    """One for each alternative of an *or*. Their ranges may overlap."""
+    filter: tuple[AnyPredicate, ...]
+    """What the bounds do not say already."""
+    descending: bool
+    """Whether the path is followed backwards."""
+    merged: bool
+    """Whether several partitions are read side by side, in the order of their row keys."""
+    sort: tuple[Order[Any], ...]
+    """What has to be sorted after reading; empty if the path gives the order."""
+    distinct: bool
+    """Whether an entity can come more than once."""
+    covering: bool
+    """Whether the entity table is not touched, the path being an index."""
+    scan: bool
+    """Whether nothing bounds it."""
+    reasons: tuple[str, ...] = ()
+    """Why other paths were not taken."""
+    by_key: bool = False
+    """Whether what is read of an index is sorted by the entities' keys."""
+    lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
+    """What each engine has made of it, for as long as it lives."""
+
+    @property
+    def sorted(self) -> bool:
+        """Whether all rows are read before the first one comes."""
+        return bool(self.sort) or self.by_key
+
+    @property
+    def model(self) -> Model:
+        return self.path.model
+
+    @property
+    def index(self) -> IndexModel | None:
+        return self.path.index
+
+    @property
+    def whole_partition(self) -> bool:
+        """Whether entities are bounded by their partitions only."""
+        return self.index is None and not any(access.row is not None and access.row.fields for access in self.accesses)
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The fields that the bounds say something about."""
+        return frozenset[str]().union(*(access.fields for access in self.accesses))
+
+    @property
+    def bound_fields(self) -> int:
+        """How many fields the bounds say something about."""
+        return min((len(access.fields) for access in self.accesses), default=0)
