@@ -29,7 +29,7 @@ class Problem:
 
     kind: ProblemKind
     """``missing``: a row that should be there; ``dangling``: one that should not; ``wrong``: one that holds something
-    else; ``damaged``: the file itself."""
+    else; ``damaged``: a row that cannot be read, or the file itself."""
     where: str
     """The index, aggregate or class, as in ``Product.by_name``."""
     key: tuple[Any, ...]

@@ -85,6 +85,17 @@ class Daily(tm.Aggregate, of=Item, table="Days"):
     key = tm.Key[str, date](partition="{p}", row="{day}")
 
 
+class Monthly(tm.Aggregate, of=Item, table="Months"):
+    """Comes later: it is built over what is there."""
+
+    month: tm.Field[str] = tm.group_by(Item.at.truncate("%Y-%m"))
+    items: tm.Field[int] = tm.count()
+    total: tm.Field[Decimal | None] = tm.sum(Item.price)
+    least: tm.Field[str | None] = tm.min(Item.name)
+
+    key = tm.Key[str](partition="{month}")
+
+
 MODELS: list[type[Any]] = [Item, Special, Daily]
 START = datetime(2024, 1, 31, 22, 30, tzinfo=UTC)
 COUNT = 6
@@ -175,7 +186,7 @@ def writings(store: tm.Store, folder: str) -> Iterator[tuple[str, Callable[[], o
 
     def change(key: Any) -> None:
         def by_one(entity: Any) -> Any:
-            entity.num += 1
+            entity.num = 7
             return entity
 
         store.update(key, by_one)
@@ -224,18 +235,30 @@ def writings(store: tm.Store, folder: str) -> Iterator[tuple[str, Callable[[], o
 Try = Callable[[str, Callable[[], object]], bool]
 
 
-def use(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
-    """Try on a file half of all that can be done, whichever that is."""
+def use(path: str, folder: str, attempt: Try, rnd: random.Random, spoil: Callable[[], object] | None = None) -> None:
+    """Try on a file half of all that can be done, whichever that is.
+
+    Args:
+        path: the file.
+        folder: for a backup.
+        attempt: tries one operation, and tells whether it succeeded.
+        rnd: decides which half.
+        spoil: damages the file once it is open.
+    """
     stores: list[tm.Store] = []
-    if attempt("open", lambda: stores.append(tm.open(path, models=MODELS, durability="relaxed", timeout=0.2))):
+    models = [*MODELS, Monthly] if rnd.random() < 0.2 else MODELS
+    if attempt("open", lambda: stores.append(tm.open(path, models=models, durability="relaxed", timeout=0.2))):
         (store,) = stores
+        if spoil is not None:
+            list(store.query(Item).allow_scan())
+            spoil()
         for name, operation in (*readings(store), *writings(store, folder)):
             if rnd.random() < 0.5 or name in ("check", "insert", "backup"):
                 attempt(name, operation)
         attempt("close", store.close)
 
 
-def raw(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
+def raw(path: str, attempt: Try) -> None:
     """Do without the library what it does with a file: the control, which must see what is wrong."""
 
     def read() -> None:

@@ -48,17 +48,14 @@ def _run(spec: str, damage: Damage) -> Iterator[Finding]:
         os.write(1, b'{"at": "endless", "damage": ""}\n')
         signal.setitimer(signal.ITIMER_PROF, 0.1)
         sum(count())
-    control, kind, number = (
-        spec.startswith("control "),
-        spec.rsplit(maxsplit=1)[-1][0],
-        int(spec.rsplit(maxsplit=1)[-1][1:]),
-    )
+    case = spec.removeprefix("control ")
+    kind, number = case[0], int(case[1:])
     folder = f"{damage.folder}/case"
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
-    path = f"{folder}/x.db"
+    path, damaged = f"{folder}/x.db", f"{folder}/damaged.db"
     try:
-        done = (damage.make if kind == "h" else damage.make_catalogue)(number, path)
+        done = (damage.make if kind == "h" else damage.make_catalogue)(number, damaged)
     except (apsw.Error, OverflowError):
         return  # SQLite did not take it
     found: list[Finding] = []
@@ -79,7 +76,19 @@ def _run(spec: str, damage: Damage) -> Iterator[Finding]:
             signal.setitimer(signal.ITIMER_PROF, 0)
         return True
 
-    (raw if control else use)(path, folder, attempt, random.Random(number))
+    def spoil() -> None:
+        with open(path, "r+b") as file:
+            file.write(Path(damaged).read_bytes())
+            file.truncate()
+
+    if case != spec:
+        raw(damaged, attempt)
+    elif number % 8:
+        use(damaged, folder, attempt, random.Random(number))
+    else:
+        done = f"under an open store: {done}"
+        shutil.copy(damage.path, path)
+        use(path, folder, attempt, random.Random(number), spoil)
     yield from found
 
 
