@@ -19,6 +19,7 @@ import tablemapper as tm
 from tablemapper.codegen import Names, compile_functions
 from tablemapper.expressions.predicates import conjuncts, dump
 from tablemapper.expressions.python import matcher, python_source
+from tablemapper.values.extra import Int32Value
 
 
 class Color(Enum):
@@ -238,3 +239,27 @@ def test_a_value_is_dumped_as_it_is_stored() -> None:
 def test_a_time_is_cut_down_by_the_parts_that_there_are_only(format: Any, why: str) -> None:
     with pytest.raises(tm.InvalidQuery, match=re.escape(why)):
         Thing.at.truncate(format)
+
+
+class Loose(tm.Entity, table="Looses"):
+    name: tm.Field[str]
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def test_undeclared_numbers_compare_as_numbers_and_with_nothing_else() -> None:
+    values = {"float": 2.5, "int": 1, "int32": Int32Value(2), "bool": True, "text": "2", "none": None}
+    w = Loose.more["w"]
+    with tm.open(":memory:", models=[Loose]) as store:
+        store.insert_many(Loose(name, tm.Extra(w=value)) for name, value in values.items())
+
+        def found(condition: Any) -> set[str]:
+            return {one.name for one in store.query(Loose).allow_scan().where(condition)}
+
+        assert found(w > -7) == found(w > -7.5) == {"float", "int", "int32"}
+        assert found(w >= 2) == {"float", "int32"}
+        assert found(w == 1.0) == found(w == 1) == {"int"}
+        assert found(w.is_in([2.0, "2"])) == {"int32", "text"}
+        assert found(w == True) == {"bool"}  # noqa: E712
+        assert found(w > "1") == {"text"}

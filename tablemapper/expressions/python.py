@@ -56,7 +56,8 @@ def alike(a: Any, b: Any) -> bool:
 
 def _family(value: Any) -> Any:
     kind = value.__class__
-    return kind if kind in _FAMILIES else next((one for one in _FAMILIES if isinstance(value, one)), kind)
+    known = _FAMILIES.get(kind)
+    return known or next((family for one, family in _FAMILIES.items() if isinstance(value, one)), kind)
 
 
 _FAMILIES: dict[type, type] = {bool: bool, int: float, float: float}
