@@ -66,6 +66,8 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     printed = capsys.readouterr().out
     for output in _OUTPUT.findall(page.read_text(encoding="utf-8")):
         assert output in printed
+    # It leaves no file, so that it can be pasted again, and into the folder where another page was pasted.
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_line_of_code_on_a_page_is_wider_than_its_column() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.declaration import declaration
+from tablemapper.entities.declaration import declaration_of
 from tablemapper.schema.model import Schema, compile_schema
 
 
@@ -82,9 +82,9 @@ def test_an_index_table_is_named_after_its_table_and_itself(name: str, table: st
 
 
 def test_an_index_knows_what_it_holds() -> None:
-    made = {index.name: index for index in declaration(Person).indexes}
+    made = {index.name: index for index in declaration_of(Person).indexes}
     assert [field.name for field in made["by_nick_name"].include] == ["price"]
-    assert [field.name for field in made["full"].include] == [field.name for field in declaration(Person).fields]
+    assert [field.name for field in made["full"].include] == [field.name for field in declaration_of(Person).fields]
     assert made["by_tag"].fan_out == "tags"
     assert made["one"].unique
     assert made["by_city"].where is not None

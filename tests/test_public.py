@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import re
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_a_public_object_is_shown_as_users_import_it(name: str) -> None:
 
 def test_a_public_object_has_a_docstring() -> None:
     assert [name for name in PUBLIC if not getattr(tm, name).__doc__] == []
+
+
+@pytest.mark.parametrize("cls", [tm.Store, tm.Transaction, tm.AsyncStore, tm.AsyncTransaction])
+def test_a_verb_says_what_it_raises(cls: type) -> None:
+    verbs = {name: verb.__doc__ for name, verb in inspect.getmembers(cls, inspect.isfunction) if name[0] != "_"}
+    verbs.pop("close", None)
+    assert [
+        name for name, text in verbs.items() if "Raises:" not in text and not re.search("as `(Store|Trans)", text)
+    ] == []
 
 
 def test_importing_loads_nothing_that_is_not_needed_yet() -> None:

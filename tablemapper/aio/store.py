@@ -157,19 +157,19 @@ class AsyncStore:
     # ------------------------------------------------------------------------------------------ reading
 
     async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
-        """Return the entity with this key, or None."""
+        """Return the entity with this key, or None; as `Store.get`."""
         return await self._run(self._store.get, key, *misplaced)
 
     def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
-        """Return the entity with this key, or raise EntityNotFound: ``await store[Product.key(…)]``."""
+        """Return the entity with this key: ``await store[Product.key(…)]``; as `Store.__getitem__`."""
         return self._run(self._store.__getitem__, key)
 
     async def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
-        """Return the entities with these keys, None where there is none, all of one state of the store."""
+        """Return the entities with these keys, None where there is none; as `Store.get_many`."""
         return await self._run(self._store.get_many, keys)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
-        """Return whether an entity has this key."""
+        """Return whether an entity has this key; as `Store.exists`."""
         return await self._run(self._store.exists, key)
 
     @overload
@@ -192,7 +192,7 @@ class AsyncStore:
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any]) -> Loop[Record | Unknown]:
-        """Return every entity of one partition, of every type, in row order, for ``async for``."""
+        """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
         return Loop(self._workers, partial(self._store.partition, *where))
 
     # ------------------------------------------------------------------------------------------ writing
@@ -261,7 +261,7 @@ class AsyncStore:
     async def upsert_many(
         self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
     ) -> int:
-        """Insert or replace a stream of entities, as `insert_many` does; of equal keys the last one wins."""
+        """Insert or replace a stream of entities; as `Store.upsert_many`."""
         return await self._stream("upsert", entities, progress)
 
     async def delete_many(
@@ -271,7 +271,7 @@ class AsyncStore:
         *,
         progress: ProgressOption = False,
     ) -> int:
-        """Delete a stream of entities or keys, or what a query finds, as `insert_many` inserts; return the number."""
+        """Delete a stream of entities or keys, or what a query finds; as `Store.delete_many`."""
         return await self._stream("delete", targets, progress)
 
     async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
@@ -295,12 +295,12 @@ class AsyncStore:
     # ------------------------------------------------------------------------------------------ care
 
     async def check(self, *, progress: ProgressOption = False) -> Report:
-        """Recompute every index row and every aggregate from the entities, and report what differs."""
+        """Recompute every index row and every aggregate from the entities, and report what differs; as `Store.check`."""
         stop = Stop()
         return await self._workers.run_until(stop, partial(self._store.check, progress=stop.progress(progress)))
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
-        """Write a copy of the store as it is now to a new file, while it is in use."""
+        """Write a copy of the store as it is now to a new file, while it is in use; as `Store.backup`."""
         stop = Stop()
         await self._workers.run_until(stop, partial(self._store.backup, path, progress=stop.progress(progress)))
 
@@ -349,7 +349,7 @@ class AsyncTransaction:
             await self._run(self._buffer.write, pending)
 
     async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
-        """Return an entity as it will be after the operations so far, or None."""
+        """Return an entity as it will be after the operations so far, or None; as `Transaction.get`."""
         self._buffer.check_owner()
         found: R | None = await self._run(self._buffer.get, key, misplaced)
         return found
@@ -361,11 +361,11 @@ class AsyncTransaction:
         return found
 
     def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
-        """Return an entity as it will be after the operations so far, or raise EntityNotFound; to be awaited."""
+        """Return an entity as it will be after the operations so far, to be awaited; as `Transaction.__getitem__`."""
         return self._found(key)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
-        """Return whether an entity will have this key after the operations so far."""
+        """Return whether an entity will have this key after the operations so far; as `Transaction.exists`."""
         return await self.get(key) is not None
 
     def insert(self, entity: Entity, /) -> Awaitable[None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Predicate, as_predicate
-from .declaration import Declaration
+from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .entity import Record
 from .fields import FieldModel, Measure
 
@@ -41,28 +41,28 @@ class Aggregate(Record):
         ) -> None: ...
 
     @classmethod
-    def _faults(cls, made: Declaration) -> list[str]:
-        return [] if made.table is None else _faults(made)
+    def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
+        return [] if declaration.table is None else _faults(declaration)
 
 
-def _faults(made: Declaration) -> list[str]:
+def _faults(declaration: AbstractDeclaration) -> list[str]:
     faults: list[str] = []
-    source = made.of
+    source = declaration.of
     if source is None or not issubclass(source, Record) or "__declaration__" not in source.__dict__:
         return ["of= must name the entity class that it is maintained from"]
     if issubclass(source, Aggregate):
         return [f"of={source.__name__}: an aggregate of an aggregate is not possible; aggregate its entities"]
-    if source.__dict__["__declaration__"].table is None:
+    if abstract_declaration(source).table is None:
         return [f"of={source.__name__} has no table; aggregate a class that has one"]
-    for field in made.fields:
+    for field in declaration.fields:
         if field.measure is not None:
             faults += [f"{field.name}: {fault}" for fault in _measure_faults(field, field.measure, source)]
-    groups = {f.name for f in made.fields if f.measure is not None and f.measure.kind == "group"}
-    if made.partition is not None and made.row is not None:
-        lossless = made.partition.lossless_fields | made.row.lossless_fields
-        if made.key_fields != groups:
+    groups = {f.name for f in declaration.fields if f.measure is not None and f.measure.kind == "group"}
+    if isinstance(declaration, Declaration):
+        lossless = declaration.partition.lossless_fields | declaration.row.lossless_fields
+        if declaration.key_fields != groups:
             faults.append(
-                f"its key is made of {_listed(made.key_fields)}, but must be of exactly the group_by fields, "
+                f"its key is made of {_listed(declaration.key_fields)}, but must be of exactly the group_by fields, "
                 f"{_listed(groups)}"
             )
         elif lost := groups - lossless:
@@ -117,5 +117,4 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
 
 
 def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:
-    made: Declaration = source.__dict__["__declaration__"]
-    return bool(attr.path) or made.field(attr.name).optional
+    return bool(attr.path) or abstract_declaration(source).field(attr.name).optional

@@ -18,7 +18,7 @@ import attrs
 from ..errors import did_you_mean, shown
 from ..limits import check_property_name
 from ..values.nested import value_type
-from .declaration import Declaration, Options
+from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
@@ -174,7 +174,7 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
     for base in reversed(bases):
-        if isinstance(found := base.__dict__.get("__declaration__"), Declaration):
+        if isinstance(found := base.__dict__.get("__declaration__"), AbstractDeclaration):
             for model in found.fields:
                 yield model.name, model
 

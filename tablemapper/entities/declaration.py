@@ -19,12 +19,14 @@ from .index import Index
 from .key import Key
 
 __all__ = [
+    "AbstractDeclaration",
     "Declaration",
     "IndexModel",
     "Options",
+    "abstract_declaration",
     "by_property",
     "check_value",
-    "declaration",
+    "declaration_of",
     "declare",
     "dump_by_property",
     "index_table",
@@ -77,19 +79,17 @@ class IndexModel:
         }
 
 
-@attrs.frozen(eq=False)
-class Declaration:
-    """A class, compiled: everything about it that no other class has a say in."""
+@attrs.frozen(eq=False, kw_only=True)
+class AbstractDeclaration:
+    """A class, compiled: its fields. All that there is of one without a table, which lends them."""
 
     cls: type[Any]
-    table: str | None
-    type_name: str | None
+    table: str | None = None
     fields: tuple[FieldModel, ...]
-    partition: Template | None
-    row: Template | None
-    indexes: tuple[IndexModel, ...]
     of: type[Any] | None = None
+    """What an aggregate is maintained from."""
     where: Predicate[Any] | None = None
+    """Of which entities."""
 
     @property
     def name(self) -> str:
@@ -108,22 +108,31 @@ class Declaration:
         """The properties of the fields, by name."""
         return {model.name: model.property for model in self.fields}
 
-    @property
-    def templates(self) -> tuple[Template, Template]:
-        """The templates of the partition key and the row key; only of a class with a table."""
-        assert self.partition is not None
-        assert self.row is not None
-        return self.partition, self.row
+
+@attrs.frozen(eq=False, kw_only=True)
+class Declaration(AbstractDeclaration):
+    """A class with a table, compiled: everything about it that no other class has a say in."""
+
+    table: str
+    type_name: str | None
+    partition: Template
+    row: Template
+    indexes: tuple[IndexModel, ...]
 
     @property
-    def key_fields(self) -> frozenset[str]:
-        """The fields that the key is made of."""
-        return frozenset() if self.partition is None else frozenset(f for t in self.templates for f in t.fields)
+    def templates(self) -> tuple[Template, Template]:
+        """The templates of the partition key and the row key."""
+        return self.partition, self.row
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
         return tuple(dict.fromkeys(f for t in self.templates for f in t.fields))
+
+    @property
+    def key_fields(self) -> frozenset[str]:
+        """The fields that the key is made of."""
+        return frozenset(self.arguments)
 
     @property
     def lossy_slots(self) -> tuple[Slot, ...]:
@@ -135,23 +144,29 @@ class Declaration:
     @property
     def key_only(self) -> frozenset[str]:
         """The fields that the key holds without loss, and that are not stored a second time."""
-        if self.partition is None:
-            return frozenset()
         lossless = frozenset[str]().union(*(t.lossless_fields for t in self.templates))
         return frozenset(f.name for f in self.fields if f.name in lossless and not f.stored and f.type.lossless_in_key)
 
 
-def declaration(cls: type[Any]) -> Declaration:
-    """Return the compiled declaration of a record class."""
+def abstract_declaration(cls: type[Any]) -> AbstractDeclaration:
+    """Return the compiled declaration of a record class, with a table or without."""
     found = cls.__dict__.get("__declaration__")
+    if not isinstance(found, AbstractDeclaration):
+        raise InvalidModel(repr(cls), ["an entity class is needed: class Product(tm.Entity, table=…)"])
+    return found
+
+
+def declaration_of(cls: type[Any]) -> Declaration:
+    """Return the compiled declaration of a record class with a table."""
+    found = abstract_declaration(cls)
     if not isinstance(found, Declaration):
-        raise InvalidModel(repr(cls), ["an entity class with table= is needed: class Product(tm.Entity, table=…)"])
+        raise InvalidModel(cls.__name__, ["it has no table; derive a class with table= from it"])
     return found
 
 
 def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]:
     """Return an attribute with the name of its property, which stays when the attribute is renamed."""
-    return attrs.evolve(attr, name=declaration(attr.owner).properties[attr.name])
+    return attrs.evolve(attr, name=abstract_declaration(attr.owner).properties[attr.name])
 
 
 def dump_by_property(where: Predicate[Any] | None) -> Any:
@@ -176,7 +191,8 @@ def located(name: str, error: ValueError) -> str:
 
 def declare(
     cls: Any, options: Options, fields: dict[str, FieldModel], declared: dict[str, Any], faults: list[str]
-) -> Declaration:
+) -> AbstractDeclaration:
+    """Compile a class; one with a table gives a `Declaration`, unless there is a fault in its key."""
     models = tuple(fields.values())
     keys = {name: value for name, value in declared.items() if isinstance(value, Key)}
     indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
@@ -187,7 +203,7 @@ def declare(
             f'class {cls.__name__}(…, table="…")'
             for name in declared
         ]
-        return Declaration(cls, None, None, models, None, None, (), options.of, where)
+        return AbstractDeclaration(cls=cls, fields=models, of=options.of, where=where)
     if not isinstance(options.table, str):
         faults.append(f"table={shown(options.table)}: the name of a table is text")
         options = options._replace(table="Table")
@@ -212,10 +228,22 @@ def declare(
         for name, index in indexes.items()
         if (model := _index(cls, name, index, options.table or "", fields, faults)) is not None
     ]
-    made = Declaration(cls, options.table, options.type, models, partition, row, tuple(compiled), options.of, where)
-    if (properties := len(models) - len(made.key_only)) > MAX_PROPERTIES:
+    if partition is None or row is None:
+        return AbstractDeclaration(cls=cls, table=options.table, fields=models, of=options.of, where=where)
+    declaration = Declaration(
+        cls=cls,
+        table=options.table,
+        type_name=options.type,
+        fields=models,
+        partition=partition,
+        row=row,
+        indexes=tuple(compiled),
+        of=options.of,
+        where=where,
+    )
+    if (properties := len(models) - len(declaration.key_only)) > MAX_PROPERTIES:
         faults.append(f"{properties} properties, but an entity may have {MAX_PROPERTIES}")
-    return made
+    return declaration
 
 
 def _condition(

@@ -32,7 +32,7 @@ from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
 from ..values.scalars import ValueType
 from .body import calling_frame, read_bases, read_body
-from .declaration import Declaration, Options, check_value, declaration, declare, located
+from .declaration import AbstractDeclaration, Declaration, Options, check_value, declaration_of, declare, located
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
 from .key import KeyOf
@@ -91,28 +91,31 @@ def _make_class(
             setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
     else:
         # While its conditions are read, an abstract class knows its fields already.
-        type.__setattr__(cls, "__declaration__", Declaration(cls, None, None, tuple(fields.values()), None, None, ()))
-    made = declare(cls, options, fields, declared, faults)
-    faults += cls._faults(made)
+        type.__setattr__(cls, "__declaration__", AbstractDeclaration(cls=cls, fields=tuple(fields.values())))
+    declaration = declare(cls, options, fields, declared, faults)
+    faults += cls._faults(declaration)
     if faults:
         raise InvalidModel(name, faults)
-    type.__setattr__(cls, "__declaration__", made)
-    type.__setattr__(cls, "__annotations__", cls.__annotations__ | {f.name: f.annotation for f in made.fields})
+    type.__setattr__(cls, "__declaration__", declaration)
+    type.__setattr__(cls, "__annotations__", cls.__annotations__ | {f.name: f.annotation for f in declaration.fields})
     if concrete:
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": slots}
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))
-        _finish(cls, own, made)
+        _finish(cls, own, declaration_of(cls))
     return cls
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
-def _finish(cls: Any, own: Any, made: Declaration) -> None:
+def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
     attrs.define(
         cls,
-        these={f.name: attrs.field(default=_default(f), kw_only=f.kw_only, validator=f.validator) for f in made.fields},
+        these={
+            f.name: attrs.field(default=_default(f), kw_only=f.kw_only, validator=f.validator)
+            for f in declaration.fields
+        },
         slots=False,
         init=False,
         order=False,
@@ -121,11 +124,11 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
     names = Names(
         Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
         validate=_validate, validators_disabled=attrs.validators.get_disabled,
-        normalise=_normaliser(made), normalise_key=_key_normaliser(made),
+        normalise=_normaliser(declaration), normalise_key=_key_normaliser(declaration),
     )  # fmt: skip
-    source = "\n".join(_sources(made, names))
+    source = "\n".join(_sources(declaration, names))
     functions = compile_functions(cls.__qualname__, source, names)
-    annotations = {f.name: f.annotation for f in made.fields}
+    annotations = {f.name: f.annotation for f in declaration.fields}
     for name in ("__init__", "__setattr__"):
         function = functions[name]
         function.__qualname__ = f"{cls.__qualname__}.{name}"
@@ -137,11 +140,13 @@ def _finish(cls: Any, own: Any, made: Declaration) -> None:
     # Not on Record: a class that overrides either of the two sets attributes ten times slower, and __raw__ must not.
     type.__setattr__(cls, "__delattr__", _no_deletion)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
-    functions["key"].__annotations__ = {name: annotations[name] for name in made.arguments}
+    functions["key"].__annotations__ = {name: annotations[name] for name in declaration.arguments}
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
     own.key = ClassAccess(MethodType(functions["key"], cls))
-    for index in made.indexes:
-        call = IndexCall(cls, index.name, tuple((name, _argument_type(made, name).check) for name in index.arguments))
+    for index in declaration.indexes:
+        call = IndexCall(
+            cls, index.name, tuple((name, _argument_type(declaration, name).check) for name in index.arguments)
+        )
         setattr(own, index.name, ClassAccess(call))
 
 
@@ -160,31 +165,31 @@ def _default(f: FieldModel) -> Any:
     return f.default if f.factory is None else attrs.Factory(f.factory)
 
 
-def _argument_type(made: Declaration, name: str) -> ValueType:
+def _argument_type(declaration: Declaration, name: str) -> ValueType:
     head, _, path = name.partition(".")
-    kind = made.field(head).type
+    kind = declaration.field(head).type
     return kind.nested(tuple(path.split("."))) if path else kind.element or kind
 
 
-def _variables(made: Declaration) -> dict[str, str]:
+def _variables(declaration: Declaration) -> dict[str, str]:
     """Return what stands for each field in generated source.
 
     A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
     under names that no field can have, in a function of their own.
     """
-    fields = [f.name for f in made.fields]
+    fields = [f.name for f in declaration.fields]
     if _RESERVED.isdisjoint(fields):
         return {name: name for name in fields}
     return {name: f"_{name}_" for name in fields}
 
 
-def _sources(made: Declaration, names: Names) -> Iterator[str]:
+def _sources(declaration: Declaration, names: Names) -> Iterator[str]:
     positional: list[str] = []
     by_name: list[str] = []
     prologue, tests, assign = [], [], []
-    inner = _variables(made)
+    inner = _variables(declaration)
     missing = names.name("missing", _FACTORY)
-    for f in made.fields:
+    for f in declaration.fields:
         parameter, variable = f.name, inner[f.name]
         if f.factory is not None:
             parameter += f"={missing}"
@@ -209,34 +214,34 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     yield from assign
     yield "    self._row = None"
     yield "    self.__class__ = Cls"
-    attributes = {attribute.name: attribute for attribute in attrs.fields(made.cls)}
+    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
     if any(attribute.validator for attribute in attributes.values()):
         yield "    validate(self)"
-    if hasattr(made.cls, "__attrs_post_init__"):
+    if hasattr(declaration.cls, "__attrs_post_init__"):
         yield "    self.__attrs_post_init__()"
-    for at, f in enumerate(made.fields):
+    for at, f in enumerate(declaration.fields):
         test = f.type.fast_source("value", names)
         if f.optional or f.measure is not None:
             test = f"value is None or {test}"
         yield f"def set_{at}(self, value):"
-        if f.name in made.key_fields:
+        if f.name in declaration.key_fields:
             yield "    try:"
             yield f"        if self._row is not None: read_only(self, {f.name!r})"
             yield "    except AttributeError: pass"
-        yield f"    if not ({test}): value = {names.name('check', _checker(made, f))}(value)"
+        yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
         if (validator := attributes[f.name].validator) is not None:
             attribute = names.name("attribute", attributes[f.name])
             yield "    if not validators_disabled():"
             yield f"        {names.name('validator', validator)}(self, {attribute}, value)"
-        yield f"    {names.name('slot', made.cls.__dict__[f.name].__set__)}(self, value)"
-    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(made.fields))}}}"
+        yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
     yield "def __setattr__(self, name, value):"
     yield "    setter = SETTERS.get(name)"
     yield "    if setter is None: unknown(self, name)"
     yield "    setter(self, value)"
-    arguments = made.arguments
+    arguments = declaration.arguments
     plain = {name: inner[name] for name in arguments}
-    fast = [made.field(name).type.fast_source(plain[name], names) for name in arguments]
+    fast = [declaration.field(name).type.fast_source(plain[name], names) for name in arguments]
     given = ", ".join(plain.values())
     yield f"def key({', '.join(['_cls', '/', *arguments])}):"
     if any(name != variable for name, variable in plain.items()):
@@ -244,9 +249,9 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
         yield f"def _key({', '.join(['_cls', *plain.values()])}):"
     if arguments:
         yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
-    for variable, template in zip(("partition", "row"), made.templates, strict=True):
+    for variable, template in zip(("partition", "row"), declaration.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
-        yield f"    if len({variable}) > 256: check_key({variable}, what={made.name + ' ' + variable + ' key'!r})"
+        yield f"    if len({variable}) > 256: check_key({variable}, what={declaration.name + ' ' + variable + ' key'!r})"
     yield "    return new(KeyOf, (_cls, partition, row))"
     yield "def key_of(self):"
     yield "    try: row = self._row"
@@ -255,42 +260,42 @@ def _sources(made: Declaration, names: Names) -> Iterator[str]:
     yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in arguments)])})"
 
 
-def _normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+def _normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
     def normalise(values: tuple[Any, ...]) -> list[Any]:
         faults, checked = [], []
-        for f, value in zip(made.fields, values, strict=True):
+        for f, value in zip(declaration.fields, values, strict=True):
             try:
                 checked.append(check_value(f, value))
             except ValueError as error:
                 faults.append(located(f.name, error))
         if faults:
-            raise InvalidEntity(made.name, faults)
+            raise InvalidEntity(declaration.name, faults)
         return checked
 
     return normalise
 
 
-def _key_normaliser(made: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+def _key_normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
     def normalise(values: tuple[Any, ...]) -> list[Any]:
         faults, checked = [], []
-        for name, value in zip(made.arguments, values, strict=True):
+        for name, value in zip(declaration.arguments, values, strict=True):
             try:
-                checked.append(check_value(made.field(name), value))
+                checked.append(check_value(declaration.field(name), value))
             except ValueError as error:
                 faults.append(f"{name}: {error}")
         if faults:
-            raise InvalidEntity(f"{made.name}.key", faults)
+            raise InvalidEntity(f"{declaration.name}.key", faults)
         return checked
 
     return normalise
 
 
-def _checker(made: Declaration, f: FieldModel) -> Callable[[Any], Any]:
+def _checker(declaration: Declaration, f: FieldModel) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         try:
             return check_value(f, value)
         except ValueError as error:
-            raise InvalidEntity(f"{made.name}.{f.name}", [str(error)]) from None
+            raise InvalidEntity(f"{declaration.name}.{f.name}", [str(error)]) from None
 
     return check
 
@@ -314,7 +319,7 @@ def _validate(entity: Record) -> None:
 
 
 def _unknown(entity: Record, name: str) -> None:
-    fields = [f.name for f in declaration(type(entity)).fields]
+    fields = [f.name for f in declaration_of(type(entity)).fields]
     raise AttributeError(
         f'{type(entity).__name__} has no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}'
     )
@@ -361,12 +366,12 @@ class RecordType(type):
 
         def __getattr__(cls, name: str) -> Any:
             """Return a field of an abstract class: it has no metaclass of its own, so that several can be bases."""
-            made = cls.__dict__.get("__declaration__")
-            if made is None or name.startswith("__"):
+            declaration = cls.__dict__.get("__declaration__")
+            if declaration is None or name.startswith("__"):
                 raise AttributeError(f"{cls.__name__} has no attribute {name!r}")
-            known = [model.name for model in made.fields]
-            if made.table is None and name in known:
-                return Attr(cls, name, made.field(name).type)
+            known = [model.name for model in declaration.fields]
+            if declaration.table is None and name in known:
+                return Attr(cls, name, declaration.field(name).type)
             raise AttributeError(
                 f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
             )
@@ -398,7 +403,7 @@ class Record(metaclass=RecordType):
             InvalidEntity: a name is no field, or a value cannot be stored; every fault.
         """
         cls = type(self)
-        values = {model.name: getattr(self, model.name) for model in declaration(cls).fields}
+        values = {model.name: getattr(self, model.name) for model in declaration_of(cls).fields}
         faults = [f'no field "{name}"{did_you_mean(name, values)}' for name in changes if name not in values]
         for one in assignments:
             if not isinstance(one, Assignment):
@@ -414,15 +419,14 @@ class Record(metaclass=RecordType):
         if faults:
             raise InvalidEntity(f"{cls.__name__}.replace", faults)
         copy = cls(**(values | changes))
-        if all(getattr(copy, name) == values[name] for name in declaration(type(self)).key_fields):
+        if all(getattr(copy, name) == values[name] for name in declaration_of(type(self)).key_fields):
             set_row(copy, stored_row(self))
         return copy
 
     if not TYPE_CHECKING:
 
-        def __getitem__(self, name: object) -> NoReturn:
-            """Say what to write instead of ``entity["name"]`` and ``dict(entity)``, which come here too."""
-            fields = declaration(type(self)).fields
+        def __getitem__(self, name: object) -> NoReturn:  # dict(entity) comes here too
+            fields = declaration_of(type(self)).fields
             known = name if any(field.name == name for field in fields) else fields[-1].name
             raise TypeError(
                 f"{type(self).__name__} entities are no mappings; write entity.{known}, or attrs.asdict(entity)"
@@ -434,17 +438,17 @@ class Record(metaclass=RecordType):
         return options
 
     @classmethod
-    def _faults(cls, made: Declaration) -> list[str]:
+    def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
 
     def __getstate__(self) -> tuple[Any, ...]:
-        values = tuple([getattr(self, model.name) for model in declaration(type(self)).fields])
+        values = tuple([getattr(self, model.name) for model in declaration_of(type(self)).fields])
         return (values, self._row) if hasattr(self, "_row") else (values,)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         values, *row = state
-        for model, value in zip(declaration(type(self)).fields, values, strict=True):
+        for model, value in zip(declaration_of(type(self)).fields, values, strict=True):
             type(self).__dict__[model.name].__set__(self, value)
         if row:
             set_row(self, row[0])
@@ -466,7 +470,7 @@ def check_whole(entity: Record) -> None:
     """
     cls = type(entity)
     faults = []
-    for model in declaration(cls).fields:
+    for model in declaration_of(cls).fields:
         try:
             cls.__dict__[model.name].__set__(entity, check_value(model, getattr(entity, model.name)))
         except AttributeError:
@@ -492,7 +496,7 @@ class Entity(Record):
     Without ``table=`` the class is abstract and lends its fields to the classes derived from it.
 
     Raises:
-        InvalidModel: everything that is wrong with the declaration, when the class is made.
+        InvalidModel: everything that is wrong with the declaration, when the class is declaration.
     """
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from typing import Any, Generic, Never, Self, TypeVar
 import attrs
 
 from ..engines.protocol import Position
-from ..entities.declaration import declaration
+from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
@@ -328,7 +328,7 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
         return attr
     if all(field.name != attr.name for field in model.declaration.fields):
         return None
-    theirs = declaration(attr.owner).field(attr.name).type.nested(attr.path)
+    theirs = abstract_declaration(attr.owner).field(attr.name).type.nested(attr.path)
     try:
         own = model.declaration.field(attr.name).type.nested(attr.path)
     except ValueError:

@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..entities.declaration import Declaration, IndexModel, declaration
-from ..entities.entity import Record
+from ..entities.declaration import Declaration, IndexModel, declaration_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
@@ -55,7 +54,6 @@ class Model:
 
     @cached_property
     def table(self) -> str:
-        assert self.declaration.table is not None
         return self.declaration.table
 
     @property
@@ -189,7 +187,7 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     if not isinstance(given, list | tuple) or not given:
         raise InvalidModel("models", [f"a list of entity classes is needed, not {shown(given)}"])
     for cls in dict.fromkeys(given):
-        if not _is_record(cls) or declaration(cls).table is None:
+        if not isinstance(getattr(cls, "__declaration__", None), Declaration):
             faults.append(f"{shown(cls)} is not an entity class with table=")
             continue
         try:
@@ -209,10 +207,6 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     if faults:
         raise InvalidModel("models", faults)
     return schema
-
-
-def _is_record(cls: object) -> bool:
-    return isinstance(cls, type) and issubclass(cls, Record)
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:
@@ -280,7 +274,7 @@ def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], s
 @lru_cache(maxsize=None)
 def _model(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
-    made = declaration(cls)
+    made = declaration_of(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
     aggregate = None if made.of is None else aggregate_model(made)
     return Model(made, columns, aggregate=aggregate, **row_functions(made, columns))

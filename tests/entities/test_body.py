@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.declaration import declaration
+from tablemapper.entities.declaration import declaration_of
 
 T = TypeVar("T")
 
@@ -337,4 +337,4 @@ def test_the_annotations_of_a_class_are_types() -> None:
 def test_more_properties_than_an_entity_may_have_are_refused_at_once() -> None:
     lines = [f"f{n}: tm.Field[int]" for n in range(253)]
     assert "253 properties, but an entity may have 252" in faults(entity(*lines))[0]
-    assert declaration(Shown).name == "Shown"
+    assert declaration_of(Shown).name == "Shown"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.declaration import declaration
+from tablemapper.entities.declaration import declaration_of
 from tablemapper.schema.model import compile_schema
 
 
@@ -268,7 +268,7 @@ def test_the_faults_name_the_class() -> None:
 
 
 def test_a_constant_row_may_be_left_out() -> None:
-    assert declaration(Customer).arguments == ("name",)
+    assert declaration_of(Customer).arguments == ("name",)
     assert Customer.key("ann").row == ""
 
 
@@ -314,7 +314,7 @@ def test_abstract_classes_lend_their_fields_in_order() -> None:
     thing = Thing("x", 4, note="n", price=Decimal(2))
     assert (thing.name, thing.size, thing.note, thing.price) == ("x", 4, "n", Decimal(2))
     assert thing.shout() == "X!"
-    assert {f.name for f in declaration(Thing).fields} == {"name", "note", "price", "size"}
+    assert {f.name for f in declaration_of(Thing).fields} == {"name", "note", "price", "size"}
 
 
 # ---------------------------------------------------------------------------------------------- between classes
