@@ -32,7 +32,7 @@ F = TypeVar("F")
 G = TypeVar("G")
 
 
-@refuse_habits("a query", QUERY_HABITS)
+@refuse_habits(QUERY_HABITS, lambda query: ("a query", "Product"))
 class AsyncResults(Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 

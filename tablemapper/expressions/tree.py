@@ -122,7 +122,7 @@ def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
     return predicate
 
 
-@refuse_habits("a field", FIELD_HABITS)
+@refuse_habits(FIELD_HABITS, lambda attr: (repr(attr), attr.owner.__name__))
 @attrs.frozen(eq=False, repr=False)
 class Attr(Number[O, T]):
     """A field of an entity class, a value nested in one, or a time cut down to a part of it."""

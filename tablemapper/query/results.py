@@ -20,7 +20,7 @@ _LONG = 300  # characters of a query in a message
 T_co = TypeVar("T_co", covariant=True)
 
 
-@refuse_habits("a query", QUERY_HABITS)
+@refuse_habits(QUERY_HABITS, lambda query: ("a query", query._names.split(",")[0]))
 class Results(Generic[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 

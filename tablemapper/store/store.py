@@ -199,7 +199,8 @@ class Store:
                     f"query: a range of {one.name} cannot be queried together with classes; query it alone"
                 )
             if not isinstance(one, type):
-                raise InvalidQuery(f"an entity class or Product.by_name(…) is needed, not {shown(one)}")
+                known = self._engine.schema.models[0].name
+                raise InvalidQuery(f"an entity class is needed, as in store.query({known}), not {shown(one)}")
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
@@ -217,12 +218,12 @@ class Store:
         for predicate in conjuncts(where):
             if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
                 raise InvalidQuery(
-                    f"partition: equalities are needed, as in Employee.department == …, not {shown(predicate)}"
+                    f"partition: equalities are needed, as in {self._example()} == …, not {shown(predicate)}"
                 )
             owner = predicate.attr.owner
             values[predicate.attr.name] = predicate.value
         if owner is None:
-            raise InvalidQuery("partition: say which, as in Employee.department == …")
+            raise InvalidQuery(f"partition: say which, as in {self._example()} == …")
         model = self._operations.model(owner)
         template = model.declaration.templates[0]
         if set(template.fields) != set(values):
@@ -231,6 +232,11 @@ class Store:
                 f"{', '.join(values)} was given"
             )
         return self._partition(model.table, template.encode(values))
+
+    def _example(self) -> str:
+        """Return a field of a partition key."""
+        keys = [(model.name, field) for model in self._engine.schema.models for field in model.declaration.arguments]
+        return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | Unknown]:
         for chunk in self._engine.partition(table, partition):

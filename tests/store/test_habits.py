@@ -54,6 +54,19 @@ def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[A
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda s: s.query("items"), r"store\.query\(Item\)"),
+        (lambda s: s.partition(), r"as in Item\.group == …"),
+        (lambda s: s.partition(Item.group > "a"), r"as in Item\.group == …"),
+    ],
+)
+def test_an_example_is_of_the_classes_that_were_opened(store: tm.Store, call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(tm.InvalidQuery, match=said):
+        call(store)
+
+
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_store_can_not_be_pickled_or_copied(store: tm.Store, copied: Callable[[Any], Any]) -> None:
     for one in (store, store.query(Item), store.transaction()):
@@ -114,7 +127,7 @@ def test_what_was_deleted_says_so(store: tm.Store) -> None:
 
 
 QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
-    (lambda q: q.filter(Item.number == 1), AttributeError, r"no \.filter; write \.where\("),
+    (lambda q: q.filter(Item.number == 1), AttributeError, r"no \.filter; write \.where\((Item|Product)\.field > 10"),
     (lambda q: q.filter_by(number=1), AttributeError, r"write \.where\("),
     (lambda q: q.all(), AttributeError, r"write list\(query\)"),
     (lambda q: q.offset(10), AttributeError, r"\.page\(size, token\)"),
@@ -125,7 +138,7 @@ QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda q: q[0], TypeError, r"\.first\(\)"),
     (lambda q: q[2:4], TypeError, r"\.page\(size, token\)"),
     (lambda q: q.where(number=1), tm.InvalidQuery, r"Item\.number == 1, not number=1"),
-    (lambda q: q.where(Item.text.like("a%")), AttributeError, r"a field has no \.like; write \.startswith"),
+    (lambda q: q.where(Item.text.like("a%")), AttributeError, r"Item\.text has no \.like; write \.startswith"),
     (lambda q: q.where(Item.number.in_([1])), AttributeError, r"write \.is_in"),
     (lambda q: q.where(Item.text.is_(None)), AttributeError, r"write \.is_null\(\)"),
     (lambda q: q.where(Item.number in [1, 2]), TypeError, r"\.is_in\(\[a, b\]\) instead of in"),
