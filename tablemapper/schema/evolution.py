@@ -42,7 +42,7 @@ class Evolution:
     """What the catalogue says afterwards, if there are no faults."""
     changed: bool
     """Whether the catalogue has to be written."""
-    grown: bool
+    extends: bool
     """Whether more is stored or maintained than before: a store that was opened earlier must not write any more."""
 
 
@@ -53,22 +53,22 @@ def evolve(catalogue: Mapping[str, ModelForm], schema: Schema) -> Evolution:
     fields: list[tuple[Model, str]] = []
     indexes: list[tuple[Model, str]] = []
     after = dict(catalogue)
-    grown = False
+    extends = False
     for model in schema.models:
         form = model.form
         old = catalogue.get(model.name)
         if old is None:
             models.append(model)
             faults += _strangers(model, catalogue, schema)
-            grown = True
+            extends = True
         else:
             faults += [f"{model.name}: {fault}" for fault in _known(model, old, form)]
             faults += [f"{model.name}: {fault}" for fault in _unseen(model, catalogue, schema)]
             fields += [(model, name) for name in form.fields if name not in old.fields]
             indexes += [(model, name) for name in form.indexes if name not in old.indexes]
-            grown |= _without_schemas(form) != _without_schemas(old)
+            extends |= _without_schemas(form) != _without_schemas(old)
             members = {name: one for name, one in _members(old, form) if not one.faults}
-            grown |= any(one.grown for one in members.values())
+            extends |= any(one.extends for one in members.values())
             form = _with_schemas(form, {name: one.schema for name, one in members.items()})
         after[model.name] = form
     for name, old in catalogue.items():
@@ -76,7 +76,7 @@ def evolve(catalogue: Mapping[str, ModelForm], schema: Schema) -> Evolution:
             source = old.aggregate.of
             faults.append(f"{source}: the file maintains the aggregate {name} from it; open {name} too")
     changed = after != dict(catalogue)
-    return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, changed, grown)
+    return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, changed, extends)
 
 
 def _members(old: ModelForm, new: ModelForm) -> Iterator[tuple[str, Members]]:

@@ -119,16 +119,16 @@ class ChangeSet:
     def removed(self, kept: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
         for index in kept.indexes:
-            self._index(index).deletes.extend(_stored(index.owner, rows, index.rows))
+            self._index(index).deletes.extend(_maintain_stored(index.owner, rows, index.rows))
         for aggregate in kept.aggregates:
-            _stored(aggregate.model, rows, aggregate.collect, self._groups(aggregate), -1)
+            _maintain_stored(aggregate.model, rows, aggregate.collect, self._groups(aggregate), -1)
 
     def changed(self, kept: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
         for index in kept.indexes:
             before, after = _differing(index.read, pairs)
             if before:
-                old, new = _stored(index.owner, before, index.rows), index.rows(after)
+                old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
                 if index.model.fan_out is None and len(old) == len(new) == len(before):
                     self._one_by_one(self._index(index), old, new)
                 else:
@@ -137,7 +137,7 @@ class ChangeSet:
             before, after = _differing(aggregate.read, pairs)
             if before:
                 groups = self._groups(aggregate)
-                _stored(aggregate.model, before, aggregate.collect, groups, -1)
+                _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
                 aggregate.collect(after, groups, 1)
 
     def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
@@ -179,7 +179,7 @@ class ChangeSet:
         return indexed + sum(len(groups) for groups in self.groups.values())
 
 
-def _stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:
+def _maintain_stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:
     """Call a function of rows as they are stored: what is not possible of them was not written by this library."""
     try:
         return maintain(rows, *arguments)

@@ -9,20 +9,20 @@ from ..hostile.runs import Finding, findings
 FILES, CATALOGUES = 10_000, 2_000
 
 
-def told(found: list[Finding]) -> str:
+def lines(found: list[Finding]) -> str:
     return "\n".join(map(str, found[:50]))
 
 
 @pytest.mark.long
 def test_damaged_files_give_own_errors_only(full_size: bool) -> None:
     found = findings((f"h{n}" for n in range(FILES if full_size else 40)), processes=2 if full_size else 1)
-    assert not found, told(found)
+    assert not found, lines(found)
 
 
 @pytest.mark.long
 def test_damaged_catalogues_give_own_errors_only(full_size: bool) -> None:
     found = findings((f"c{n}" for n in range(CATALOGUES if full_size else 40)), processes=2 if full_size else 1)
-    assert not found, told(found)
+    assert not found, lines(found)
 
 
 def test_the_harness_sees_foreign_errors_and_hangs() -> None:

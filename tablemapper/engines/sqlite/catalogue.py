@@ -158,7 +158,7 @@ def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str
         ("tables", {name: table.form() for name, table in after.tables.items()}),
     ):
         writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
-    if evolution.grown:
+    if evolution.extends:
         writer.bump_generation()
     return after
 
