@@ -404,7 +404,7 @@ class Gate:
 
 def on_slow_disk(path: Path) -> AsyncStore:
     engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-    return AsyncStore(engine, Workers(threads=32, loops=2, timeout=1))
+    return AsyncStore(engine, Workers(threads=32, cursors=2, timeout=1))
 
 
 def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,14 +475,14 @@ def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: P
         gc.collect()
         assert all(held.holder == 0 for held in list(file._held))
         assert len(file._known) <= 3
-        assert not store._workers._loops
+        assert not store._workers.cursors._open
 
     run(work, path)
 
 
 def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 1_000)
-    monkeypatch.setattr(aio, "_LOOPS", 2)
+    monkeypatch.setattr(aio, "_CURSORS", 2)
     opened = most = 0
 
     async def work(store: AsyncStore) -> None:
@@ -511,7 +511,7 @@ def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatc
             async for _ in query:
                 break
 
-        monkeypatch.setattr(store._workers, "_timeout", 0.01)
+        monkeypatch.setattr(store._workers.cursors, "_timeout", 0.01)
         with pytest.raises(StoreLocked, match="2 loops over queries were open"):
             await asyncio.create_task(other())
         loops.clear()
@@ -673,8 +673,8 @@ class AsyncPairs:
 def check_idle(store: AsyncStore) -> None:
     """Nothing goes on: not in a thread, not in the file."""
     workers = store._workers
-    assert workers._free._value == 32
-    assert not workers._waiting
+    assert all(call.cancelled() for call in list(workers._threads._calls))
+    assert not workers.cursors._waiting
     assert all(held.holder == 0 for held in list(file_of(store._store)._held))
     check_clean(store._store)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import contestant, scale, sizes
+from tests.benchmarks import contestant, scale, sizes, tasks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
@@ -111,6 +111,17 @@ def test_the_command_for_growth_compares_the_largest_store_with_the_smallest(
     monkeypatch.setattr(scale, "_RUN", scale._RUN + 1)
     scale.main(run)  # with the stores that are there
     assert "delete, 50 a transaction" in capsys.readouterr().out
+
+
+def test_the_command_for_tasks_compares_with_the_same_calls_by_hand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiosqlite")
+    tasks.main(["--entities=200", "--rounds=1"])
+    assert "get, 100 gathered" in capsys.readouterr().out
+    monkeypatch.setattr(tasks.ByHand, "partition", lambda self, customer: [])
+    with pytest.raises(Differ, match="partition query"):
+        tasks.main(["--entities=200", "--rounds=1"])
 
 
 def test_stores_of_any_number_of_orders_spread_them_over_all_days() -> None:

@@ -17,7 +17,11 @@ from ..progress import ProgressOption
 from ..query.pages import Page
 from ..query.query import ClassResults, Query, Rows
 from ..query.totals import Groups
-from .workers import Loop, Stop, Workers
+from .cancellation import Cancellation
+from .cursor import AsyncCursor
+
+if TYPE_CHECKING:
+    from .workers import Workers
 
 __all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
 
@@ -56,8 +60,8 @@ class AsyncResults(Generic[T]):
         """Limit what one run of the query may use; as `Query.budget`."""
         return self._with(self._results.budget(timeout=timeout, examined=examined))
 
-    def __aiter__(self) -> Loop[T]:
-        return Loop(self._workers, partial(iter, self._results))
+    def __aiter__(self) -> AsyncCursor[T]:
+        return AsyncCursor(self._workers, partial(iter, self._results))
 
     def __reduce__(self) -> NoReturn:
         self._results.__reduce__()
@@ -157,18 +161,18 @@ class AsyncQuery(AsyncResults[E]):
         A call that is cancelled leaves whole batches written.
         """
         query: Any = self._results
-        return self._stoppable(
+        return self._cancellable(
             lambda progress: query.update(*given, progress=progress, resume=resume, **values), progress
         )
 
     async def delete(self: AsyncQuery[M], *, progress: ProgressOption = False, resume: str | None = None) -> int:
         """Delete what is found, and return the number of entities; as `Query.delete`."""
         query: Any = self._results
-        return await self._stoppable(lambda progress: query.delete(progress=progress, resume=resume), progress)
+        return await self._cancellable(lambda progress: query.delete(progress=progress, resume=resume), progress)
 
-    async def _stoppable(self, call: Callable[[ProgressOption], int], progress: ProgressOption) -> int:
-        stop = Stop()
-        return await self._workers.run_until(stop, partial(call, stop.progress(progress)))
+    async def _cancellable(self, call: Callable[[ProgressOption], int], progress: ProgressOption) -> int:
+        cancellation = Cancellation()
+        return await self._workers.run_until(cancellation, partial(call, cancellation.progress(progress)))
 
     @overload
     def select(self, a: Expr[A], /) -> AsyncRows[tuple[A]]: ...
@@ -203,9 +207,9 @@ class AsyncQuery(AsyncResults[E]):
     def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
     def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, float | None]: ...
-    def avg(self, field: Expr[Any], /) -> Any:
+    async def avg(self, field: Expr[Any], /) -> Any:
         """Divide the sum of a field by the number of its values; as `Query.avg`."""
-        return self._run(lambda: self._results.avg(field))
+        return await self._run(lambda: self._results.avg(field))
 
     async def min(self, field: Expr[A | None], /) -> A | None:
         """Find the least value of a field; as `Query.min`."""
@@ -284,9 +288,9 @@ class AsyncGroups(Generic[G]):
     def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, dict[G, timedelta | None]]: ...  # type: ignore[overload-overlap]
     @overload
     def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, dict[G, float | None]]: ...
-    def avg(self, field: Expr[Any], /) -> Any:
+    async def avg(self, field: Expr[Any], /) -> Any:
         """Divide the sum of a field by the number of its values, in each group."""
-        return self._run(lambda: self._groups.avg(field))
+        return await self._run(lambda: self._groups.avg(field))
 
     async def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
         """Find the least value of a field in each group."""

@@ -24,8 +24,12 @@ from ..store.operations import Operations, not_found
 from ..store.store import Store, Unknown, check_limits
 from ..store.transaction import Buffer
 from ..store.windows import Pace, write_many
+from .cancellation import Cancellation
+from .cursor import AsyncCursor
 from .query import AsyncMixedQuery, AsyncQuery, AsyncResults
-from .workers import Loop, Stop, Workers
+
+if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
+    from .workers import Workers
 
 __all__ = ["AsyncStore", "AsyncTransaction", "Opening", "open_async"]
 
@@ -37,7 +41,7 @@ R4 = TypeVar("R4", bound=Record)
 R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
-_LOOPS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
+_CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
 
 
 def open_async(
@@ -98,7 +102,9 @@ class Opening:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
-        workers = Workers(threads=self._threads, loops=_LOOPS, timeout=self._timeout)
+        from .workers import Workers
+
+        workers = Workers(threads=self._threads, cursors=_CURSORS, timeout=self._timeout)
         opened: list[Engine] = []
         try:
             await workers.run(lambda: opened.append(self._start()))
@@ -151,8 +157,11 @@ class AsyncStore:
 
     async def close(self) -> None:
         """Close the files. Safe to call twice."""
-        await self._run(self._store.close)
-        self._workers.close()
+        if not self._workers.closed:
+            try:
+                await self._run(self._store.close)
+            finally:
+                self._workers.close()
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -160,9 +169,9 @@ class AsyncStore:
         """Return the entity with this key, or None; as `Store.get`."""
         return await self._run(self._store.get, key, *misplaced)
 
-    def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
+    async def __getitem__(self, key: KeyOf[R], /) -> R:
         """Return the entity with this key: ``await store[Product.key(…)]``; as `Store.__getitem__`."""
-        return self._run(self._store.__getitem__, key)
+        return await self._run(self._store.__getitem__, key)
 
     async def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
         """Return the entities with these keys, None where there is none; as `Store.get_many`."""
@@ -191,9 +200,9 @@ class AsyncStore:
         query: Any = self._store.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
-    def partition(self, *where: Predicate[Any]) -> Loop[Record | Unknown]:
+    def partition(self, *where: Predicate[Any]) -> AsyncCursor[Record | Unknown]:
         """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
-        return Loop(self._workers, partial(self._store.partition, *where))
+        return AsyncCursor(self._workers, partial(self._store.partition, *where))
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -248,9 +257,9 @@ class AsyncStore:
         if isinstance(entities, AsyncResults):
             entities = cast(Iterable[Entity], entities._results)
         if not isinstance(entities, AsyncIterable):
-            stop = Stop()
-            insert = partial(self._store.insert_many, atomic=atomic, progress=stop.progress(progress))
-            return await self._workers.run_until(stop, partial(insert, stop.items(entities)))
+            cancellation = Cancellation()
+            insert = partial(self._store.insert_many, atomic=atomic, progress=cancellation.progress(progress))
+            return await self._workers.run_until(cancellation, partial(insert, cancellation.items(entities)))
         if atomic:
             raise TypeError(
                 "insert_many: atomic=True takes an iterable or a query, not an asynchronous iterable; collect it first, "
@@ -275,19 +284,19 @@ class AsyncStore:
         return await self._stream("delete", targets, progress)
 
     async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
-        stop = Stop()
+        cancellation = Cancellation()
 
         def write(some: Iterable[Any], progress: ProgressOption, written: int = 0) -> int:
-            return write_many(self._operations, verb, stop.items(some), progress, written=written)
+            return write_many(self._operations, verb, cancellation.items(some), progress, written=written)
 
         if isinstance(items, AsyncResults):  # it is read where it is written
             items = items._results
         if not isinstance(items, AsyncIterable):
-            return await self._workers.run_until(stop, partial(write, items, stop.progress(progress)))
+            return await self._workers.run_until(cancellation, partial(write, items, cancellation.progress(progress)))
         written = 0
         with start_meter(progress, f"{verb}_many") as meter:
             async for window in _windows(items):
-                done = await self._workers.run_until(stop, partial(write, window, False, written))
+                done = await self._workers.run_until(cancellation, partial(write, window, False, written))
                 meter.advance(done - written)
                 written = done
         return written
@@ -296,13 +305,17 @@ class AsyncStore:
 
     async def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report what differs; as `Store.check`."""
-        stop = Stop()
-        return await self._workers.run_until(stop, partial(self._store.check, progress=stop.progress(progress)))
+        cancellation = Cancellation()
+        return await self._workers.run_until(
+            cancellation, partial(self._store.check, progress=cancellation.progress(progress))
+        )
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use; as `Store.backup`."""
-        stop = Stop()
-        await self._workers.run_until(stop, partial(self._store.backup, path, progress=stop.progress(progress)))
+        cancellation = Cancellation()
+        await self._workers.run_until(
+            cancellation, partial(self._store.backup, path, progress=cancellation.progress(progress))
+        )
 
 
 class _Noted(Awaitable[None]):
@@ -322,7 +335,7 @@ class AsyncTransaction:
     The verbs that write only take note: they need not be awaited, and can be. What reads is awaited.
     """
 
-    def __init__(self, buffer: Buffer, run: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, buffer: Buffer, run: Callable[..., Awaitable[Any]]) -> None:
         self._buffer = buffer
         self._run = run
 

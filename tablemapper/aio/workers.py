@@ -1,161 +1,265 @@
-"""Calls of a synchronous store, made by the tasks of one event loop.
+"""Threads that make the calls of a synchronous store for the tasks of one event loop.
 
-A call is a whole operation and runs in a thread of its own, in the context (`contextvars`) of its task. A task that is cancelled waits until its call has ended,
-which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on behind its back. So many
-calls run at a time; further tasks wait in the order in which they came, and hold no thread while they do.
+A call is a whole operation and runs in a thread, in the context (`contextvars`) of its task. So many run at a time;
+further ones wait in the order in which they came, and hold no thread while they do. A task that is cancelled goes on
+once its call has ended, which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on
+behind its back. A call that no thread has begun is never made.
+
+Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of idle
+threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextvars import copy_context
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ..errors import StoreError, StoreLocked
-from ..progress import Progress, ProgressOption
+from ..errors import StoreClosed, StoreError, StoreLocked
+from .cancellation import Cancellation
 
-if TYPE_CHECKING:  # a program with a loop has loaded it; others need not pay for it
-    import asyncio
+if TYPE_CHECKING:
+    from .cursor import AsyncCursor
 
-__all__ = ["Loop", "Stop", "Workers"]
+__all__ = ["OpenCursors", "Workers"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_CHUNK = 256  # rows that a loop fetches at once
-
-
-class Stop:
-    """Ends a long call between two of its steps."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        """End the call soon."""
-        self._is_set = True
-
-    def check(self) -> None:
-        """Raise if the call is to end."""
-        if self._is_set:
-            raise _Stopped
-
-    def items(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield items until the call is to end."""
-        for item in items:
-            self.check()
-            yield item
-
-    def progress(self, progress: ProgressOption) -> ProgressOption:
-        """Return a ``progress=`` that ends the call too. (A bar is drawn to its end.)"""
-        if progress is True:
-            return True
-
-        def tell(done: Progress) -> None:
-            self.check()
-            if callable(progress):
-                progress(done)
-
-        return tell
-
-
-class _Stopped(Exception):
-    """The call was cancelled. Only its thread sees this."""
-
-
-class _Once(Generic[T]):
-    """A call that keeps nothing alive once it was made: the thread would until it has something else to do."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._calls = [call]
-
-    def __call__(self) -> T:
-        return self._calls.pop()()
-
 
 class Workers:
-    """The threads that work for one event loop.
+    """The threads that work for the running event loop. They end when they are closed or dropped.
 
     Args:
         threads: the most calls at a time.
-        loops: the most loops over queries at a time; a task that has one open does not wait for another.
-        timeout: seconds that a loop waits for others to end.
+        cursors: the most open cursors at a time.
+        timeout: seconds that a cursor waits for others to end.
     """
 
-    def __init__(self, *, threads: int, loops: int, timeout: float) -> None:
-        import asyncio
-        from concurrent.futures import ThreadPoolExecutor
+    current_task = staticmethod(asyncio.current_task)
 
-        self._asyncio = asyncio
+    def __init__(self, *, threads: int, cursors: int, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tablemapper")
-        self._free = asyncio.Semaphore(threads)
-        self._most_loops = loops
-        self._timeout = timeout
-        self._loops: weakref.WeakSet[Loop[Any]] = weakref.WeakSet()
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._closed = False
+        self._threads = _Threads(self._loop, threads)
+        self._end = weakref.finalize(self, self._threads.end)
+        self.cursors = OpenCursors(self._loop, cursors, timeout)
 
-    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call in a thread, and return what it returns."""
-        return await self.run_until(None, partial(call, *args, **kwargs))
+    @property
+    def closed(self) -> bool:
+        """Whether no further call is taken."""
+        return not self._end.alive
 
-    async def run_until(self, stop: Stop | None, call: Callable[[], T]) -> T:
-        """Make a call that a cancelled task can stop."""
-        if self._closed:
-            return call()  # which is refused at once
-        if self._asyncio.get_running_loop() is not self._loop:
+    def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Make a call in a thread. The task that asks for it is to await it at once."""
+        return self._make(_Call(self._loop, None, function, args, kwargs))
+
+    def run_until(self, cancellation: Cancellation, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Make a call that its task can cancel while it runs."""
+        return self._make(_Call(self._loop, cancellation, function, (), {}))
+
+    def _make(self, call: _Call) -> _Call:
+        if self.closed:
+            raise StoreClosed("the store is closed; open it again")
+        if asyncio.get_running_loop() is not self._loop:
             raise StoreError("an AsyncStore belongs to the event loop in which it was opened; open another one here")
-        async with self._free:
-            future = self._loop.run_in_executor(self._threads, _Once(partial(copy_context().run, call)))
-            del call
-            try:
-                return await self._asyncio.shield(future)
-            except self._asyncio.CancelledError:
-                if stop is not None:
-                    stop.set()
-                await self._ended(future)
-                raise
-
-    async def _ended(self, future: asyncio.Future[Any]) -> None:
-        """Wait for a call, even if the wait is cancelled."""
-        while not future.done():
-            try:
-                await self._asyncio.wait([future])
-            except self._asyncio.CancelledError:
-                continue
-        if not future.cancelled():
-            future.exception()  # marked as seen, so that asyncio logs nothing
+        self._threads.take(call)
+        return call
 
     def close(self) -> None:
-        """End the threads, once they are idle."""
-        self._closed = True
-        self._threads.shutdown(wait=False)
+        """End the threads, once they have made the calls that came before. Safe to call twice."""
+        self._end()
 
-    # Loops over queries
 
-    def current_task(self) -> object:
-        """Return the task that runs."""
-        return self._asyncio.current_task()
+class _Call(asyncio.Future[Any]):
+    """A call, and what its task waits for.
 
-    async def open(self, loop: Loop[Any]) -> None:
-        """Wait until one more loop may be open."""
-        task = self.current_task()
-        while len(self._loops) >= self._most_loops and all(other.task is not task for other in self._loops):
+    A task that is cancelled cancels what it waits for. A call agrees to that only while no thread has begun it.
+    Otherwise the task waits on, and asyncio raises CancelledError in it once the call has ended.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cancellation: Cancellation | None,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        super().__init__(loop=loop)
+        self._cancellation = cancellation
+        self._work = [
+            (copy_context(), function, args, kwargs)
+        ]  # the thread takes it out, or the task that is cancelled: one of both
+
+    def begin(self) -> _Work | None:
+        """Return what is to be called, in a thread; None if the call was cancelled before."""
+        try:
+            return self._work.pop()
+        except IndexError:
+            return None
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        try:
+            self._work.pop()
+        except IndexError:
+            if self._cancellation is not None:
+                self._cancellation.set()
+            return False
+        return super().cancel(msg)
+
+
+_Work = tuple[Context, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_Outcome = tuple[Any, BaseException | None]
+"""What a call returned, and None; or None, and what it raised."""
+
+
+def _outcome(context: Context, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Outcome:
+    # An error keeps the frames that it went through: the call, which keeps the error, may not be in one of them.
+    try:
+        return context.run(function, *args, **kwargs), None
+    except StopIteration as error:  # in a coroutine it would mean something else
+        replaced = RuntimeError("a function that was called in a thread raised StopIteration")
+        replaced.__cause__ = error
+        return None, replaced
+    except BaseException as error:
+        return None, error
+
+
+class _Threads:
+    """Threads that take calls, and give what came of them to the event loop.
+
+    An idle thread waits for a lock of its own. A new call wakes one, unless a thread is about to look for calls anyway.
+    A thread that leaves calls to others wakes the next. Nothing here is locked: a thread says that it is idle and then
+    looks once more, so a call that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self._loop = loop
+        self._calls: deque[_Call] = deque()
+        self._idle: list[threading.Lock] = []
+        self._waking = False  # a thread was woken, and has not looked for calls yet
+        self._looking = False  # a thread is done with its call, and has not looked for another yet
+        self._ended: deque[tuple[_Call, _Outcome]] = deque()
+        self._settling = False  # the event loop was woken, and has not looked for calls that have ended yet
+        self._over = False
+        self._unused = [f"tablemapper-{number}" for number in range(most, 0, -1)]
+        self._start(self._unused.pop())  # one is enough, if the system gives no more
+
+    def take(self, call: _Call) -> None:
+        """Have a call made by a thread."""
+        self._calls.append(call)
+        if not (self._looking or self._waking):
+            self._wake()
+
+    def end(self) -> None:
+        """Let every thread end that finds no further call."""
+        self._over = True
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().release()
+
+    def _wake(self) -> None:
+        self._waking = True
+        try:
+            self._idle.pop().release()
+        except IndexError:
+            try:
+                self._start(self._unused.pop())
+            except (IndexError, RuntimeError):  # all are busy, and look for calls when they are not
+                self._waking = False
+
+    def _start(self, name: str) -> None:
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    # In a thread
+
+    def _work(self) -> None:
+        wake = threading.Lock()
+        wake.acquire()
+        while True:
+            self._waking = False
+            for call in iter(self._next, None):
+                self._looking = False
+                if self._calls and not self._waking:
+                    self._wake()
+                work = call.begin()
+                outcome = None if work is None else _outcome(*work)
+                del work  # its task may want to be the last that holds it
+                self._looking = True
+                if outcome is not None:
+                    self._deliver(call, outcome)
+                del call, outcome  # the next call may be far
+            self._looking = False
+            if self._over:
+                return
+            self._idle.append(wake)
+            if not (self._calls or self._over) or not self._withdraw(wake):
+                wake.acquire()
+
+    def _next(self) -> _Call | None:
+        try:
+            return self._calls.popleft()
+        except IndexError:
+            return None
+
+    def _withdraw(self, wake: threading.Lock) -> bool:
+        """Be idle no longer, for what came meanwhile; tell whether nobody was faster and wakes this thread."""
+        try:
+            self._idle.remove(wake)
+        except ValueError:
+            return False
+        return True
+
+    def _deliver(self, call: _Call, outcome: _Outcome) -> None:
+        self._ended.append((call, outcome))
+        if not self._settling:
+            self._settling = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(self._settle)
+
+    # In the event loop
+
+    def _settle(self) -> None:
+        self._settling = False
+        while self._ended:
+            call, (result, error) = self._ended.popleft()
+            if error is None:
+                call.set_result(result)
+            else:
+                call.set_exception(error)
+
+
+class OpenCursors:
+    """The cursors of an async store that hold a state of it: so many at a time, the others wait their turn.
+
+    A task that has one open does not wait for another.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int, timeout: float) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+        self._most = most
+        self._timeout = timeout
+        self._open: weakref.WeakSet[AsyncCursor[Any]] = weakref.WeakSet()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self, cursor: AsyncCursor[Any]) -> None:
+        """Wait until one more cursor may be open."""
+        task = asyncio.current_task()
+        while len(self._open) >= self._most and all(other.task is not task for other in self._open):
             waiter = self._loop.create_future()
             self._waiting.append(waiter)
             try:
-                async with self._asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self._timeout):
                     await waiter
             except TimeoutError:
                 raise StoreLocked(
-                    f"{self._most_loops} loops over queries were open for longer than the timeout of "
+                    f"{self._most} loops over queries were open for longer than the timeout of "
                     f"{self._timeout:g} s; end them sooner, collect their rows first, or raise timeout="
                 ) from None
             finally:
@@ -163,12 +267,12 @@ class Workers:
                     self._waiting.remove(waiter)
                 elif self._waiting:
                     self._wake()  # what came to one that left is for the next
-        loop.task = task
-        self._loops.add(loop)
+        cursor.task = task
+        self._open.add(cursor)
 
-    def ended(self, loop: Loop[Any]) -> None:
-        """Let the next loop begin."""
-        self._loops.discard(loop)
+    def leave(self, cursor: AsyncCursor[Any]) -> None:
+        """Let the next cursor open."""
+        self._open.discard(cursor)
         if threading.get_ident() == self._thread:
             self._wake()
         elif not self._loop.is_closed():  # the garbage collector ran in another thread
@@ -180,74 +284,3 @@ class Workers:
             if not waiter.done():
                 waiter.set_result(None)
                 return
-
-
-class Loop(AsyncIterator[T], Generic[T]):
-    """An ``async for`` over what a synchronous iterator yields: some rows at a time, never more than are needed.
-
-    It holds a state of the store from its first row until it ends, is closed or is dropped.
-    """
-
-    def __init__(self, workers: Workers, start: Callable[[], Iterator[T]]) -> None:
-        self.task: object = None
-        self._workers = workers
-        self._start = start
-        self._source: Iterator[T] | None = None
-        self._chunk: Iterator[T] = iter(())
-        self._state = "new"
-
-    def __aiter__(self) -> Self:
-        return self
-
-    if not TYPE_CHECKING:
-
-        def __iter__(self) -> NoReturn:
-            raise TypeError("async for is needed, not for")
-
-    async def __anext__(self) -> T:
-        for item in self._chunk:
-            return item
-        if self._state == "ended":
-            raise StopAsyncIteration
-        if self._state == "fetching":
-            raise StoreError("a loop over a query belongs to one task; start one in each")
-        await self._fetch()
-        for item in self._chunk:
-            return item
-        raise StopAsyncIteration
-
-    async def _fetch(self) -> None:
-        first = self._state == "new"
-        self._state = "fetching"
-        try:
-            if first:
-                await self._workers.open(self)
-            rows = await self._workers.run(self._next)
-        except BaseException:
-            self._end()
-            raise
-        self._chunk = iter(rows)
-        if len(rows) < _CHUNK:
-            self._end()
-        else:
-            self._state = "open"
-
-    def _next(self) -> list[T]:
-        if self._source is None:
-            self._source = self._start()
-        return list(islice(self._source, _CHUNK))
-
-    def _end(self) -> None:
-        ended, self._state = self._state == "ended", "ended"
-        self._source = None  # with the last reference goes the state of the store
-        if not ended:
-            self._workers.ended(self)
-
-    async def aclose(self) -> None:
-        """End the loop early. Leaving it and dropping the iterator does the same."""
-        self._chunk = iter(())
-        self._end()
-
-    def __del__(self) -> None:
-        if getattr(self, "_state", "new") not in ("new", "ended"):
-            self._end()

@@ -60,7 +60,7 @@ def machine() -> dict[str, str]:
         "Python": f"{platform.python_version()} ({platform.python_implementation()})",
         "apsw": f"{apsw.apsw_version()} (SQLite {apsw.sqlite_lib_version()})",
     }
-    for title, package in (("SQLAlchemy", "sqlalchemy"), ("peewee", "peewee")):
+    for title, package in (("SQLAlchemy", "sqlalchemy"), ("peewee", "peewee"), ("aiosqlite", "aiosqlite")):
         try:
             found[title] = f"{version(package)} (SQLite {sqlite3.sqlite_version})"
         except PackageNotFoundError:

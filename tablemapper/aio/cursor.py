@@ -1,0 +1,89 @@
+"""What an ``async for`` over a query holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
+
+from ..errors import StoreError
+
+if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
+    from .workers import Workers
+
+__all__ = ["AsyncCursor"]
+
+T = TypeVar("T")
+
+_CHUNK = 256  # rows that a cursor fetches at once
+
+
+class AsyncCursor(AsyncIterator[T], Generic[T]):
+    """An ``async for`` over what a synchronous iterator yields: some rows at a time, never more than are needed.
+
+    It holds a state of the store from its first row until it ends, is closed or is dropped.
+    """
+
+    def __init__(self, workers: Workers, start: Callable[[], Iterator[T]]) -> None:
+        self.task: object = None
+        self._workers = workers
+        self._start = start
+        self._source: Iterator[T] | None = None
+        self._chunk: Iterator[T] = iter(())
+        self._state = "new"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("async for is needed, not for")
+
+    async def __anext__(self) -> T:
+        for item in self._chunk:
+            return item
+        if self._state == "ended":
+            raise StopAsyncIteration
+        if self._state == "fetching":
+            raise StoreError("a loop over a query belongs to one task; start one in each")
+        await self._fetch()
+        for item in self._chunk:
+            return item
+        raise StopAsyncIteration
+
+    async def _fetch(self) -> None:
+        first = self._state == "new"
+        self._state = "fetching"
+        try:
+            if first:
+                await self._workers.cursors.enter(self)
+            rows = await self._workers.run(self._next)
+        except BaseException:
+            self._end()
+            raise
+        self._chunk = iter(rows)
+        if len(rows) < _CHUNK:
+            self._end()
+        else:
+            self._state = "open"
+
+    def _next(self) -> list[T]:
+        if self._source is None:
+            self._source = self._start()
+        return list(islice(self._source, _CHUNK))
+
+    def _end(self) -> None:
+        ended, self._state = self._state == "ended", "ended"
+        self._source = None  # with the last reference goes the state of the store
+        if not ended:
+            self._workers.cursors.leave(self)
+
+    async def aclose(self) -> None:
+        """End the loop early. Leaving it and dropping the iterator does the same."""
+        self._chunk = iter(())
+        self._end()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "new") not in ("new", "ended"):
+            self._end()

@@ -1,0 +1,331 @@
+"""Threads that make calls for the tasks of one event loop: each call once, whole, and none that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TypeVar
+
+import pytest
+
+from tablemapper.aio.cancellation import Cancellation, _Cancelled
+from tablemapper.aio.workers import Workers
+from tablemapper.errors import StoreClosed, StoreError
+
+T = TypeVar("T")
+
+
+class Gate:
+    """Holds up a thread until a task lets it go on: no clock decides which comes first."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._open = threading.Event()
+
+    def pass_through(self, *_: object) -> None:
+        self._reached.set()
+        assert self._open.wait(60), "the event loop stood still"
+
+    async def reached(self) -> None:
+        while not self._reached.is_set():
+            await asyncio.sleep(0.001)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def run(work: Callable[[Workers], Awaitable[T]], threads: int = 4) -> T:
+    async def main() -> T:
+        workers = Workers(threads=threads, cursors=1, timeout=1)
+        try:
+            return await work(workers)
+        finally:
+            workers.close()
+
+    return asyncio.run(main())
+
+
+def threads_of(workers: Workers) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if getattr(thread, "_target", None) == workers._threads._work]
+
+
+async def ended(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 60)
+        assert not thread.is_alive()
+
+
+# Calls
+
+
+def test_a_call_returns_or_raises_what_it_does_in_a_thread() -> None:
+    class Mine(BaseException):
+        pass
+
+    def fail() -> None:
+        raise Mine
+
+    async def work(workers: Workers) -> None:
+        assert await workers.run(lambda a, *, b: (a, b), 1, b=2) == (1, 2)
+        assert await workers.run(threading.get_ident) != threading.get_ident()
+        with pytest.raises(Mine):
+            await workers.run(fail)
+
+    run(work)
+
+
+def test_stop_iteration_reaches_the_task_as_an_error_of_its_own() -> None:
+    async def work(workers: Workers) -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await workers.run(next, iter(()))
+        assert await workers.run(len, "x") == 1
+
+    run(work)
+
+
+def test_a_call_runs_in_the_context_of_its_task() -> None:
+    variable: ContextVar[str] = ContextVar("variable")
+
+    async def work(workers: Workers) -> None:
+        variable.set("of the task")
+        assert await workers.run(variable.get) == "of the task"
+
+    run(work)
+
+
+def test_what_was_called_is_not_kept_alive_by_a_thread_that_has_nothing_else_to_do() -> None:
+    class Thing:
+        def fail(self) -> None:
+            raise ValueError
+
+    async def work(workers: Workers) -> None:
+        thing = Thing()
+        known = weakref.ref(thing)
+        await workers.run(repr, thing)
+        with pytest.raises(ValueError):
+            await workers.run(thing.fail)
+        del thing
+        await asyncio.sleep(0)  # the event loop holds what it runs
+        while not workers._threads._idle:
+            await asyncio.sleep(0.001)
+        assert known() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(work, threads=1)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 32])
+def test_every_call_is_made_once_however_many_come_at_a_time(threads: int) -> None:
+    made: list[int] = []
+    draw = random.Random(threads)
+
+    async def work(workers: Workers) -> None:
+        async def client(first: int) -> None:
+            for number in range(first, first + 20):
+                await workers.run(made.append, number)
+                for _ in range(draw.randrange(3)):
+                    await asyncio.sleep(0)
+
+        for start in range(0, 4_000, 1_000):
+            await asyncio.gather(*[client(first) for first in range(start, start + 1_000, 20)])
+        assert len(threads_of(workers)) <= threads
+
+    run(work, threads)
+    assert sorted(made) == list(range(4_000))
+
+
+def test_all_threads_are_used_when_calls_wait_for_each_other() -> None:
+    together = threading.Barrier(8, timeout=60)
+
+    async def work(workers: Workers) -> None:
+        for _ in range(3):
+            await asyncio.gather(*[workers.run(together.wait) for _ in range(8)])
+
+    run(work, threads=8)
+
+
+# Cancellation
+
+
+def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelled() -> None:
+    gate = Gate()
+    made: list[str] = []
+
+    async def one(workers: Workers, name: str) -> None:
+        await workers.run(made.append, name)
+
+    async def work(workers: Workers) -> None:
+        running = asyncio.create_task(asyncio.wait_for(workers.run(gate.pass_through), None))
+        await gate.reached()
+        tasks = [asyncio.create_task(one(workers, name)) for name in "abc"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        gate.open()
+        await asyncio.gather(running, tasks[0], tasks[2])
+
+    run(work, threads=1)
+    assert made == ["a", "c"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_task_that_is_cancelled_goes_on_once_its_call_has_ended(
+    fails: bool, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    ends: list[str] = []
+
+    def call() -> None:
+        gate.pass_through()
+        ends.append("call")
+        if fails:
+            raise ValueError
+
+    async def work(workers: Workers) -> None:
+        async def task() -> None:
+            try:
+                await workers.run(call)
+            finally:
+                ends.append("task")
+
+        running = asyncio.create_task(task())
+        await gate.reached()
+        for _ in range(times):
+            running.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not running.done()
+        gate.open()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await workers.run(len, "x") == 1
+
+    with caplog.at_level(logging.DEBUG):
+        run(work)
+        gc.collect()
+    assert ends == ["call", "task"]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_task_that_cancels_itself_makes_no_call() -> None:
+    made: list[int] = []
+
+    async def work(workers: Workers) -> None:
+        async def task() -> None:
+            current = asyncio.current_task()
+            assert current is not None
+            current.cancel()
+            await workers.run(made.append, 1)
+
+        gate = Gate()
+        busy = asyncio.create_task(asyncio.wait_for(workers.run(gate.pass_through), None))
+        await gate.reached()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(task())
+        gate.open()
+        await busy
+
+    run(work, threads=1)
+    assert made == []
+
+
+def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
+    gate = Gate()
+    cancellation = Cancellation()
+
+    def call() -> None:
+        for _ in cancellation.items(range(10)):
+            gate.pass_through()
+
+    async def work(workers: Workers) -> None:
+        async def task() -> None:
+            await workers.run_until(cancellation, call)
+
+        running = asyncio.create_task(task())
+        await gate.reached()
+        running.cancel()
+        await asyncio.sleep(0)
+        gate.open()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run(work)
+    with pytest.raises(_Cancelled):
+        cancellation.check()
+
+
+# The end
+
+
+def test_threads_end_when_they_are_closed_after_the_calls_that_came_before() -> None:
+    made: list[int] = []
+
+    async def work(workers: Workers) -> None:
+        gate = Gate()
+        calls = [workers.run(gate.pass_through), *[workers.run(made.append, number) for number in range(3)]]
+        threads = threads_of(workers)
+        workers.close()
+        workers.close()
+        with pytest.raises(StoreClosed):
+            workers.run(len, "x")
+        gate.open()
+        await asyncio.gather(*calls)
+        assert threads
+        await ended(threads)
+
+    run(work, threads=1)
+    assert made == [0, 1, 2]
+
+
+def test_idle_threads_end_when_nobody_holds_the_workers_any_more() -> None:
+    async def main() -> None:
+        workers = Workers(threads=4, cursors=1, timeout=1)
+        gate = Gate()
+        calls = [workers.run(gate.pass_through) for _ in range(4)]
+        await gate.reached()
+        gate.open()
+        await asyncio.gather(*calls)
+        threads = threads_of(workers)
+        del workers
+        gc.collect()
+        await ended(threads)
+
+    asyncio.run(main())
+
+
+def test_an_event_loop_may_be_closed_while_a_call_runs() -> None:
+    gate = Gate()
+
+    async def begin() -> tuple[Workers, asyncio.Future[None]]:
+        workers = Workers(threads=1, cursors=1, timeout=1)
+        call = workers.run(gate.pass_through)
+        await gate.reached()
+        return workers, call
+
+    async def other(workers: Workers) -> None:
+        with pytest.raises(StoreError, match="belongs to the event loop"):
+            workers.run(len, "x")
+
+    loop = asyncio.new_event_loop()
+    workers, call = loop.run_until_complete(begin())
+    loop.close()
+    asyncio.run(other(workers))
+    threads = threads_of(workers)
+    gate.open()
+    workers.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not call.done()
