@@ -697,7 +697,7 @@ def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Pa
             file = file_of(store._store)
             assert file._connection is not None
             assert not file._connection.in_transaction, "a transaction was left open"
-            assert not file._writes.line.lock.locked(), "a thread went on"
+            assert not file._writes.queue.lock.locked(), "a thread went on"
         check_idle(store)
         assert (await store.check()).ok
         return hits
@@ -745,7 +745,7 @@ def test_a_cancelled_call_ends_only_once_its_write_is_decided(
         gate.open()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not file_of(store._store)._writes.line.lock.locked()
+        assert not file_of(store._store)._writes.queue.lock.locked()
         assert await store.exists(Twin.key("a", 1))
         await store.close()
 

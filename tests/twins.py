@@ -52,10 +52,10 @@ def turn_is_free(file: File) -> bool:
 def check_clean(store: tm.Store) -> None:
     file = file_of(store)
     assert file._connection is None or not file._connection.in_transaction, "a transaction was left open"
-    assert not file._writes.line.lock.locked()
-    assert not file._writes.line._waiting
+    assert not file._writes.queue.lock.locked()
+    assert not file._writes.queue._waiting
     assert turn_is_free(file)
-    assert all(not reader.in_transaction for reader in file._idle)
+    assert all(not reader.in_transaction for reader in file._readers.idle)
     counts: dict[str, int] = {}
     for twin in store.query(Twin).allow_scan():
         counts[twin.group] = counts.get(twin.group, 0) + 1

@@ -13,5 +13,3 @@
 - `reads`: the rows of plans.
 - `engine`: all of it, as one object.
 """
-
-from .file import memory  # noqa: F401 (File.open knows ":memory:" from here)

@@ -19,8 +19,8 @@ from ...schema.maintenance import ChangeSet, Maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Note, NoteChanged
-from .file.file import Writer
 from .file.timestamps import STATE
+from .file.writer import Writer
 from .maintained import write_groups, write_indexes
 from .statements import IndexTable, SqliteSchema
 from .tables import EntityTable, TableForm, quoted, values_ddl

@@ -14,7 +14,9 @@ from ...schema.rows import Row
 from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
 from .check import check
-from .file.file import File, Writer
+from .file.file import File
+from .file.opening import open_file
+from .file.writer import Writer
 from .load import SortedLoad
 from .reads import SqliteReads
 from .statements import SqliteSchema, Statements
@@ -58,9 +60,9 @@ class SqliteEngine:
             durability: as for `tablemapper.open`.
             timeout: seconds to wait for another process.
             progress: shows what is built.
-            options: of `File.open`: the clock, locks and VFS of a test.
+            options: of `open_file`: the clock, locks and VFS of a test.
         """
-        file = File.open(path, durability=durability, timeout=timeout, **options)
+        file = open_file(path, durability=durability, timeout=timeout, **options)
         try:
             catalogue, generation = _current(file)
             if catalogue.evolution(schema).changed:

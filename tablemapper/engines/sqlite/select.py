@@ -19,7 +19,7 @@ from ...schema.groups import store_sortable
 from ...schema.rows import DAMAGE, Row, unreadable
 from ...values.scalars import SCALARS
 from ..protocol import Position
-from .file.functions import NAME, Call
+from .file.functions import NAME, SqlFunction
 from .filters import balanced, lower, value_sql
 from .statements import IndexTable, SqliteSchema, Statements
 from .tables import quoted
@@ -48,7 +48,7 @@ class Select:
         model, index = plan.model, plan.index
         self._statements: Statements = sqlite.statements[model]
         self._index: IndexTable | None = None if index is None else sqlite.indexes[index.table]
-        self._calls: list[Call] = []
+        self._calls: list[SqlFunction] = []
         if index is None:
             self._at = "t"
             self._source = f"{quoted(model.table)} t{self._statements.beside}"
@@ -108,7 +108,7 @@ class Select:
             except DAMAGE as error:
                 raise unreadable(str(plan.path), None, error) from error
 
-        call = Call(sortable)
+        call = SqlFunction(sortable)
         self._calls.append(call)
         return call.sql(*self._places, *(self._column(name) or "NULL" for name in layout.fields or ()))
 
@@ -141,7 +141,7 @@ class Select:
             filter = [value for one in self._filter for value in one.values(bound.values)]
         else:
             # Rows that are sorted are counted by SQLite, others where they are handed out.
-            call = Call(spending.row if plan.sorted else spending.check_time)
+            call = SqlFunction(spending.row if plan.sorted else spending.check_time)
             spending.calls.append(call)
             filter = [call.number]
             if not plan.sorted and spending.budget.examined is not None:

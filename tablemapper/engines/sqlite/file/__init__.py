@@ -13,4 +13,5 @@
 - `backup`: a copy while others write.
 - `file`: all of it, as one object.
 - `memory`: the same for a store in memory.
+- `opening`: a path, as one of both.
 """

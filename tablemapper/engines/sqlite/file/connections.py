@@ -18,7 +18,7 @@ from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreRe
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, READ_PLACE, STATE, may_follow
 
-__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Place", "clean_path"]
+__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Location", "clean_path"]
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x746D6170  # "tmap"
@@ -128,7 +128,7 @@ class BusyHandler:
 
 
 @attrs.define(kw_only=True)
-class Place:
+class Location:
     """Where a store is and how its connections are to be: opens them."""
 
     path: str

@@ -1,49 +1,41 @@
 """One open database file: one connection that writes, and as many that read as are needed at once.
 
-Nothing here knows about entities. What is written is a function of a :class:`Writer`, run in one transaction; what is
-read is a statement, in the state after the last commit.
+Nothing here knows about entities. A write is a function of a `Writer`, run in one transaction. A read is a statement, which
+sees the state after the last commit.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import apsw
 
-from ....errors import StoreClosed, StoreError, shown
+from ....errors import StoreClosed, StoreError
 from .backup import copy_store
-from .connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Place, clean_path, quiet_close
+from .connections import Location, clean_path, quiet_close
 from .driver_errors import translated
-from .group_commit import Line
-from .reader_pool import Readers
+from .group_commit import CommitQueue
+from .reader_pool import ReaderPool
 from .snapshots import Row, Snapshot, Stream
 from .timestamps import STATE, Timestamps
 from .transactions import Transactions
 from .writer import Writer
 
-__all__ = ["File", "Writer"]
+__all__ = ["File"]
 
 T = TypeVar("T")
 
 _all: Callable[[apsw.Cursor], list[Row]] = apsw.Cursor.fetchall
 _first: Callable[[apsw.Cursor], Row | None] = apsw.Cursor.fetchone
 
-_SHARE = 64  # writes that share a commit
-
 _files: weakref.WeakSet[File] = weakref.WeakSet()
-
-
-def _microseconds() -> int:
-    return time.time_ns() // 1_000
 
 
 class File:
@@ -56,12 +48,9 @@ class File:
         share: the most writes of different threads that share a commit.
     """
 
-    in_memory: ClassVar[type[File]]
-    """What `open` makes of ":memory:"; `memory` says it."""
-
     def __init__(
         self,
-        place: Place,
+        location: Location,
         *,
         create: bool,
         readers: int | None,
@@ -75,21 +64,21 @@ class File:
         warn_after: float,
         refuse_after: float,
     ) -> None:
-        self.path = place.path
+        self.path = location.path
         self.warn_after = warn_after
         self.refuse_after = refuse_after
         self.monotonic = monotonic
-        self._place = place
+        self._location = location
         self.share = share
-        self._new_line = partial(Line, lock, share, sleep)
+        self._new_queue = partial(CommitQueue, lock, share, sleep)
         self._ended = ""
         self._only = threading.get_ident()  # the thread that uses the file; 0 if there were several
         self._reading = 0  # the thread that reads by the connection that writes
         self._sleep = sleep
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
-        self._readers = pool = Readers(
-            place,
+        self._readers = ReaderPool(
+            location,
             self._known,
             lambda: _members(self._held),
             keep=readers if readers is not None else os.cpu_count() or 1,
@@ -98,112 +87,41 @@ class File:
             monotonic=monotonic,
             new_lock=lock,
         )
-        self._idle, self.take, self.give, self.drop = pool.idle, pool.take, pool.give, pool.drop
-        self.take_cold = pool.take_cold
         self._look_at = monotonic() + warn_after
-        self._timestamps = Timestamps(clock, owner, place.path)
+        self._timestamps = Timestamps(clock, owner, location.path)
         self._writes = Transactions(
-            place,
+            location,
             self._timestamps,
-            self._new_line(),
+            self._new_queue(),
             known=self._known,
             check_open=self.check_open,
             monotonic=monotonic,
             new_lock=lock,
         )
         try:
-            place.prepare(create=create)
+            location.prepare(create=create)
             self._writes.connect(create=create)
         except Exception as error:
-            raise translated(error, place.path, opening=True) from error
+            raise translated(error, location.path, opening=True) from error
         _files.add(self)
 
-    @staticmethod
-    def open(
-        path: str | os.PathLike[str],
-        *,
-        create: bool = True,
-        durability: Durability = "full",
-        timeout: float = 5.0,
-        page_size: int = 4096,
-        readers: int | None = None,
-        most_readers: int = 64,
-        clock: Callable[[], int] = _microseconds,
-        application_id: int = APPLICATION_ID,
-        format_version: int = FORMAT_VERSION,
-        vfs: str | None = None,
-        warn_after: float = 30.0,
-        refuse_after: float = 300.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-        random: Callable[[], float] | None = None,
-        lock: Callable[[], threading.Lock] = threading.Lock,
-        owner: int | None = None,
-        share: int | None = None,
-    ) -> File:
-        """Open a file, or make a new one.
+    # Lending readers
 
-        Args:
-            path: the file, or ":memory:" for a store that is never saved.
-            create: whether a file that is missing or empty becomes a new store.
-            durability: "full" survives a power cut; "relaxed" may lose the last commits in one, but stays consistent.
-            timeout: seconds to wait for another process that writes.
-            page_size: of a new file, in bytes.
-            readers: connections that are kept while they are not used; by default one for each core.
-            most_readers: connections that read at the same time; who finds all of them in use waits, unless it holds one.
-            clock: the time in µs since 1970.
-            application_id: the mark in the header of the file that says that it is ours.
-            format_version: the format that this code reads and writes.
-            vfs: the name of the SQLite file layer, by default that of the operating system.
-            warn_after: seconds after which an open stream is logged.
-            refuse_after: seconds after which it raises ``SnapshotTooOld``.
-            monotonic: the clock that measures these.
-            sleep: how to wait for another process, and how to let other threads go first.
-            random: numbers in [0, 1) that decide how long.
-            lock: makes the lock that orders the writes of this process.
-            owner: a number that no other store object has; random by default.
-            share: how many writes of different threads may share a commit.
+    def take(self) -> apsw.Connection:
+        """Return a reader that nobody else uses; it is to be given back, or to be dropped."""
+        return self._readers.take()
 
-        Raises:
-            NotAStore: the file is something else, or was written by a newer format. It was not touched.
-            CorruptStore: it is ours, but damaged.
-            StoreReadOnly: it can not be written.
-            StoreLocked: another process held it for longer than the timeout.
-            StoreError: the path leads to no file.
-        """
-        if durability not in ("full", "relaxed"):
-            raise ValueError(f'durability={shown(durability)}: expected "full" or "relaxed"')
-        if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
-            raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
+    def take_cold(self) -> apsw.Connection:
+        """Return a reader that has read nothing yet."""
+        return self._readers.take_cold()
 
-        draw = random or secrets.SystemRandom().random
+    def give(self, reader: apsw.Connection, /) -> None:
+        """Take back a reader that holds no state."""
+        self._readers.give(reader)
 
-        place = Place(
-            path=clean_path(path),
-            vfs=vfs,
-            durability=durability,
-            page_size=page_size,
-            application_id=application_id,
-            format_version=format_version,
-            timeout=timeout,
-            busy_handler=partial(BusyHandler, timeout, sleep=sleep, random=draw, monotonic=monotonic),
-        )
-        kind = File.in_memory if place.in_memory else File
-        return kind(
-            place,
-            create=create,
-            readers=readers,
-            most_readers=most_readers,
-            clock=clock,
-            monotonic=monotonic,
-            sleep=sleep,
-            lock=lock,
-            owner=owner or secrets.randbits(62) | 1,
-            # (Without a sync to wait for, handing writes over costs more than it saves.)
-            share=1 if place.in_memory else (_SHARE if durability == "full" else 1) if share is None else share,
-            warn_after=warn_after,
-            refuse_after=refuse_after,
-        )
+    def drop(self, reader: apsw.Connection, /) -> None:
+        """Close a reader that is broken."""
+        self._readers.drop(reader)
 
     # Reading
 
@@ -222,28 +140,26 @@ class File:
     def seek(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
         """Return the row that one statement finds by its whole key, or None.
 
-        As long as one thread alone uses the file, the connection that writes is asked: a write empties the caches of all
-        others, so only there are the pages at hand that were read or written last.
+        As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of all
+        others, so only that one has the pages in its cache that were read or written last.
         """
         return self._read_here(_first, sql, args)
 
     def _read(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
-        try:
-            reader = self._idle.pop()
-        except IndexError:
-            reader = self.take()
+        readers = self._readers
+        reader = readers.take()
         try:
             found = fetch(reader.execute(sql, args))
         except Exception as error:
-            self.drop(reader)
+            readers.drop(reader)
             self.check_open()
             raise translated(error, self.path) from error
-        self.give(reader)
+        readers.give(reader)
         return found
 
     def _read_here(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
-        # No lock is taken: what an interrupt runs in between, a signal's handler or a finaliser, may write, too.
-        if self._reading or self._writes.line.lock.locked():
+        # No lock is taken: an interrupt may run code in between, a handler of a signal or a finaliser, which may write.
+        if self._reading or self._writes.queue.lock.locked():
             return self._read(fetch, sql, args)
         connection = self._writes.connection
         try:
@@ -251,7 +167,7 @@ class File:
             if connection is not None and self._arrive() and not connection.in_transaction:
                 return fetch(connection.execute(sql, args))
         except Exception:
-            self._writes.give_up(connection)  # a page that was read damaged would stay in its cache
+            self._writes.give_up(connection)  # a page that was read wrongly would stay in its cache
         finally:
             self._reading = 0
         return self._read(fetch, sql, args)
@@ -283,7 +199,7 @@ class File:
         if me == self._only:
             return True
         self._only = 0
-        while self._reading not in (0, me):  # once: who was alone until now is to be done first
+        while self._reading not in (0, me):  # once, until the thread that was alone has read
             self._sleep(0.0001)
         return False
 
@@ -433,7 +349,7 @@ class File:
         self._readers.forked()
         self._writes.connection = None
         self._writes.turns.forked()
-        self._writes.line = self._new_line()
+        self._writes.queue = self._new_queue()
         self._reading = 0
 
 

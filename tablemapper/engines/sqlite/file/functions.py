@@ -1,4 +1,4 @@
-"""Python functions that SQL can call: for what SQLite can not compute, such as the order of Decimals."""
+"""Python functions that SQL can call: for what SQLite cannot compute, such as the order of Decimals."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from weakref import WeakValueDictionary
 
 import apsw
 
-__all__ = ["NAME", "Call", "install"]
+__all__ = ["NAME", "SqlFunction", "install"]
 
 NAME = "tablemapper_value"
-_calls: WeakValueDictionary[int, Call] = WeakValueDictionary()
+_functions: WeakValueDictionary[int, SqlFunction] = WeakValueDictionary()
 _numbers = count(1)
 
 
-class Call:
-    """A function as SQL; usable as long as this lives, on every connection that it was installed on."""
+class SqlFunction:
+    """A function that SQL can call on every connection, as long as this object lives."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.number = next(_numbers)
-        _calls[self.number] = self
+        _functions[self.number] = self
 
     def sql(self, *arguments: str) -> str:
         """Return the call as SQL."""
@@ -35,4 +35,4 @@ def install(connection: apsw.Connection) -> None:
 
 
 def _call(*arguments: Any) -> Any:
-    return _calls[arguments[0]].function(*arguments[1:])
+    return _functions[arguments[0]].function(*arguments[1:])

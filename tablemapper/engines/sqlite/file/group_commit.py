@@ -1,14 +1,14 @@
-"""Writes that wait for each other share one commit: the line in which they wait, and who leads it.
+"""Writes of several threads share one commit.
 
-A durable commit is a wait for the disk, and the disk takes as long for one transaction as for fifty. So whoever finds
-nobody before it writes by itself, at no further cost; whoever comes meanwhile stands in line, and who writes next runs
-all that wait, one after the other, in its own thread, and commits once. No thread is needed for that, and nobody waits
-for others to come.
+A durable commit waits for the disk, which takes as long for fifty transactions as for one. A thread that finds nobody
+writing writes by itself, at no further cost. The threads that come meanwhile wait in a queue. The first of them leads
+next: it runs all the writes that wait, one after the other, and commits once. No thread exists for that alone, and no
+write waits for others to come.
 
-Who has written wakes the first in line after it let go of the lock, and who comes tries the lock after it is in line:
-so there is always one who leads. Only who holds the lock takes from the line, and it finishes or gives back what it
-took. The main thread, the only one that is interrupted, never runs the writes of others; and the lock is taken and
-given back by one ``with`` statement, between whose parts no interrupt comes.
+A leader wakes the next thread after it let go of the lock, and a thread that comes tries the lock after it is in the
+queue: so there is always a leader. Only the thread that holds the lock takes writes from the queue, and it finishes or
+gives back what it took. The main thread, the only one that signals interrupt, never runs the writes of others. The lock
+is taken and given back by one ``with`` statement, between whose parts no interrupt comes.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from typing import Any, Generic, TypeVar
 from ....errors import OutcomeUnknown
 from .writer import Writer
 
-__all__ = ["Line", "Write", "interrupted"]
+__all__ = ["CommitQueue", "PendingWrite", "interrupted"]
 
 T = TypeVar("T")
 
-_PATIENCE = 1.0  # seconds after which who waits no longer relies on being woken
-_COURTESY = 1e-5  # seconds that a leader leaves to those that it wrote with
+_PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
+_COURTESY = 1e-5  # seconds for which a leader lets the threads go first that it wrote for
 
 
-class Write(Generic[T]):
+class PendingWrite(Generic[T]):
     """One write, and what became of it.
 
     Attributes:
-        apply: what is to be written.
-        generation: the generation of the catalogue that it was made for.
-        until: when its thread no longer wants to wait for another process.
+        apply: writes, within a transaction.
+        generation: the generation of the catalogue that ``apply`` was made for.
+        until: the moment after which it waits for no other process.
         alone: it shares no commit: it is large, or was given back by a group that failed.
-        proof: a query that finds a row if and only if it was committed.
-        done: it is decided; ``result`` and ``error`` say how.
+        proof: a query that finds a row if and only if the write was committed.
+        done: its outcome is known, and in ``result`` or ``error``.
     """
 
     __slots__ = ("_ready", "alone", "apply", "done", "error", "generation", "proof", "result", "until")
@@ -53,7 +53,7 @@ class Write(Generic[T]):
         self.done = False
         self.error: BaseException | None = None
         self.result: Any = None
-        self._ready: threading.Lock | None = None  # held until its thread has something to look at
+        self._ready: threading.Lock | None = None  # held until its thread is woken
 
     def outcome(self) -> T:
         """Return what the write returned, or raise what it raised."""
@@ -65,24 +65,24 @@ class Write(Generic[T]):
 
     @property
     def waits(self) -> bool:
-        """Whether it stands in line."""
+        """Whether its thread waits, or did."""
         return self._ready is not None
 
     def wait(self, new_lock: Callable[[], threading.Lock]) -> threading.Lock:
-        """Return the lock that its thread waits for."""
+        """Return a lock that is held until `wake`."""
         self._ready = ready = new_lock()
         ready.acquire()
         return ready
 
     def wake(self) -> None:
-        """Let its thread look whether it is done, and try to lead if it is not."""
+        """Wake its thread: it looks whether the write is done, and tries to lead if it is not."""
         if self._ready is not None:
             with suppress(RuntimeError):  # it was woken already
                 self._ready.release()
 
 
-class Line:
-    """Where the writes of a process stand one behind the other.
+class CommitQueue:
+    """The writes of one store object that wait for each other.
 
     Args:
         new_lock: makes locks.
@@ -90,8 +90,8 @@ class Line:
         pause: waits for so many seconds.
 
     Attributes:
-        lock: held by who writes.
-        owner: the thread that does.
+        lock: held by the thread that writes.
+        owner: that thread, 0 if there is none.
     """
 
     def __init__(self, new_lock: Callable[[], threading.Lock], share: int, pause: Callable[[float], object]) -> None:
@@ -100,12 +100,12 @@ class Line:
         self.share = share
         self._new_lock = new_lock
         self._pause = pause
-        self._shared = False  # who leads wrote for others, too
+        self._shared = False  # the last leader wrote for other threads, too
         self._main = threading.main_thread().ident
-        self._waiting: deque[Write[Any]] = deque()
+        self._waiting: deque[PendingWrite[Any]] = deque()
 
-    def run(self, write: Write[T], lead: Callable[[Write[T]], object]) -> T:
-        """Have a write done, by this thread or by one that writes already; return what it returned.
+    def run(self, write: PendingWrite[T], lead: Callable[[PendingWrite[T]], object]) -> T:
+        """Do a write, in this thread or in that of a leader; return what it returned.
 
         Args:
             write: what is to be done.
@@ -115,31 +115,35 @@ class Line:
             self._wait(write, lead)
         return write.outcome()
 
+    def is_mine(self) -> bool:
+        """Tell whether this thread is the one that writes."""
+        return self.owner == threading.get_ident() and self.lock.locked()
+
     def wake_next(self) -> None:
-        """Let who waits longest try; for whoever held the lock."""
+        """Wake the thread that waits longest; to be called by each that held the lock."""
         if self._waiting:
-            with suppress(IndexError):  # a leader takes, an interrupt removes
+            with suppress(IndexError):  # a leader took it, or an interrupt did
                 self._waiting[0].wake()
 
-    def _try(self, write: Write[Any], lead: Callable[[Write[Any]], object]) -> bool:
-        """Have a write done by this thread if nobody writes; tell whether it is done."""
+    def _try(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> bool:
+        """Lead, if no other thread does; tell whether the write is done."""
         if self.lock.locked():
             return False
         try:
-            with self.lock:  # another may be faster: then this waits for it, and may find the write done
+            with self.lock:  # another thread may be faster: this one waits for it then, and may find the write done
                 self._shared = False
                 self._lead(write, lead)
                 shared = self._shared
         finally:
             self.wake_next()
         if shared:
-            # A leader need not be woken, and would have its next write in before those it wrote with are back: two
+            # A leader need not be woken. Its next write would come before those of the threads that it wrote for: two
             # threads of eight had most of the commits.
             self._pause(_COURTESY)
         return True
 
-    def _lead(self, write: Write[Any], lead: Callable[[Write[Any]], object]) -> None:
-        if write.done:  # by who had the lock before
+    def _lead(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> None:
+        if write.done:  # by the leader before
             return
         try:
             if write.waits:
@@ -150,7 +154,7 @@ class Line:
             write.done = True
             self.owner = 0
 
-    def _wait(self, write: Write[Any], lead: Callable[[Write[Any]], object]) -> None:
+    def _wait(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> None:
         ready = write.wait(self._new_lock)
         try:
             self._waiting.append(write)
@@ -160,7 +164,7 @@ class Line:
             self._withdraw(write, ready)
             raise
 
-    def _is_next(self, write: Write[Any]) -> bool:
+    def _is_next(self, write: PendingWrite[Any]) -> bool:
         """Tell whether no other write came before this one.
 
         Else the leader could be the one that came last, and wait for another process longer than the others want to.
@@ -170,8 +174,8 @@ class Line:
         except IndexError:
             return True
 
-    def _withdraw(self, write: Write[Any], ready: threading.Lock) -> None:
-        """Leave the line because of an interrupt; if another thread runs the write already, wait what becomes of it."""
+    def _withdraw(self, write: PendingWrite[Any], ready: threading.Lock) -> None:
+        """Leave the queue because of an interrupt; if a leader runs the write already, wait for its outcome."""
         try:
             self._waiting.remove(write)
         except ValueError:
@@ -179,19 +183,19 @@ class Line:
                 ready.acquire(timeout=_PATIENCE)
         self.wake_next()
 
-    def _take(self, write: Write[Any]) -> None:
+    def _take(self, write: PendingWrite[Any]) -> None:
         try:
             self._waiting.remove(write)
         except ValueError:
             raise interrupted() from None
 
-    # For the leader
+    # What a leader calls
 
-    def may_join(self, first: Write[Any]) -> bool:
+    def may_join(self, first: PendingWrite[Any]) -> bool:
         """Tell whether other writes may share the commit of one."""
         return not first.alone and self.owner != self._main
 
-    def join(self) -> Write[Any] | None:
+    def join(self) -> PendingWrite[Any] | None:
         """Take the next write that shares the commit, None if there is none."""
         try:
             write = self._waiting.popleft()
@@ -202,15 +206,15 @@ class Line:
             return None
         return write
 
-    def finish(self, writes: Sequence[Write[Any]]) -> None:
-        """Tell others what became of their writes."""
+    def finish(self, writes: Sequence[PendingWrite[Any]]) -> None:
+        """Wake the threads whose writes a leader has done."""
         for write in writes:
             self._shared = True
             write.done = True
             write.wake()
 
-    def give_back(self, writes: Sequence[Write[Any]]) -> None:
-        """Put writes back to the head of the line, each to be done alone."""
+    def give_back(self, writes: Sequence[PendingWrite[Any]]) -> None:
+        """Put writes back to the head of the queue, each to be done alone."""
         for write in reversed(writes):
             write.alone = True
             write.error = None
@@ -218,7 +222,7 @@ class Line:
 
 
 def interrupted() -> OutcomeUnknown:
-    """Return what a write raises whose leader ended without saying what became of it."""
+    """Return the error of a write whose leader was interrupted, so that its outcome is unknown."""
     return OutcomeUnknown(
         "the thread that committed this write with its own was interrupted, and it is not known whether it was written; "
         "read what it wrote before you try again"

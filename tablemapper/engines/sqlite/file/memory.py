@@ -67,13 +67,12 @@ class MemoryFile(File):
 
     def _within(self) -> bool:
         """Tell whether this thread is in a write, or in a snapshot."""
-        line = self._writes.line
-        return line.owner == threading.get_ident() and line.lock.locked()
+        return self._writes.queue.is_mine()
 
     def _alone(self, use: Callable[[apsw.Connection], T]) -> T:
         if self._within():
             return self._use(use)
-        with self._writes.line.lock:
+        with self._writes.queue.lock:
             return self._use(use)
 
     def _use(self, use: Callable[[apsw.Connection], T]) -> T:
@@ -101,19 +100,19 @@ class _MemorySnapshot(Snapshot):
     def __enter__(self) -> Self:
         file = self._memory
         file.check_open()
-        line = file._writes.line
-        if line.owner != threading.get_ident():
-            line.lock.acquire()
+        queue = file._writes.queue
+        if queue.owner != threading.get_ident():
+            queue.lock.acquire()
             self._entered = True
-            line.owner = threading.get_ident()
+            queue.owner = threading.get_ident()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._entered:
             self._entered = False
-            line = self._memory._writes.line
-            line.owner = 0
-            line.lock.release()
+            queue = self._memory._writes.queue
+            queue.owner = 0
+            queue.lock.release()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         return self._memory.read(sql, args)
@@ -157,6 +156,3 @@ class _Begun(Generic[T]):
             self._left.extend(items or ())
         except Exception as error:
             self._error = error
-
-
-File.in_memory = MemoryFile

@@ -1,4 +1,4 @@
-"""The connections of a file that read: few are kept, not many more are open at once, and who finds none waits.
+"""The connections of a file that read: few are kept, not many more are open at once, and a thread that finds none waits.
 
 A thread that holds a reader, because it loops over a query, never waits for another one: it would wait for itself. So
 nested loops may open more than that.
@@ -16,12 +16,12 @@ from typing import Protocol
 import apsw
 
 from ....errors import StoreLocked
-from .connections import Place, quiet_close
+from .connections import Location, quiet_close
 from .driver_errors import translated
 
-__all__ = ["Readers"]
+__all__ = ["ReaderPool"]
 
-_PATIENCE = 1.0  # seconds after which who waits no longer relies on being woken
+_PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
 
 
 class _Holder(Protocol):
@@ -30,7 +30,7 @@ class _Holder(Protocol):
 
 
 class _Waiter:
-    """A thread that waits, and what it was given."""
+    """A thread that waits, and the reader that it was given."""
 
     __slots__ = ("reader", "woken")
 
@@ -46,26 +46,26 @@ class _Waiter:
             self.woken.release()
 
 
-class Readers:
+class ReaderPool:
     """Lends connections that read.
 
     Args:
-        place: opens them.
+        location: opens them.
         known: every connection of the file, the one that writes among them.
         held: what may hold a reader of this pool.
         keep: how many are kept while nobody uses them.
         most: how many are open at once.
         check_open: raises if the file is closed.
-        monotonic: the clock of the timeout, which is that of the place.
+        monotonic: the clock of the timeout, which is that of the location.
         new_lock: makes locks.
 
     Attributes:
-        idle: those that nobody uses; to be popped by who is in a hurry.
+        idle: those that nobody uses. A thread may pop one, which is faster than `take`.
     """
 
     def __init__(
         self,
-        place: Place,
+        location: Location,
         known: weakref.WeakSet[apsw.Connection],
         held: Callable[[], Iterable[_Holder]],
         *,
@@ -76,7 +76,7 @@ class Readers:
         new_lock: Callable[[], threading.Lock],
     ) -> None:
         self.idle: list[apsw.Connection] = []
-        self._place = place
+        self._location = location
         self._known = known
         self._held = held
         self._keep = keep
@@ -114,7 +114,7 @@ class Readers:
             self.idle.append(reader)
         else:
             self.drop(reader)
-        if self._waiting:  # it came between the two looks
+        if self._waiting:  # a thread came to wait between the two looks
             self._wake_first()
 
     def drop(self, reader: apsw.Connection) -> None:
@@ -148,9 +148,9 @@ class Readers:
 
     def _connect(self) -> apsw.Connection:
         try:
-            reader = self._place.reader()
+            reader = self._location.reader()
         except Exception as error:
-            raise translated(error, self._place.path) from error
+            raise translated(error, self._location.path) from error
         self._known.add(reader)
         return reader
 
@@ -160,7 +160,7 @@ class Readers:
 
     def _wait(self) -> apsw.Connection:
         waiter = _Waiter(self._new_lock())
-        until = self._monotonic() + self._place.timeout
+        until = self._monotonic() + self._location.timeout
         lent = None
         try:
             self._waiting.append(waiter)
@@ -180,7 +180,7 @@ class Readers:
             self._leave(waiter)
 
     def _leave(self, waiter: _Waiter) -> None:
-        """Stand in line no more, and pass on what came too late."""
+        """Wait no more, and pass on a reader that came too late."""
         with suppress(ValueError):
             self._waiting.remove(waiter)
         if waiter.reader is not None:
@@ -194,6 +194,6 @@ class Readers:
 
     def _none_left(self) -> StoreLocked:
         return StoreLocked(
-            f'"{self._place.path}": all {self._most} connections that read were in use for longer than the timeout of '
-            f"{self._place.timeout:g} s; end loops over queries sooner, collect their rows first, or raise timeout="
+            f'"{self._location.path}": all {self._most} connections that read were in use for longer than the timeout of '
+            f"{self._location.timeout:g} s; end loops over queries sooner, collect their rows first, or raise timeout="
         )

@@ -1,7 +1,7 @@
 """Reads of one state of a file that take more than one call: streams of rows, and snapshots.
 
-Whoever holds a state of the file keeps its write-ahead log from being reused, so that it grows with each write. Both
-are therefore bounded in time: first there is a warning, then the state is let go, by a write if nobody asks for rows.
+As long as a state of the file is held, its write-ahead log cannot be reused, and grows with each write. So both are bounded
+in time: first there is a warning, then the state is let go, by a write if nobody asks for rows.
 """
 
 from __future__ import annotations
@@ -19,29 +19,25 @@ import apsw
 from ....errors import SnapshotTooOld
 from .driver_errors import translated
 
-__all__ = ["Lender", "Snapshot", "Stream"]
+__all__ = ["ReaderSource", "Snapshot", "Stream"]
 
 _log = logging.getLogger("tablemapper.sqlite")
 
 Row = tuple[Any, ...]
 
 
-class Lender(Protocol):
-    """What lends readers, and takes them back."""
+class ReaderSource(Protocol):
+    """Lends readers, and takes them back."""
 
     path: str
     warn_after: float
     refuse_after: float
     monotonic: Callable[[], float]
 
-    @property
-    def take(self) -> Callable[[], apsw.Connection]: ...
-    @property
-    def take_cold(self) -> Callable[[], apsw.Connection]: ...
-    @property
-    def give(self) -> Callable[[apsw.Connection], None]: ...
-    @property
-    def drop(self) -> Callable[[apsw.Connection], None]: ...
+    def take(self) -> apsw.Connection: ...
+    def take_cold(self) -> apsw.Connection: ...
+    def give(self, reader: apsw.Connection, /) -> None: ...
+    def drop(self, reader: apsw.Connection, /) -> None: ...
     def check_open(self) -> None: ...
 
 
@@ -50,7 +46,7 @@ class _Held:
 
     __slots__ = ("__weakref__", "_expired", "_file", "_reader", "_since", "_thread", "_warn_at", "_what")
 
-    def __init__(self, file: Lender, what: str) -> None:
+    def __init__(self, file: ReaderSource, what: str) -> None:
         self._file = file
         self._what = what
         self._reader: apsw.Connection | None = None
@@ -103,7 +99,7 @@ class _Held:
         return translated(error, self._file.path)
 
     def expire(self, now: float) -> None:
-        """Let go of the state if it is held for too long; called by whoever writes, maybe in another thread."""
+        """Let go of the state if it is held for too long; called by a write, maybe in another thread."""
         if now - self._since < self._file.refuse_after or self._expired:
             return
         self._expired = True
@@ -135,7 +131,7 @@ class Stream(_Held):
 
     def __init__(
         self,
-        file: Lender,
+        file: ReaderSource,
         sql: str,
         args: Sequence[Any] = (),
         chunk: int = 256,
@@ -198,7 +194,7 @@ class Snapshot(_Held):
 
     __slots__ = ("_broken", "_cold")
 
-    def __init__(self, file: Lender, *, cold: bool = False) -> None:
+    def __init__(self, file: ReaderSource, *, cold: bool = False) -> None:
         super().__init__(file, "a snapshot")
         self._cold = cold
         self._broken: BaseException | None = None  # why it can not be read from any more

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import apsw
 
 from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
-from .connections import Place, quiet_close
+from .connections import Location, quiet_close
 from .driver_errors import DRIVER_ERRORS, translated
-from .group_commit import Line, Write, interrupted
+from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
 from .timestamps import FENCE, Timestamps
 from .writer import Writer
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
 _EVER, _NEVER = float("inf"), -float("inf")
-_COMPANY = 1.0  # seconds after the last write of another process in which turns are taken
+_COMPANY = 1.0  # seconds after a write of another process in which turns are taken
 _LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
 
 
@@ -32,15 +32,15 @@ class Transactions:
 
     Attributes:
         connection: the one that writes; None after a disk error, until the next write.
-        line: who writes, and who waits; whoever uses the connection otherwise holds its lock.
+        queue: the writes that wait; its lock is held by the thread that uses the connection.
         turns: the order among processes.
     """
 
     def __init__(
         self,
-        place: Place,
+        location: Location,
         timestamps: Timestamps,
-        line: Line,
+        queue: CommitQueue,
         *,
         known: weakref.WeakSet[apsw.Connection],
         check_open: Callable[[], None],
@@ -48,49 +48,48 @@ class Transactions:
         new_lock: Callable[[], threading.Lock],
     ) -> None:
         self.connection: apsw.Connection | None = None
-        self.line = line
+        self.queue = queue
         self.turns = TicketLock(
-            None if place.in_memory else place.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
+            None if location.in_memory else location.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
         )
         self._was_long = False  # the last transaction
-        self._in_company_until = _EVER  # by the clock of ``Write.until``
-        self._path = place.path
-        self._place = place
+        self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``
+        self._path = location.path
+        self._location = location
         self._timestamps = timestamps
         self._known = known
         self._check_open = check_open
         self._monotonic = monotonic
-        self._busy = place.busy_handler()
+        self._busy = location.busy_handler()
 
     def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
-        """Run a write, by this thread or by one that writes already."""
-        if self.line.owner == threading.get_ident():
-            self.check_outside()
-        line = self.line
-        write = Write(apply, generation, until=self.deadline(), alone=alone)
-        if line.share > 1:
-            return line.run(write, self._lead)
-        with line.lock:
-            line.owner = threading.get_ident()
+        """Run a write, in this thread or in that of a leader."""
+        self.check_outside()
+        queue = self.queue
+        write = PendingWrite(apply, generation, until=self.deadline(), alone=alone)
+        if queue.share > 1:
+            return queue.run(write, self._lead)
+        with queue.lock:
+            queue.owner = threading.get_ident()
             try:
                 self._commit(write, [], joined=False)
             finally:
-                line.owner = 0
+                queue.owner = 0
         return write.outcome()
 
     def deadline(self) -> float:
-        """Return until when a write that begins now waits for other processes."""
-        return self._monotonic() + self._place.timeout
+        """Return the moment until which a write that begins now waits for other processes."""
+        return self._monotonic() + self._location.timeout
 
     def outside(self, use: Callable[[], T]) -> T:
-        """Call a function while nobody writes, and return what it returns."""
+        """Call a function while no thread writes, and return what it returns."""
         self.check_outside()
         try:
-            with self.line.lock:
+            with self.queue.lock:
                 found = use()
                 return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
         finally:
-            self.line.wake_next()
+            self.queue.wake_next()
 
     def give_up(self, failed: apsw.Connection | None) -> None:
         """Close the connection, if it is still this one."""
@@ -102,24 +101,24 @@ class Transactions:
         self.outside(close)
 
     def check_outside(self) -> None:
-        """Refuse what would wait for a write that this thread is in."""
-        if self.line.owner == threading.get_ident() and self.line.lock.locked():
+        """Refuse a call that would wait for the write that this thread is in."""
+        if self.queue.is_mine():
             raise StoreError(
                 f'"{self._path}": a write within a write, or within a snapshot in memory; use the writer that was '
                 "passed in, or write afterwards"
             )
 
-    def _lead(self, first: Write[Any]) -> None:
+    def _lead(self, first: PendingWrite[Any]) -> None:
         """Commit a write, and those that wait with it."""
-        others: list[Write[Any]] = []
+        others: list[PendingWrite[Any]] = []
         try:
             try:
-                self._commit(first, others, joined=self.line.may_join(first))
+                self._commit(first, others, joined=self.queue.may_join(first))
             except Exception as error:
                 if not others or isinstance(error, OutcomeUnknown):
                     raise
-                # One of them may be what the disk can not take, and no other is to suffer: each for itself then.
-                self.line.give_back(others)
+                # One of them may be what the disk cannot take, and no other is to suffer: each is done alone.
+                self.queue.give_back(others)
                 others = []
                 self._commit(first, others, joined=False)
         except BaseException as error:
@@ -127,9 +126,9 @@ class Transactions:
                 write.error = type(error)(str(error)) if isinstance(error, OutcomeUnknown) else interrupted()
             raise
         finally:
-            self.line.finish(others)
+            self.queue.finish(others)
 
-    def _commit(self, first: Write[Any], others: list[Write[Any]], *, joined: bool) -> None:
+    def _commit(self, first: PendingWrite[Any], others: list[PendingWrite[Any]], *, joined: bool) -> None:
         """Run a write in a transaction, add to ``others`` those that joined, and commit."""
         self._busy.start(first.until)
         connection = self.connection or self.reconnect()
@@ -154,8 +153,9 @@ class Transactions:
                     raised = error
                     raise
             timestamps.committed(connection)
-            # Who is alone pays nothing for turns; whoever comes has SQLite's lock once, and then company. It would seldom
-            # find that lock free between long transactions: they can afford to take turns.
+            # A process that is alone takes no turns, which cost time. Another one that comes gets SQLite's lock once, and
+            # from then on both take turns. It would seldom find that lock free between long transactions, so these take
+            # turns always: beside them a turn costs nothing.
             until = self.deadline()
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
@@ -174,9 +174,9 @@ class Transactions:
         finally:
             if in_company:
                 self.turns.give()
-        if not self._place.is_there():
+        if not self._location.is_there():
             for write in (first, *others):
-                write.error = self._place.gone()
+                write.error = self._location.gone()
 
     def _is_free(self) -> bool:
         """Tell whether no other process writes at this moment."""
@@ -193,7 +193,7 @@ class Transactions:
             self._busy.until = until
         return True
 
-    def _apply(self, write: Write[Any], timestamp: int) -> None:
+    def _apply(self, write: PendingWrite[Any], timestamp: int) -> None:
         writer = self._writer
         writer.proof = None
         writer.timestamp = timestamp
@@ -205,14 +205,14 @@ class Transactions:
         write.result = write.apply(writer)
         write.proof = writer.proof
 
-    def _gather(self, connection: apsw.Connection, others: list[Write[Any]]) -> None:
+    def _gather(self, connection: apsw.Connection, others: list[PendingWrite[Any]]) -> None:
         """Run the writes that wait, each in a savepoint of its own."""
-        line, timestamps = self.line, self._timestamps
+        queue, timestamps = self.queue, self._timestamps
         until = self._monotonic() + _GATHER
-        while len(others) + 1 < line.share and (write := line.join()) is not None:
+        while len(others) + 1 < queue.share and (write := queue.join()) is not None:
             others.append(write)
             generation = timestamps.generation
-            timestamp = timestamps.next(connection)  # before the savepoint: what the file allows is not to be undone
+            timestamp = timestamps.next(connection)  # before the savepoint, which would undo what the file allows
             try:
                 with connection:
                     self._apply(write, timestamp)
@@ -226,7 +226,7 @@ class Transactions:
                 break
 
     def _outward(self, error: BaseException) -> BaseException:
-        """Return what the caller is to see of an error in a write."""
+        """Return the error that the caller is to see for one in a write."""
         if isinstance(error, apsw.BusyError) and self._busy.interrupt is not None:
             return self._busy.interrupt
         if not isinstance(error, DRIVER_ERRORS):
@@ -236,12 +236,12 @@ class Transactions:
             ours.__cause__ = error
         return ours
 
-    def _settle(self, error: Exception, writes: Sequence[Write[Any]]) -> None:
+    def _settle(self, error: Exception, writes: Sequence[PendingWrite[Any]]) -> None:
         """Find out what became of a transaction whose COMMIT failed, and make that final.
 
-        After a failed sync this connection sees the old state, while the log may hold the new one and be taken over by
-        the next process that opens the file. So: look for the transaction through a new connection, then write
-        something, after which what the log held before is gone for good.
+        After a failed sync this connection sees the old state. The log may hold the new one, and the next process that
+        opens the file would use it. So look for the transaction through a new connection, then write something: after
+        that, what the log held before is gone for good.
         """
         proof = self._timestamps.proof
         found: bool | None = None
@@ -254,14 +254,14 @@ class Transactions:
                 connection.execute(FENCE)
             final = found is not None
             if found:
-                # What failed to sync may count as clean by now: only a copy of it into the file itself can be trusted.
+                # The system may take pages that it failed to sync for clean: only a copy in the file itself can be trusted.
                 behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 final = behind == done
         except Exception:
             self.disconnect()
             if self._busy.interrupt is not None:
                 raise self._busy.interrupt from None
-            # What found no space failed in a write, not in a sync: the frame that commits is safe, or is not there.
+            # A full disk fails in a write, not in a sync: the frame that commits is safe, or is not there.
             final = found is not None and isinstance(error, apsw.FullError)
         if not final:
             raise OutcomeUnknown(
@@ -275,7 +275,7 @@ class Transactions:
 
     def connect(self, *, create: bool = False) -> apsw.Connection:
         """Open the connection that writes."""
-        connection = self._place.writer(self._busy, create=create)
+        connection = self._location.writer(self._busy, create=create)
         self._known.add(connection)
         self._timestamps.forget()
         self._writer = Writer(connection, self._timestamps)
@@ -291,9 +291,9 @@ class Transactions:
             raise translated(error, self._path) from error
 
     def disconnect(self) -> None:
-        """Give up the connection; in memory it is the store, and stays."""
+        """Close the connection; in memory it is the store, and stays."""
         self._timestamps.forget()
-        if self._place.in_memory:
+        if self._location.in_memory:
             return
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -313,10 +313,12 @@ class Transactions:
             self.disconnect()
 
 
-def _found(connection: apsw.Connection, writes: Sequence[Write[Any]], proof: tuple[str, Any] | None) -> bool | None:
-    """Tell whether writes that shared a transaction are in the file, None if there is no telling.
+def _found(
+    connection: apsw.Connection, writes: Sequence[PendingWrite[Any]], proof: tuple[str, Any] | None
+) -> bool | None:
+    """Tell whether writes that shared a transaction are in the file; None if that cannot be known.
 
-    What the last of them wrote, no other can have changed since; what an earlier one wrote, a later one may have.
+    A later write of the transaction may have changed what an earlier one wrote; nothing changed what the last one wrote.
     """
     last = True
     for write in reversed(writes):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from .table import create_table
@@ -20,6 +21,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(path: Path) -> Iterator[File]:
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         yield file

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from tablemapper.engines.sqlite.file.file import Writer
+from tablemapper.engines.sqlite.file.writer import Writer
 
 
 def create_table(w: Writer) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tablemapper.engines.sqlite.file import backup
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import (
     StoreError,
 )
@@ -34,7 +35,7 @@ def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) 
     assert steps[-1][0] == steps[-1][1]
     assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
     assert sorted(os.listdir(path.parent)) == ["copy.db", "store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
-    with File.open(copy) as other:
+    with open_file(copy) as other:
         assert other.get("SELECT count(*) FROM t") == (3_000,)
         assert other.store_id() == file.store_id()
         assert other.integrity() == []
@@ -86,7 +87,7 @@ def test_what_a_killed_backup_left_is_swept_by_the_next_one(path: Path, file: Fi
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 4000,) for _ in range(3_000)]))
 
     def killed() -> None:
-        with File.open(path) as mine:
+        with open_file(path) as mine:
             mine.backup(path.with_name("killed.db"), lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 
     in_child(killed)
@@ -117,4 +118,4 @@ def test_where_files_can_not_be_locked_a_backup_is_made_all_the_same(
     monkeypatch.setattr(backup.fcntl, "flock", fails)
     file.backup(path.with_name("copy.db"))
     assert left.exists()
-    File.open(path.with_name("copy.db")).close()
+    open_file(path.with_name("copy.db")).close()

@@ -15,6 +15,7 @@ import pytest
 
 from tablemapper.engines.sqlite.file import connections
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import (
     CorruptStore,
     NotAStore,
@@ -29,7 +30,7 @@ from .table import Clock, beside, create_table, in_child, insert, sqlite_file
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:
     before = os.umask(0)
     try:
-        file = File.open(path)
+        file = open_file(path)
         file.write(create_table)
         assert beside(path) == ["store.db-shm", "store.db-turn", "store.db-wal"]
         for name in os.listdir(path.parent):
@@ -41,11 +42,11 @@ def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Pa
 
 
 def test_what_was_written_is_there_after_reopening_and_the_store_keeps_its_name(path: Path) -> None:
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         file.write(insert("x"))
         name = file.store_id()
-    with File.open(path, create=False) as file:
+    with open_file(path, create=False) as file:
         assert file.read("SELECT v FROM t") == [("x",)]
         assert file.get("SELECT v FROM t WHERE k = 9") is None
         assert file.store_id() == name
@@ -55,10 +56,10 @@ def test_what_was_written_is_there_after_reopening_and_the_store_keeps_its_name(
 def test_an_empty_file_counts_as_new(path: Path) -> None:
     path.touch()
     with pytest.raises(NotAStore, match="is empty; pass create=True"):
-        File.open(path, create=False)
-    with File.open(path) as file:
+        open_file(path, create=False)
+    with open_file(path) as file:
         file.write(create_table)
-    File.open(path, create=False).close()
+    open_file(path, create=False).close()
 
 
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -89,7 +90,7 @@ def test_a_file_of_someone_else_is_refused_and_not_touched(path: Path, what: str
     make(path)
     before, times = path.read_bytes(), os.stat(path).st_mtime_ns
     with pytest.raises(NotAStore, match=message):
-        File.open(path)
+        open_file(path)
     assert path.read_bytes() == before
     assert os.stat(path).st_mtime_ns == times
     assert beside(path) == []
@@ -99,7 +100,7 @@ def test_a_store_whose_catalogue_is_gone_is_damaged(path: Path) -> None:
     sqlite_file(path, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 1", "CREATE TABLE t (a)")
     before = path.read_bytes()
     with pytest.raises(CorruptStore, match="tablemapper_state is missing"):
-        File.open(path)
+        open_file(path)
     assert path.read_bytes() == before
     assert beside(path) == []
 
@@ -116,7 +117,7 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
         + (4096).to_bytes(4, "big")
         + bytes(484)
     )
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         assert file.integrity() == []
 
@@ -142,42 +143,42 @@ def test_a_path_that_can_not_be_a_store_is_refused(
     (tmp_path / "link").symlink_to(tmp_path / "plain")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StoreError, match=message):
-        File.open(name)
+        open_file(name)
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe", "plain"]
 
 
 def test_a_directory_may_be_reached_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with File.open(tmp_path / "link" / "store.db") as file:
+    with open_file(tmp_path / "link" / "store.db") as file:
         assert file.path == str(tmp_path / "real" / "store.db")
 
 
 def test_a_missing_file_is_not_made_unless_asked(path: Path) -> None:
     with pytest.raises(StoreError, match="does not exist; pass create=True"):
-        File.open(path, create=False)
+        open_file(path, create=False)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("wrong", [{"durability": "none"}, {"page_size": 1000}, {"page_size": 256}])
 def test_a_wrong_option_is_refused(path: Path, wrong: Any) -> None:
     with pytest.raises(ValueError, match="expected"):
-        File.open(path, **wrong)
+        open_file(path, **wrong)
     assert not path.exists()
 
 
 def test_an_sqlite_that_can_corrupt_a_log_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "sqlite_version", lambda: 3_051_002)
     with pytest.raises(StoreError, match="3.51.3 or later is needed"):
-        File.open(path)
+        open_file(path)
     assert not path.exists()
 
 
 def test_a_store_on_a_disk_that_can_not_be_written_is_read_only(path: Path) -> None:
-    File.open(path).close()
+    open_file(path).close()
     before = path.read_bytes()
     with pytest.raises(StoreReadOnly, match="check the permissions"):
-        File.open(path, vfs="readonly")
+        open_file(path, vfs="readonly")
     assert path.read_bytes() == before
 
 
@@ -185,7 +186,7 @@ def test_the_permissions_of_file_and_directory_are_respected() -> None:
     folder = Path(tempfile.mkdtemp())
     try:
         os.chmod(folder, 0o755)
-        File.open(folder / "store.db").close()
+        open_file(folder / "store.db").close()
         os.chmod(folder / "store.db", 0o644)
 
         def as_nobody(path: Path) -> str:
@@ -195,7 +196,7 @@ def test_the_permissions_of_file_and_directory_are_respected() -> None:
             else:
                 os.chmod(folder / "store.db", 0o444)
                 os.chmod(folder, 0o555)
-            return str(File.open(path))
+            return str(open_file(path))
 
         assert in_child(lambda: as_nobody(folder / "store.db")) == "StoreReadOnly"
         assert in_child(lambda: as_nobody(folder / "new.db")) == "StoreReadOnly"
@@ -217,7 +218,7 @@ def later_and_older(path: Path) -> tuple[Path, Path]:
     """Return two copies of a store with their logs, as kills would leave them: the first was written for longer."""
     later, older = path.with_name("later.db"), path.with_name("older.db")
     clock = Clock()
-    with File.open(path, clock=clock) as file:
+    with open_file(path, clock=clock) as file:
         file.write(create_table)
         for copied in (older, later):
             for _ in range(3):
@@ -232,7 +233,7 @@ def later_and_older(path: Path) -> tuple[Path, Path]:
 
 def test_the_log_of_a_file_that_was_not_closed_is_used(path: Path) -> None:
     for copied, rows in zip(later_and_older(path), (8, 4), strict=True):
-        with File.open(copied) as file:
+        with open_file(copied) as file:
             assert file.get("SELECT count(*) FROM t") == (rows,)
 
 
@@ -242,7 +243,7 @@ def test_an_older_log_is_refused_and_nothing_is_touched(path: Path) -> None:
     before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
     for _ in range(2):
         with pytest.raises(CorruptStore, match="is the log of another file, or of an older copy of this one"):
-            File.open(later)
+            open_file(later)
         assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
 
 
@@ -253,13 +254,13 @@ def test_the_log_of_another_store_is_refused_and_nothing_is_touched(path: Path, 
     copy(other, later, "-wal")
     before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
     with pytest.raises(CorruptStore, match="is the log of another file"):
-        File.open(later)
+        open_file(later)
     assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
 
 
 def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: Path) -> None:
     clock, copied = Clock(), path.with_name("copied.db")
-    with File.open(path, clock=clock) as file:
+    with open_file(path, clock=clock) as file:
         file.write(create_table)
         for _ in range(30):
             clock.now += 1
@@ -268,7 +269,7 @@ def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: 
         assert file._connection is not None
         file._writes.hand_back(file._connection)
         copy(path, copied, "", "-wal")
-    with File.open(copied) as file:
+    with open_file(copied) as file:
         assert file.get("SELECT count(*) FROM t") == (30,)
 
 
@@ -279,8 +280,8 @@ def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: 
 @pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
 def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_noticed(path: Path, how: str, durability: Any) -> None:
     new = path.with_name("new.db")
-    File.open(new).close()
-    with File.open(path, durability=durability, readers=0) as file:
+    open_file(new).close()
+    with open_file(path, durability=durability, readers=0) as file:
         file.write(create_table)
         file.write(insert("x"))
         assert file.read("SELECT v FROM t") == [("x",)]
@@ -378,7 +379,7 @@ def test_every_setting_reads_back_on_the_connections_that_read(file: File) -> No
 
 
 def test_relaxed_durability_is_normal_and_the_page_size_is_that_of_the_new_file(path: Path) -> None:
-    with File.open(path, durability="relaxed", page_size=16384) as file:
+    with open_file(path, durability="relaxed", page_size=16384) as file:
         assert file._connection is not None
         check_settings(file._connection, WRITER | {"synchronous": 1, "page_size": 16384})
 
@@ -415,10 +416,10 @@ def test_what_only_an_attack_needs_is_refused(file: File, statement: str) -> Non
 
 
 def test_a_trigger_that_someone_put_into_the_file_does_not_run(path: Path) -> None:
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
     sqlite_file(path, "CREATE TRIGGER evil AFTER INSERT ON t BEGIN DELETE FROM t; END")
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(insert(1))
         assert file.read("SELECT v FROM t") == [(1,)]
         assert [row[:2] for row in file.schema() if row[0] == "trigger"] == [("trigger", "evil")]

@@ -19,7 +19,9 @@ import pytest
 
 from tablemapper.engines.sqlite.file import timestamps as timestamps_module
 from tablemapper.engines.sqlite.file import transactions as transacting_module
-from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
 from ....sqlite_vfs import Fault
@@ -109,7 +111,7 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
         n += 1
         assert n < 200
         path = folder / f"{n}.db"
-        file = File.open(path, vfs="faulty", readers=2 if readers else 0)
+        file = open_file(path, vfs="faulty", readers=2 if readers else 0)
         file.write(create_tables)
         small(file)
         for k in OLD:
@@ -147,7 +149,7 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
         file.write(put(99))
         assert keys_in(file) == now | {99}
         file.close()
-        with File.open(path) as again:
+        with open_file(path) as again:
             assert keys_in(again) == now | {99}
             assert again.integrity() == []
 
@@ -170,7 +172,7 @@ def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(fold
 
 
 def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_unknown_outcome(folder: Path) -> None:
-    with File.open(folder / "sync.db", vfs="faulty") as file:
+    with open_file(folder / "sync.db", vfs="faulty") as file:
         file.write(create_tables)
         Fault.arm("xSync", 1, sticky=True)
         with pytest.raises(OutcomeUnknown):
@@ -187,7 +189,7 @@ def test_a_disk_that_stays_full_is_never_an_unknown_outcome(folder: Path, reader
 
 
 def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(folder: Path) -> None:
-    file = File.open(folder / "found.db", vfs="faulty")
+    file = open_file(folder / "found.db", vfs="faulty")
     file.write(create_tables)
     file.write(put(*range(5)))
 
@@ -226,17 +228,17 @@ def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(folder: Pa
             n += 1
             path = folder / f"{op}{n}{fresh}.db"
             if not fresh:
-                with File.open(path) as file:
+                with open_file(path) as file:
                     file.write(create_tables)
                     file.write(put(1))
             Fault.arm(op, n, sticky=True)
             try:
-                File.open(path, vfs="faulty", timeout=0.01).close()
+                open_file(path, vfs="faulty", timeout=0.01).close()
             except TableMapperError:
                 pass
             finally:
                 fired = Fault.disarm()
-            with File.open(path, vfs="faulty") as file:
+            with open_file(path, vfs="faulty") as file:
                 if fresh:
                     file.write(create_tables)
                     file.write(put(1))
@@ -247,12 +249,12 @@ def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(folder: Pa
 
 def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(folder: Path) -> None:
     path = folder / "read.db"
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_tables)
         file.write(put(*range(200)))
     failed = 0
     for n in range(1, 100):
-        file = File.open(path, vfs="faulty")
+        file = open_file(path, vfs="faulty")
         Fault.arm("xRead", n, sticky=True)
         try:
             for way in ("read", "stream", "snapshot"):
@@ -278,7 +280,7 @@ def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(folder: Pa
 
 
 def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(folder: Path) -> None:
-    with File.open(folder / "full.db") as file:
+    with open_file(folder / "full.db") as file:
         file.write(create_tables)
         assert file._connection is not None
         file._connection.execute("PRAGMA max_page_count = 20").fetchall()
@@ -292,7 +294,7 @@ def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(fold
 
 
 def test_without_a_proof_a_failed_commit_is_settled_by_the_row_of_the_timestamps_or_is_unknown(folder: Path) -> None:
-    file = File.open(folder / "proof.db", vfs="faulty", clock=lambda: 10**15)
+    file = open_file(folder / "proof.db", vfs="faulty", clock=lambda: 10**15)
     file.write(create_tables)
 
     def apply(w: Writer) -> None:
@@ -315,7 +317,7 @@ def test_without_a_proof_a_failed_commit_is_settled_by_the_row_of_the_timestamps
 
 def writer_process(path: str, pipe: int, first: int) -> None:
     try:
-        file = File.open(path)
+        file = open_file(path)
         small(file)
         k = first
         while True:
@@ -328,7 +330,7 @@ def writer_process(path: str, pipe: int, first: int) -> None:
 
 def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(folder: Path) -> None:
     path = folder / "kill.db"
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_tables)
     draw = random.Random(7)
     known: set[int] = set()
@@ -350,7 +352,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half
         assert stamps == sorted(set(stamps))
         assert not stamps or stamps[0] > last
         last = stamps[-1] if stamps else last
-        with File.open(path) as file:
+        with open_file(path) as file:
             found = keys_in(file)
             assert found >= known | {k for k, _ in acked}
             assert len(found) <= len(known) + len(acked) + 1
@@ -391,7 +393,7 @@ def interrupt(rounds: int, work: Any, after: Any) -> int:
 
 @pytest.mark.interrupts
 def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) -> None:
-    with File.open(folder / "ki.db", durability="relaxed") as file:
+    with open_file(folder / "ki.db", durability="relaxed") as file:
         file.write(create_tables)
         numbers = iter(range(1_000_000))
 
@@ -406,8 +408,8 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) 
         def after() -> None:
             assert file._connection is not None
             assert not file._connection.in_transaction
-            assert not file._writes.line.lock.locked()
-            assert all(not reader.in_transaction for reader in file._idle)
+            assert not file._writes.queue.lock.locked()
+            assert all(not reader.in_transaction for reader in file._readers.idle)
 
         assert interrupt(2_000, work, after) > 1_900
         file.write(put(-1))
@@ -472,7 +474,7 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
 
 def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
     path = folder / "fuzz.db"
-    with File.open(path, page_size=1024) as file:
+    with open_file(path, page_size=1024) as file:
         file.write(create_tables)
         file.write(put(*range(60), size=40))
     sound = path.read_bytes()
@@ -489,7 +491,7 @@ def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
     for _ in range(2_000):
         data = mutate(sound, draw)
         path.write_bytes(data)
-        file = attempt(lambda: File.open(path, durability="relaxed", timeout=0.02))
+        file = attempt(lambda: open_file(path, durability="relaxed", timeout=0.02))
         if file is None:
             assert path.read_bytes() == data or data[18:20] != b"\x02\x02"
             assert not os.path.exists(f"{path}-wal") or not os.path.getsize(f"{path}-wal")
@@ -511,7 +513,7 @@ def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
 
 def test_an_impossible_time_in_the_file_is_damage(folder: Path) -> None:
     path = folder / "time.db"
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(lambda w: w.execute(f"UPDATE {timestamps_module.STATE} SET until = ?, owner = 5", (2**62,)))
-    with File.open(path) as file, pytest.raises(CorruptStore, match="what was never written there"):
+    with open_file(path) as file, pytest.raises(CorruptStore, match="what was never written there"):
         file.write(create_tables)

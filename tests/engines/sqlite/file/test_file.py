@@ -15,7 +15,9 @@ from typing import Any
 import apsw
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import (
     StoreClosed,
     StoreError,
@@ -117,7 +119,7 @@ def test_a_wrong_seek_spoils_nothing(file: File) -> None:
 
 def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path) -> None:
     failures: list[BaseException] = []
-    with File.open(path, durability="relaxed", readers=2) as file:
+    with open_file(path, durability="relaxed", readers=2) as file:
         file.write(lambda w: [w.execute("CREATE TABLE a (n)"), w.execute("INSERT INTO a VALUES (0), (0)")])
         stop = threading.Event()
         stamps: list[int] = []
@@ -160,7 +162,7 @@ def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path
         assert not failures
         assert file.read("SELECT n FROM a") == [(600,), (600,)]
         assert stamps == sorted(set(stamps))
-        assert len(file._idle) <= 2
+        assert len(file._readers.idle) <= 2
 
 
 def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: Path, file: File) -> None:
@@ -168,7 +170,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     stream = file.stream("SELECT v FROM t", chunk=1)
     next(stream)
     file.read("SELECT 1")
-    assert file._idle
+    assert file._readers.idle
     uses: list[Callable[[], object]] = [
         lambda: file.get("SELECT 1"),
         lambda: file.read("SELECT 1"),
@@ -184,7 +186,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     assert f"{path.name}-turn" in beside(path), "the child removed the file of the turns"
 
     def own() -> int:
-        with File.open(path) as mine:
+        with open_file(path) as mine:
             mine.write(insert("child"))
         return 0
 
@@ -225,7 +227,7 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_say_no(file
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
-    file = File.open(path if where == "file" else ":memory:")
+    file = open_file(path if where == "file" else ":memory:")
     file.write(create_table)
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
     stream = file.stream("SELECT v FROM t", chunk=1)
@@ -251,7 +253,7 @@ def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
 
 
 def test_damage_is_listed(path: Path) -> None:
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         file.write(lambda w: w.execute("CREATE INDEX i ON t (v)"))
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 100 + str(i),) for i in range(500)]))
@@ -260,7 +262,7 @@ def test_damage_is_listed(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[(root - 1) * 4096 : root * 4096] = bytes(4096)
     path.write_bytes(data)
-    with File.open(path) as file:
+    with open_file(path) as file:
         assert file.integrity()
 
 
@@ -272,22 +274,22 @@ def test_a_file_that_is_dropped_without_being_closed_leaves_nothing(path: Path) 
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        file = File.open(path)
+        file = open_file(path)
         file.write(lambda w: w.execute("CREATE TABLE IF NOT EXISTS t (v)"))
         file.write(insert(1))
         del file
         gc.collect()
         assert beside(path) == []
         assert len(os.listdir("/proc/self/fd")) == before
-    with File.open(path) as file:
+    with open_file(path) as file:
         assert file.get("SELECT count(*) FROM t") == (5,)
 
 
 def test_a_program_that_ends_with_an_open_file_says_nothing(path: Path) -> None:
     program = (
         "import sys, threading\n"
-        "from tablemapper.engines.sqlite.file.file import File\n"
-        "file = File.open(sys.argv[1])\n"
+        "from tablemapper.engines.sqlite.file.opening import open_file\n"
+        "file = open_file(sys.argv[1])\n"
         "file.write(lambda w: w.execute('CREATE TABLE t (v)'))\n"
         "stream = file.stream('SELECT 1 UNION SELECT 2', chunk=1)\n"
         "next(stream)\n"
@@ -295,5 +297,5 @@ def test_a_program_that_ends_with_an_open_file_says_nothing(path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
-    with File.open(path) as file:
+    with open_file(path) as file:
         assert file.integrity() == []

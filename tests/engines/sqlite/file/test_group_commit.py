@@ -14,7 +14,9 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file import group_commit, reader_pool, transactions
-from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
 from tablemapper.schema.model import compile_schema
 
@@ -62,7 +64,7 @@ class Group:
     def follow(self, apply: Callable[[Writer], Any], **options: Any) -> Future[Any]:
         future = self.pool.submit(self.file.write, apply, **options)
         self.count += 1
-        eventually(lambda: len(self.file._writes.line._waiting) >= self.count)
+        eventually(lambda: len(self.file._writes.queue._waiting) >= self.count)
         return future
 
     def go(self) -> None:
@@ -71,7 +73,7 @@ class Group:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[File]:
-    with File.open(tmp_path / "store.db", vfs="faulty") as file:
+    with open_file(tmp_path / "store.db", vfs="faulty") as file:
         file.write(create_table)
         yield file
 
@@ -111,7 +113,7 @@ def test_writes_that_wait_share_one_sync_and_each_returns_its_own_result(file: F
 
 def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
     paused: list[float] = []
-    with File.open(tmp_path / "store.db", sleep=paused.append) as file:
+    with open_file(tmp_path / "store.db", sleep=paused.append) as file:
         file.write(create_table)
         group = Group(file)
         first = group.lead(insert(0))
@@ -138,7 +140,7 @@ def test_a_write_that_comes_later_does_not_lead_before_those_that_wait(
 ) -> None:
     """It would wait for another process until its own deadline, while theirs are over."""
     monkeypatch.setattr(group_commit, "_PATIENCE", 90.0)
-    wake, woken = group_commit.Write.wake, list[group_commit.Write[Any]]()
+    wake, woken = group_commit.PendingWrite.wake, list[group_commit.PendingWrite[Any]]()
     order: list[int] = []
 
     def noted(k: int) -> Callable[[Writer], None]:
@@ -147,7 +149,7 @@ def test_a_write_that_comes_later_does_not_lead_before_those_that_wait(
     first = group.lead(noted(0))
     group.follow(noted(1), alone=True)
     monkeypatch.setattr(
-        group_commit.Write, "wake", lambda write: woken.append(write)
+        group_commit.PendingWrite, "wake", lambda write: woken.append(write)
     )  # the thread that waits is slow to wake up
     group.go()
     first.result(60)
@@ -328,7 +330,7 @@ def test_the_main_thread_never_runs_the_writes_of_others(file: File) -> None:
 
     def mine(w: Writer) -> None:
         futures.extend(pool.submit(file.write, other(k)) for k in range(4))
-        eventually(lambda: len(file._writes.line._waiting) == 4)
+        eventually(lambda: len(file._writes.queue._waiting) == 4)
 
     file.write(mine)
     assert [future.result(60) for future in futures] == [0, 1, 2, 3]
@@ -339,7 +341,7 @@ def test_the_main_thread_never_runs_the_writes_of_others(file: File) -> None:
 def test_many_threads_share_commits_and_are_served_alike(tmp_path: Path) -> None:
     served = [0] * 16
     when_the_first_is_done: list[list[int]] = []
-    with File.open(tmp_path / "many.db", vfs="slow") as file:
+    with open_file(tmp_path / "many.db", vfs="slow") as file:
         file.write(create_table)
         before = Slow.syncs
         gate = threading.Barrier(16)
@@ -452,7 +454,7 @@ def test_nobody_is_forgotten_however_threads_take_turns(
     sys.setswitchinterval(1e-6)
     count = 5_000 if full_size else 60
     try:
-        with File.open(tmp_path / "race.db", vfs="faulty", most_readers=2, readers=1, timeout=3600) as file:
+        with open_file(tmp_path / "race.db", vfs="faulty", most_readers=2, readers=1, timeout=3600) as file:
             file.write(create_table)
 
             def client(which: int) -> None:

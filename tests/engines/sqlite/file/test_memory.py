@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import (
     StoreError,
 )
@@ -17,7 +17,7 @@ from .table import create_table, insert
 
 
 def test_a_store_in_memory_does_the_same() -> None:
-    with File.open(":memory:") as file:
+    with open_file(":memory:") as file:
         file.write(create_table)
         first = file.write(insert("a"))
         assert file.write(insert("b")) > first
@@ -37,17 +37,17 @@ def test_a_store_in_memory_does_the_same() -> None:
 
 
 def test_stores_in_memory_are_apart_and_can_be_saved(tmp_path: Path) -> None:
-    with File.open(":memory:") as one, File.open(":memory:") as two:
+    with open_file(":memory:") as one, open_file(":memory:") as two:
         one.write(create_table)
         one.write(insert("saved"))
         assert len(two.schema()) == 1
         one.backup(tmp_path / "saved.db")
-        with File.open(tmp_path / "saved.db", create=False) as saved:
+        with open_file(tmp_path / "saved.db", create=False) as saved:
             assert saved.read("SELECT v FROM t") == [("saved",)]
 
 
 def test_threads_share_a_store_in_memory() -> None:
-    with File.open(":memory:") as file:
+    with open_file(":memory:") as file:
         file.write(create_table)
 
         def work() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreClosed, StoreError
 
 from .table import create_table, insert
@@ -18,7 +19,7 @@ from .table import create_table, insert
 
 @pytest.fixture
 def file() -> Iterator[File]:
-    with File.open(":memory:") as opened:
+    with open_file(":memory:") as opened:
         opened.write(create_table)
         for value in range(10):
             opened.write(insert(value))
@@ -113,7 +114,6 @@ def test_a_stream_within_a_write_and_within_a_snapshot(file: File) -> None:
 def test_a_stream_ends_with_its_file(file: File) -> None:
     stream = file.stream(ALL, chunk=2)
     next(stream)
-    file.vacuum()
     assert next(stream) == [(2,), (3,)]
     second = file.stream(ALL, chunk=2)
     next(second)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import (
     StoreClosed,
     StoreLocked,
@@ -22,7 +23,7 @@ from .table import create_table, eventually, insert
 
 @pytest.fixture
 def file(path: Path) -> Iterator[File]:
-    with File.open(path, readers=1, most_readers=2, timeout=60.0) as file:
+    with open_file(path, readers=1, most_readers=2, timeout=60.0) as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(n,) for n in range(1_000)]))
         yield file
@@ -80,7 +81,7 @@ def test_a_thread_that_holds_a_reader_never_waits_for_another(file: File) -> Non
 
 
 def test_waiting_for_a_reader_ends_in_one_clear_error(path: Path) -> None:
-    with File.open(path, most_readers=1, timeout=0.02) as file:
+    with open_file(path, most_readers=1, timeout=0.02) as file:
         file.write(create_table)
         file.write(insert(1))
         with file.snapshot():
@@ -131,13 +132,13 @@ def test_many_threads_share_few_readers_and_lose_none(file: File) -> None:
 
 
 def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: Path) -> None:
-    with File.open(path, readers=2) as file:
+    with open_file(path, readers=2) as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(3)]))
         streams = [file.stream("SELECT * FROM t", chunk=1) for _ in range(30)]
         assert [next(stream) for stream in streams] == [[(1, 0)]] * 30
         del streams
-        assert len(file._idle) <= 2
+        assert len(file._readers.idle) <= 2
         gc.collect()
         assert len(file._known) <= 3
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import (
     SnapshotTooOld,
     StoreError,
@@ -69,7 +70,7 @@ def test_a_wrong_statement_does_not_spoil_the_reader(file: File) -> None:
 
 def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(0)
-    with File.open(path, monotonic=clock) as file:
+    with open_file(path, monotonic=clock) as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
         stream = file.stream("SELECT v FROM t", chunk=1)
@@ -96,7 +97,7 @@ def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.Log
 
 def test_a_state_that_nobody_asks_for_any_more_is_let_go_by_a_write(path: Path) -> None:
     clock = Clock(0)
-    with File.open(path, monotonic=clock) as file:
+    with open_file(path, monotonic=clock) as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
         stream = file.stream("SELECT v FROM t", chunk=1)

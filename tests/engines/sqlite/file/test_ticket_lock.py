@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file import ticket_lock
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.ticket_lock import TicketLock
 
 from .table import create_table, drawn, eventually, insert
@@ -215,14 +215,14 @@ def test_one_that_waits_behind_a_stopped_one_while_others_write_takes_a_new_tick
 
 STOPPED = """
 import sys
-from tablemapper.engines.sqlite.file.file import File
-with File.open(sys.argv[1], timeout=600) as file:
+from tablemapper.engines.sqlite.file.opening import open_file
+with open_file(sys.argv[1], timeout=600) as file:
     file.write(lambda w: w.execute("INSERT INTO t (v) VALUES ('stopped')"))
 """
 
 
 def test_a_process_that_is_stopped_while_it_waits_stops_no_other(path: Path) -> None:
-    with File.open(path, timeout=60) as file, File.open(path, timeout=60) as other:
+    with open_file(path, timeout=60) as file, open_file(path, timeout=60) as other:
         file.write(create_table)
         other.write(insert("other"))
         turns = Client(path)
@@ -316,7 +316,7 @@ def test_a_process_that_is_killed_gives_its_turn_back(place: Path) -> None:
 
 
 def test_a_forked_child_does_not_keep_the_turn_of_its_parent(path: Path) -> None:
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         turns = file._writes.turns
         assert turns.take(time.monotonic() + 60)
@@ -345,7 +345,7 @@ def test_where_there_are_no_such_locks_the_store_works_all_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ticket_lock, "fcntl", None)
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         file.write(insert(1))
         assert not path.with_name("store.db-turn").exists()
@@ -353,14 +353,14 @@ def test_where_there_are_no_such_locks_the_store_works_all_the_same(
 
 def test_a_turn_file_that_can_not_be_opened_is_done_without(path: Path) -> None:
     path.with_name("store.db-turn").mkdir()
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
         file.write(insert(1))
 
 
 def test_the_last_to_close_removes_the_turn_file(path: Path) -> None:
     turn = path.with_name("store.db-turn")
-    first, second = File.open(path), File.open(path)
+    first, second = open_file(path), open_file(path)
     first.write(create_table)
     second.write(insert(1))
     first.close()

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.engines.sqlite.file.writer import Writer
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from .table import Clock, create_table, insert
@@ -37,10 +39,10 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
     clocks = [Clock(), Clock()]
     owners = iter(range(1, 1_000))
 
-    def open_file(which: int) -> File:
-        return File.open(path, durability="relaxed", clock=clocks[which], owner=next(owners))
+    def open_one(which: int) -> File:
+        return open_file(path, durability="relaxed", clock=clocks[which], owner=next(owners))
 
-    files = [open_file(0), open_file(1)]
+    files = [open_one(0), open_one(1)]
     files[0].write(create_table)
     given_out: list[int] = []
     latest = clocks[0].now
@@ -66,7 +68,7 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
                         assert file._connection is not None
                         file._connection.close(True)
                         file._writes.connection = None
-                    files[which] = open_file(which)
+                    files[which] = open_one(which)
         assert given_out == sorted(set(given_out))
         assert all(stamp <= latest + 1_000_000 + 4 * 20 * len(steps) for stamp in given_out)
     finally:
@@ -78,8 +80,8 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
 def test_writers_that_take_turns_push_time_no_further_than_they_use(path: Path) -> None:
     clock = Clock()
     with (
-        File.open(path, clock=clock, durability="relaxed") as one,
-        File.open(path, clock=clock, durability="relaxed") as two,
+        open_file(path, clock=clock, durability="relaxed") as one,
+        open_file(path, clock=clock, durability="relaxed") as two,
     ):
         one.write(create_table)
         for _ in range(800):
@@ -104,21 +106,21 @@ def test_a_single_writer_pays_no_statement_for_its_timestamps_after_a_while(file
 
 def test_closing_hands_back_what_was_allowed_and_not_used(path: Path) -> None:
     clock = Clock()
-    with File.open(path, clock=clock) as file:
+    with open_file(path, clock=clock) as file:
         file.write(create_table)
         for _ in range(20):
             clock.now += 1
             last = file.write(insert(None))
         (until,) = file.get("SELECT until FROM tablemapper_state") or (0,)
         assert until > last
-    with File.open(path, clock=clock) as file:
+    with open_file(path, clock=clock) as file:
         assert file.get("SELECT until FROM tablemapper_state") == (last,)
         assert file.write(insert(None)) == last + 1
 
 
 def test_two_processes_never_give_out_the_same_time(path: Path, file: File) -> None:
     def work() -> int:
-        with File.open(path, durability="relaxed") as mine:
+        with open_file(path, durability="relaxed") as mine:
             for _ in range(400):
                 mine.write(lambda w: w.execute("INSERT INTO t (v) VALUES (?)", (w.timestamp,)))
         return 0

@@ -14,7 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File, Writer
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import (
     InvalidEntity,
     SchemaMismatch,
@@ -77,7 +79,7 @@ def test_a_transaction_that_was_left_open_is_undone_by_the_next(file: File) -> N
 
 def test_a_changed_catalogue_is_noticed_before_anything_is_done(path: Path, file: File) -> None:
     called = []
-    with File.open(path) as other:
+    with open_file(path) as other:
         generation = other.generation()
         other.write(insert(1), generation=generation)
         assert file.write(lambda w: w.bump_generation()) == generation + 1
@@ -117,7 +119,7 @@ def test_another_writer_is_waited_for(path: Path, locked: apsw.Connection) -> No
         if locked.in_transaction:
             locked.execute("COMMIT")
 
-    with File.open(path, sleep=sleep) as file:
+    with open_file(path, sleep=sleep) as file:
         file.write(insert(1))
         assert file.read("SELECT v FROM t") == [(1,)]
 
@@ -126,7 +128,7 @@ def test_another_writer_that_takes_longer_than_the_timeout_is_one_clear_error(
     path: Path, locked: apsw.Connection
 ) -> None:
     clock = Clock(0)
-    with File.open(path, timeout=0.5, monotonic=clock, sleep=clock.sleep) as file:
+    with open_file(path, timeout=0.5, monotonic=clock, sleep=clock.sleep) as file:
         with pytest.raises(
             StoreLocked, match="held its lock for longer than the timeout; nothing was written: retry, or"
         ):
@@ -149,7 +151,7 @@ def test_the_timeouts_of_threads_do_not_add_up(path: Path, locked: apsw.Connecti
         eventually(lambda: len(asked) == 8)  # time stands still until all of them have come
         clock.sleep(seconds)
 
-    with File.open(path, timeout=1.0, durability=durability, monotonic=monotonic, sleep=sleep) as file:
+    with open_file(path, timeout=1.0, durability=durability, monotonic=monotonic, sleep=sleep) as file:
         asked.clear()
         with ThreadPoolExecutor(8) as threads:
             for future in [threads.submit(file.write, insert(n)) for n in range(8)]:
@@ -168,7 +170,7 @@ def test_what_a_signal_raises_while_another_writer_is_awaited_comes_out(
     def sleep(seconds: float) -> None:
         raise error
 
-    with File.open(path, sleep=sleep, durability=durability) as file:
+    with open_file(path, sleep=sleep, durability=durability) as file:
         for _ in range(3):
             with pytest.raises(type(error)) as raised:
                 file.write(insert(1))
@@ -187,7 +189,7 @@ def test_what_was_raised_before_is_not_raised_again(path: Path, locked: apsw.Con
         if raises:
             raise raises.pop()
 
-    with File.open(path, timeout=0.1, monotonic=clock, sleep=sleep) as file:
+    with open_file(path, timeout=0.1, monotonic=clock, sleep=sleep) as file:
         try:
             file.write(insert(1))
         except KeyboardInterrupt:
@@ -204,15 +206,15 @@ def test_what_a_signal_raises_while_a_new_file_is_opened_comes_out(path: Path, e
         raise error
 
     with pytest.raises(type(error)) as raised:
-        File.open(path, sleep=sleep)
+        open_file(path, sleep=sleep)
     assert raised.value is error
     other.close()
-    File.open(path).close()
+    open_file(path).close()
 
 
 def test_closing_waits_for_nobody(path: Path, locked: apsw.Connection) -> None:
     clock = Clock(0)
-    File.open(path, monotonic=clock, sleep=clock.sleep).close()
+    open_file(path, monotonic=clock, sleep=clock.sleep).close()
     assert clock.now == 0
 
 
@@ -220,12 +222,12 @@ def test_closing_waits_for_nobody(path: Path, locked: apsw.Connection) -> None:
 
 
 def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
-    with File.open(path, monotonic=lambda: 0.0) as file:  # however long each takes
+    with open_file(path, monotonic=lambda: 0.0) as file:  # however long each takes
         file.write(create_table)
         for _ in range(5):
             file.write(insert(1))
         assert drawn(path) == 1
-        with File.open(path, monotonic=lambda: 0.0) as other:
+        with open_file(path, monotonic=lambda: 0.0) as other:
             other.write(insert(2))
             file.write(insert(1))
             other.write(insert(2))
@@ -238,7 +240,7 @@ def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
 def test_who_writes_for_long_takes_turns_even_alone(path: Path) -> None:
     """Others would seldom find SQLite's lock free between its transactions."""
     now = 0.0
-    with File.open(path, monotonic=lambda: now) as file:
+    with open_file(path, monotonic=lambda: now) as file:
         file.write(create_table)
         file.write(insert(1))
         assert drawn(path) == 1
@@ -258,7 +260,7 @@ def test_who_writes_for_long_takes_turns_even_alone(path: Path) -> None:
 
 
 def client_process(path: str, which: int, gate: Any) -> None:
-    with File.open(path, vfs="slow", timeout=60.0) as file:
+    with open_file(path, vfs="slow", timeout=60.0) as file:
         gate.wait()
         for _ in range(100):
             file.write(insert(which))
@@ -266,7 +268,7 @@ def client_process(path: str, which: int, gate: Any) -> None:
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:
     """With SQLite's lock alone one of them gets next to nothing."""
-    with File.open(path) as file:
+    with open_file(path) as file:
         file.write(create_table)
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     gate = context.Barrier(4)
@@ -275,7 +277,7 @@ def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> No
         process.start()
     for process in processes:
         process.join()
-    with File.open(path) as file:
+    with open_file(path) as file:
         order = [which for (which,) in file.read("SELECT v FROM t ORDER BY k")]
     assert Counter(order) == dict.fromkeys(range(4), 100)
     last = {which: 399 - order[::-1].index(which) for which in range(4)}

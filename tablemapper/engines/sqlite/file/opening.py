@@ -1,0 +1,116 @@
+"""A path becomes an open file, or a store in memory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from ....errors import shown
+from .connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
+from .file import File
+from .memory import MemoryFile
+
+__all__ = ["open_file"]
+
+_SHARE = 64  # writes that share a commit
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1_000
+
+
+def open_file(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    durability: Durability = "full",
+    timeout: float = 5.0,
+    page_size: int = 4096,
+    readers: int | None = None,
+    most_readers: int = 64,
+    clock: Callable[[], int] = _microseconds,
+    application_id: int = APPLICATION_ID,
+    format_version: int = FORMAT_VERSION,
+    vfs: str | None = None,
+    warn_after: float = 30.0,
+    refuse_after: float = 300.0,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    random: Callable[[], float] | None = None,
+    lock: Callable[[], threading.Lock] = threading.Lock,
+    owner: int | None = None,
+    share: int | None = None,
+) -> File:
+    """Open a file, or make a new one.
+
+    Args:
+        path: the file, or ":memory:" for a store that is never saved.
+        create: whether a file that is missing or empty becomes a new store.
+        durability: "full" survives a power cut; "relaxed" may lose the last commits in one, but stays consistent.
+        timeout: seconds to wait for another process that writes.
+        page_size: of a new file, in bytes.
+        readers: connections that are kept while they are not used; by default one for each core.
+        most_readers: connections that read at the same time; a thread that finds all of them in use waits, unless it
+            holds one.
+        clock: the time in µs since 1970.
+        application_id: the mark in the header of the file that says that it is a store.
+        format_version: the format that this code reads and writes.
+        vfs: the name of the SQLite file layer, by default that of the operating system.
+        warn_after: seconds after which an open stream is logged.
+        refuse_after: seconds after which it raises ``SnapshotTooOld``.
+        monotonic: the clock that measures these.
+        sleep: how to wait for another process, and how to let other threads go first.
+        random: numbers in [0, 1) that decide how long.
+        lock: makes the lock that orders the writes of this process.
+        owner: a number that no other store object has; random by default.
+        share: how many writes of different threads may share a commit.
+
+    Raises:
+        NotAStore: the file is something else, or was written by a newer format. It was not touched.
+        CorruptStore: it is a store, but damaged.
+        StoreReadOnly: it cannot be written.
+        StoreLocked: another process held it for longer than the timeout.
+        StoreError: the path leads to no file.
+    """
+    if durability not in ("full", "relaxed"):
+        raise ValueError(f'durability={shown(durability)}: expected "full" or "relaxed"')
+    if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
+        raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
+
+    location = Location(
+        path=clean_path(path),
+        vfs=vfs,
+        durability=durability,
+        page_size=page_size,
+        application_id=application_id,
+        format_version=format_version,
+        timeout=timeout,
+        busy_handler=partial(
+            BusyHandler,
+            timeout,
+            sleep=sleep,
+            random=random or secrets.SystemRandom().random,
+            monotonic=monotonic,
+        ),
+    )
+    file_class = MemoryFile if location.in_memory else File
+    if location.in_memory or (share is None and durability == "relaxed"):
+        share = 1  # without a sync to wait for, handing writes over costs more than it saves
+    return file_class(
+        location,
+        create=create,
+        readers=readers,
+        most_readers=most_readers,
+        clock=clock,
+        monotonic=monotonic,
+        sleep=sleep,
+        lock=lock,
+        owner=owner or secrets.randbits(62) | 1,
+        share=_SHARE if share is None else share,
+        warn_after=warn_after,
+        refuse_after=refuse_after,
+    )
