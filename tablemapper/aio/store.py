@@ -83,7 +83,7 @@ class Opening:
         self, start: Callable[[], Engine], *, limits: Literal["azure"] | None, threads: int, timeout: float
     ) -> None:
         self._start = start
-        self._limits = limits
+        self._limits: Literal["azure"] | None = limits
         self._threads = threads
         self._timeout = timeout
         self._store: AsyncStore | None = None

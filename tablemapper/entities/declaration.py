@@ -84,7 +84,7 @@ class AbstractDeclaration:
     """A class, compiled: its fields. All that there is of one without a table, which lends them."""
 
     cls: type[Any]
-    table: str | None = None
+    table: str | None
     fields: tuple[FieldModel, ...]
     of: type[Any] | None = None
     """What an aggregate is maintained from."""
@@ -203,12 +203,13 @@ def declare(
             f'class {cls.__name__}(…, table="…")'
             for name in declared
         ]
-        return AbstractDeclaration(cls=cls, fields=models, of=options.of, where=where)
-    if not isinstance(options.table, str):
-        faults.append(f"table={shown(options.table)}: the name of a table is text")
-        options = options._replace(table="Table")
-    if (fault := check_table_name(options.table or "")) is not None:
-        faults.append(f"table={shown(options.table)}: {fault}")
+        return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
+    table = options.table
+    if not isinstance(table, str):
+        faults.append(f"table={shown(table)}: the name of a table is text")
+        table = "Table"
+    if (fault := check_table_name(table)) is not None:
+        faults.append(f"table={shown(table)}: {fault}")
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
@@ -226,13 +227,13 @@ def declare(
     compiled = [
         model
         for name, index in indexes.items()
-        if (model := _index(cls, name, index, options.table or "", fields, faults)) is not None
+        if (model := _index(cls, name, index, table, fields, faults)) is not None
     ]
     if partition is None or row is None:
-        return AbstractDeclaration(cls=cls, table=options.table, fields=models, of=options.of, where=where)
+        return AbstractDeclaration(cls=cls, table=table, fields=models, of=options.of, where=where)
     declaration = Declaration(
         cls=cls,
-        table=options.table,
+        table=table,
         type_name=options.type,
         fields=models,
         partition=partition,

@@ -91,7 +91,9 @@ def _make_class(
             setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
     else:
         # While its conditions are read, an abstract class knows its fields already.
-        type.__setattr__(cls, "__declaration__", AbstractDeclaration(cls=cls, fields=tuple(fields.values())))
+        type.__setattr__(
+            cls, "__declaration__", AbstractDeclaration(cls=cls, table=None, fields=tuple(fields.values()))
+        )
     declaration = declare(cls, options, fields, declared, faults)
     faults += cls._faults(declaration)
     if faults:
