@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -25,7 +25,7 @@ from ..codegen import Names, compile_functions
 from ..engines.context import check_outside
 from ..engines.protocol import Engine, Note, NoteChanged, Operation
 from ..entities.entity import key_of
-from ..errors import EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown, tell_written
+from ..errors import CorruptStore, EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown, tell_written
 from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
@@ -35,13 +35,14 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import Row
+from ..schema.rows import DAMAGE, Row
 from .pages import query_identity
 from .prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
 from .run import Run
 
 __all__ = ["WriteByQuery", "by_function"]
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]
 """Makes of an entity, as it was read, what is to be done; None leaves it alone."""
@@ -369,7 +370,7 @@ class Checkpoint:
         self._fresh = _UnderWay(identity, what, None, 0)
         self._held = engine.note(name)
         self._next = self._held
-        held = self._fresh if self._held is None else msgspec.json.decode(self._held, type=_UnderWay)
+        held = self._fresh if self._held is None else _noted(name, self._held, _UnderWay)
         if held.identity != identity:
             raise InvalidQuery(
                 f"{what}: {name} is under way with another query, {held.what}; make that call again to finish it, or "
@@ -383,7 +384,7 @@ class Checkpoint:
         """Return the keys that were chosen when the run began: a limit would choose others once some are changed."""
         self._has_keys = True
         if self._held is not None:
-            return msgspec.json.decode(self._engine.note(self._keys_name) or "[]", type=list[Key])
+            return _noted(self._keys_name, self._engine.note(self._keys_name), list[Key])
         keys = choose()
         self._next = _text(self._fresh)
         try:
@@ -419,6 +420,14 @@ class Checkpoint:
         return PreconditionFailed(
             f"{self._fresh.what}: another run writes under the same name, {self._name}; wait for it"
         )
+
+
+def _noted(name: str, text: Any, kind: type[T]) -> T:
+    """Return what is noted under a name."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except DAMAGE as error:
+        raise CorruptStore(f"what is noted of the run {name} cannot be read: {error}; give it another name") from error
 
 
 def _text(value: Any) -> str:

@@ -222,3 +222,19 @@ def test_a_check_of_a_store_in_memory_is_a_check(tmp_path: Path) -> None:
     with tm.open(":memory:", models=MODELS) as store:
         store.insert(Account("p", "r"))
         assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- runs with a name
+
+
+@pytest.mark.parametrize("note", ["{", "5", "null", '{"identity": 5}', "[" * 100_000, b"\xff", 5])
+@pytest.mark.parametrize("keys", [False, True])
+def test_a_run_that_finds_a_damaged_note_says_so(path: Path, note: Any, keys: bool) -> None:
+    with tm.open(path, models=MODELS) as store:
+        query = store.query(Account).where(Account.p == "p").limit(3)
+        with pytest.raises(ZeroDivisionError):
+            query.update(lambda account: account.replace(num=1 // (2 - account.num)), resume="run")
+    name = "resume='run' keys" if keys else "resume='run'"
+    damage(path, "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)", name, note)
+    with tm.open(path, models=MODELS) as store, pytest.raises(tm.errors.CorruptStore, match="resume='run'"):
+        store.query(Account).where(Account.p == "p").limit(3).update(lambda account: account, resume="run")
