@@ -18,7 +18,7 @@ from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
 from .file.writer import Writer, sorted_rows
-from .maintained import write_changes, write_indexes
+from .maintained import put_rows, write_changes, write_indexes
 from .statements import SqliteSchema, Statements
 
 __all__ = ["Get", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "stale"]
@@ -46,7 +46,10 @@ def apply(
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
     try:
-        _apply(sqlite, writer, operations, maintained_limit)
+        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None:
+            _insert_one(sqlite, writer, operations[0])
+        else:
+            _apply(sqlite, writer, operations, maintained_limit)
     except TableMapperError:
         raise
     except DAMAGE:
@@ -55,6 +58,22 @@ def apply(
             if stored is not None and (fault := operation.model.fault_of(stored)) is not None:
                 raise unreadable(operation.model.name, stored, fault) from None
         raise
+
+
+def _insert_one(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
+    """Insert one entity, as `_apply` would, but without what only several operations need (a tenth of the time)."""
+    model = operation.model
+    (row,) = insert_rows(sqlite.statements[model], writer, _news([operation]))
+    operation.new = row
+    kept = sqlite.maintenance[model]
+    for index in kept.indexes:
+        if rows := index.rows((row,)):
+            put_rows(sqlite, index, writer, sorted_rows(rows))
+    if kept.aggregates:
+        changes = ChangeSet()
+        for aggregate in kept.aggregates:
+            aggregate.collect((row,), changes.groups.setdefault(aggregate, {}), 1)
+        write_changes(sqlite, writer, changes)
 
 
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
