@@ -1,6 +1,6 @@
 """One SQLite file: connections, transactions, locks. It knows no entities.
 
-- `driver_errors`: apsw's errors as ours.
+- `driver_errors`: apsw's errors as those of this library.
 - `functions`: SQL functions that call Python.
 - `timestamps`: strictly increasing timestamps.
 - `writer`: the transaction that is being written.

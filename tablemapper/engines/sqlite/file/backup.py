@@ -30,7 +30,7 @@ def copy_store(
     """Write a copy beside the target, check it, and only then give it its name.
 
     Args:
-        source: calls what it is given with a connection that holds one state.
+        source: calls a function with a connection that holds one state of it.
         name: the store that is copied, for messages.
         target: an absolute path where nothing is.
         progress: called with (pages done, pages in all).
@@ -63,7 +63,7 @@ def _new_part(target: str) -> Iterator[str]:
         part = f"{target}.{secrets.token_hex(4)}{PART}"
         descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
-            with suppress(OSError):  # where a file can not be locked, nothing is swept either
+            with suppress(OSError):  # where a file cannot be locked, nothing is swept either
                 _lock(descriptor)
             if os.path.lexists(part):  # else another backup has just swept it
                 yield part

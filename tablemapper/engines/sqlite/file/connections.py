@@ -16,7 +16,7 @@ import attrs
 
 from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
 from .functions import install
-from .timestamps import CREATE_STATE, INSERT_STATE, READ_PLACE, STATE, may_follow
+from .timestamps import CREATE_STATE, INSERT_STATE, READ_IDENTITY, STATE, may_follow
 
 __all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Location", "clean_path"]
 
@@ -79,7 +79,7 @@ def clean_path(path: str | os.PathLike[str]) -> str:
 class BusyHandler:
     """What SQLite calls while it waits for a lock of another connection: sleeps, with jitter, until a deadline.
 
-    SQLite's own backs off up to 100 ms, so that under contention whoever waited longest waits longer still.
+    SQLite's own handler backs off up to 100 ms, so that a process that waited for long waits longer still.
 
     Args:
         timeout: seconds that a wait takes where no deadline is set.
@@ -154,7 +154,7 @@ class Location:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # it can not be told
+            return True  # no way to know
 
     def _find(self) -> tuple[int, int]:
         found = os.stat(self.path)
@@ -170,7 +170,7 @@ class Location:
     # Recognising
 
     def prepare(self, *, create: bool) -> None:
-        """Create the file if it is not there; refuse it, untouched, if it is anything but empty or one of ours."""
+        """Create the file if it is not there; refuse it, untouched, if it is neither empty nor a store."""
         if sqlite_version() < _WAL_IS_SOUND:
             raise StoreError(
                 f"SQLite {apsw.sqlite_lib_version()} can corrupt a file in WAL mode; 3.51.3 or later is needed: "
@@ -236,7 +236,7 @@ class Location:
         self.check_format(int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big"))
 
     def _half_created(self) -> bool:
-        # The power failed while an empty file was made a store: SQLite takes it back to empty by itself.
+        # The power failed while an empty file became a store: SQLite makes it empty again by itself.
         try:
             with open(self.path + "-journal", "rb") as journal:
                 header = journal.read(20)
@@ -289,9 +289,9 @@ class Location:
             return None
         try:
             self._harden(connection, cache=_READER_CACHE)
-            return connection.execute(READ_PLACE).fetchone()
+            return connection.execute(READ_IDENTITY).fetchone()
         except apsw.Error:
-            return None  # what is wrong shows when it is opened
+            return None  # opening the file says what is wrong
         finally:
             quiet_close(connection)
 
@@ -304,7 +304,7 @@ class Location:
         try:
             if connection.readonly("main"):
                 raise StoreReadOnly(
-                    f'"{self.path}" can not be written; check the permissions of the file and of its directory'
+                    f'"{self.path}" cannot be written; check the permissions of the file and of its directory'
                 )
             self._harden(connection, cache=_WRITER_CACHE)
             if (create or self.in_memory) and not _value(connection, "SELECT count(*) FROM sqlite_schema"):
@@ -330,7 +330,7 @@ class Location:
         try:
             self._harden(connection, cache=_READER_CACHE)
             connection.execute("PRAGMA query_only = 1")
-            connection.execute("PRAGMA temp_store = FILE")  # what is sorted may be larger than memory
+            connection.execute("PRAGMA temp_store = FILE")  # a sort may be larger than memory
         except BaseException:
             quiet_close(connection)
             raise
@@ -359,8 +359,8 @@ class Location:
         connection.execute(f"PRAGMA cache_size = -{cache}")
 
     def _initialise(self, connection: apsw.Connection) -> None:
-        # In a rollback journal, so that the header of the file itself, which is all that is looked at before it is
-        # opened, says what the file is as soon as it says anything.
+        # In a rollback journal: so the header of the file itself, which is all that is read before a file is opened, says
+        # what the file is as soon as it says anything.
         connection.execute(f"PRAGMA page_size = {self.page_size}")
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("BEGIN EXCLUSIVE")
@@ -389,7 +389,7 @@ class Location:
             try:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             except apsw.BusyError:
-                # Another process that opens the same new file; SQLite does not wait for this one by itself.
+                # Another process opens the same new file; SQLite does not call the busy handler for this lock.
                 if not busy(calls):
                     raise StoreLocked(
                         f'"{self.path}": another process held it for longer than the timeout while it was opened'
@@ -398,7 +398,7 @@ class Location:
                 continue
             if mode != ("wal",):
                 raise StoreError(
-                    f'"{self.path}": its file system can not share memory, which a store needs; put it on a local disk'
+                    f'"{self.path}": its file system cannot share memory, which a store needs; put it on a local disk'
                 )
             return
 
@@ -410,7 +410,7 @@ def sqlite_version() -> int:
 
 
 def quiet_close(connection: apsw.Connection) -> None:
-    """Close a connection of which nothing is expected any more."""
+    """Close a connection, whatever state it is in."""
     with suppress(Exception):
         connection.close(True)
 

@@ -1,7 +1,7 @@
-"""What SQLite, apsw and the operating system raise, in the words of this library.
+"""The errors of SQLite, apsw and the operating system, as errors of this library.
 
 apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
-``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that what works pays nothing.
+``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay nothing. in an ``except`` clause only, so that what works pays nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ....errors import (
 
 __all__ = ["DRIVER_ERRORS", "translated"]
 
-#: What the driver raises by itself, and what therefore never means a mistake in the code that called us.
+#: What the driver raises by itself; it never means a mistake in the code of the caller.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
 
 _DAMAGED = "it is damaged; check() lists what is wrong, and a backup is the safe way back"
@@ -40,7 +40,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     (
         (apsw.ReadOnlyError,),
         StoreReadOnly,
-        "it can not be written; check the permissions of the file and of its directory",
+        "it cannot be written; check the permissions of the file and of its directory",
     ),
     (
         (apsw.FullError,),
@@ -51,7 +51,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     (
         (apsw.CantOpenError,),
         StoreError,
-        "it, or a file beside it (-wal, -shm), can not be opened; check its directory and the limit of open files",
+        "it, or a file beside it (-wal, -shm), cannot be opened; check its directory and the limit of open files",
     ),
     (
         (apsw.PermissionsError, apsw.AuthError),
@@ -59,7 +59,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
         "permission was refused; check the permissions of the file and of its directory",
     ),
     ((apsw.ConnectionClosedError, apsw.CursorClosedError), StoreClosed, "it was closed in the meantime; open it again"),
-    ((apsw.TooBigError,), EntityTooLarge, "a value or a row is larger than SQLite was told to take"),
+    ((apsw.TooBigError,), EntityTooLarge, "a value or a row is larger than a store takes"),
     (
         (apsw.NoMemError, MemoryError),
         StoreError,
@@ -90,14 +90,14 @@ _ERRNO: dict[int, type[Exception]] = {
 
 
 def translated(error: BaseException, path: str, *, opening: bool = False) -> BaseException:
-    """Return the error of ours that says what ``error`` means for the store at ``path``.
+    """Return the error of this library that says what ``error`` means for the store at ``path``.
 
-    What is no fault of the store is returned as it is.
+    An error that is no fault of the store is returned as it is.
 
-    Raise what is returned ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
+    Raise the result ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
 
     Args:
-        error: what was raised.
+        error: an exception of the driver or the system.
         path: the file, for the message.
         opening: the file is not known to be a store yet, so one that is no database is :class:`NotAStore`.
     """
@@ -108,7 +108,7 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
         return InvalidEntity(
             f'"{path}"',
-            [f"a value can not be stored: {error}; expected text without lone surrogates, and integers of 64 bits"],
+            [f"a value cannot be stored: {error}; expected text without lone surrogates, and integers of 64 bits"],
         )
     kind: type[BaseException] = type(error)
     if isinstance(error, OSError):

@@ -245,7 +245,7 @@ class File:
     # The file as a whole
 
     def store_id(self) -> str:
-        """Return the random name that the file was given when it was made; copies and backups share it."""
+        """Return the random name of the store, which copies and backups share."""
         row = self.get(f"SELECT store FROM {STATE}")
         return str(row[0]) if row else ""
 

@@ -56,7 +56,7 @@ class PendingWrite(Generic[T]):
         self._ready: threading.Lock | None = None  # held until its thread is woken
 
     def outcome(self) -> T:
-        """Return what the write returned, or raise what it raised."""
+        """Return the result of the write, or raise its error."""
         error, self.error = self.error, None  # a traceback that leads to itself would be a cycle
         if error is not None:
             raise error
@@ -108,8 +108,8 @@ class CommitQueue:
         """Do a write, in this thread or in that of a leader; return what it returned.
 
         Args:
-            write: what is to be done.
-            lead: does a write and those that `join`; called with the lock held.
+            write: the write to do.
+            lead: does a write, and those that `join` it; called with the lock held.
         """
         if self._waiting or not self._try(write, lead):
             self._wait(write, lead)

@@ -150,7 +150,7 @@ class _Begun(Generic[T]):
         raise StopIteration
 
     def finish(self) -> None:
-        """Read what is left; an error is for who asks for more."""
+        """Read what is left; an error is raised when more is asked for."""
         items, self._items = self._items, None
         try:
             self._left.extend(items or ())

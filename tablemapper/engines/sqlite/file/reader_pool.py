@@ -60,7 +60,7 @@ class ReaderPool:
         new_lock: makes locks.
 
     Attributes:
-        idle: those that nobody uses. A thread may pop one, which is faster than `take`.
+        idle: those that nobody uses.
     """
 
     def __init__(

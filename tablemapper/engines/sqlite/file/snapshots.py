@@ -197,7 +197,7 @@ class Snapshot(_Held):
     def __init__(self, file: ReaderSource, *, cold: bool = False) -> None:
         super().__init__(file, "a snapshot")
         self._cold = cold
-        self._broken: BaseException | None = None  # why it can not be read from any more
+        self._broken: BaseException | None = None  # why it cannot be read from any more
 
     def __enter__(self) -> Self:
         self._reader = reader = self._file.take_cold() if self._cold else self._file.take()

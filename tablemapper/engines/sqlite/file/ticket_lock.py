@@ -50,7 +50,7 @@ class _Tickets:
     """The tickets in an open file. The last reference to go closes it, and the last process to do so removes it.
 
     Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too, and
-    closing one file loses no lock of another. Where they can not be had of parts of a file (macOS) there is no order, and
+    closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no order, and
     the file stays.
 
     Args:

@@ -15,7 +15,7 @@ import apsw
 
 from ....errors import CorruptStore
 
-__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "READ_PLACE", "STATE", "Timestamps", "may_follow"]
+__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "READ_IDENTITY", "STATE", "Timestamps", "may_follow"]
 
 STATE = "tablemapper_state"
 CREATE_STATE = (
@@ -24,7 +24,7 @@ CREATE_STATE = (
 )
 INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
 FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
-READ_PLACE = f"SELECT store, until FROM {STATE}"
+READ_IDENTITY = f"SELECT store, until FROM {STATE}"
 _READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
 _EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"
 _HAND_BACK = f"UPDATE {STATE} SET until = ?, owner = 0 WHERE one = 1 AND owner = ? AND until > ?"
@@ -140,7 +140,7 @@ class Timestamps:
     def _extend(self, connection: apsw.Connection, timestamp: int, now: int) -> None:
         reach = timestamp
         if alone := self._alone:
-            # By the clock, or, while it is behind what was given out already, by as many as were used.
+            # By the clock; while that is behind the timestamps that were given out, by as many as were used.
             reach = max(
                 now + min(_FIRST << min(alone - 1, 10), _LONGEST), timestamp + min(1 << min(alone - 1, 10), _FIRST)
             )
@@ -151,7 +151,7 @@ class Timestamps:
 
 
 def may_follow(later: tuple[Any, ...], earlier: tuple[Any, ...]) -> bool:
-    """Tell whether a file may say `READ_PLACE` of itself after it said something else.
+    """Tell whether a file may say `READ_IDENTITY` of itself after it said something else.
 
     Time goes back by no more than was reserved, when a store that is closed gives that up.
     """

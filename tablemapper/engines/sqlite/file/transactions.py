@@ -1,4 +1,4 @@
-"""The transactions of a file: what is run on its one connection that writes, and what became of it."""
+"""The transactions of a file: begin, run writes, commit, and find out the outcome of a commit that failed."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Transactions:
                         self._gather(connection, others)
                     applied = True
                 except BaseException as error:
-                    # (A disk error has ended the transaction, and apsw then raises that it can not roll back.)
+                    # A disk error has ended the transaction; apsw then raises that it cannot roll back.
                     raised = error
                     raise
             timestamps.committed(connection)

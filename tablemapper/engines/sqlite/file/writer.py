@@ -36,7 +36,7 @@ class Writer:
         timestamp: of this transaction, in µs; its ETag too. Strictly increasing in the file, never reused.
         generation: of the catalogue.
         proof: a query, with its values, that finds a row if and only if this transaction was committed. To be set by
-            what is applied; asked for only after a COMMIT that failed.
+            the write; run only after a COMMIT that failed.
     """
 
     __slots__ = ("_connection", "_timestamps", "execute", "executemany", "proof", "timestamp", "total_changes")

@@ -111,7 +111,7 @@ def test_writes_that_wait_share_one_sync_and_each_returns_its_own_result(file: F
     assert stamps == sorted(set(stamps))
 
 
-def test_who_wrote_for_others_lets_them_go_first(tmp_path: Path) -> None:
+def test_a_leader_lets_those_go_first_that_it_wrote_for(tmp_path: Path) -> None:
     paused: list[float] = []
     with open_file(tmp_path / "store.db", sleep=paused.append) as file:
         file.write(create_table)

@@ -51,7 +51,7 @@ def waiting(file: File, count: int) -> None:
 READ = "SELECT v FROM t"
 
 
-def test_no_more_readers_are_open_than_were_allowed_and_who_finds_none_waits(file: File) -> None:
+def test_no_more_readers_are_open_than_were_allowed_and_a_thread_that_finds_none_waits(file: File) -> None:
     streams = [file.stream(READ, chunk=10) for _ in range(2)]
     others = [elsewhere(lambda: len(file.read(READ))) for _ in range(5)]
     waiting(file, 5)

@@ -54,9 +54,9 @@ def test_an_exception_undoes_all_and_comes_out_unchanged(file: File) -> None:
 
 @pytest.mark.parametrize("value", [2**63, "\ud800"])
 def test_a_value_that_sqlite_can_not_hold_is_an_error_of_ours(file: File, value: object) -> None:
-    with pytest.raises(InvalidEntity, match="can not be stored"):
+    with pytest.raises(InvalidEntity, match="cannot be stored"):
         file.write(insert(value))
-    with pytest.raises(InvalidEntity, match="can not be stored"):
+    with pytest.raises(InvalidEntity, match="cannot be stored"):
         file.get("SELECT ?", (value,))
 
 
@@ -221,7 +221,7 @@ def test_closing_waits_for_nobody(path: Path, locked: apsw.Connection) -> None:
 # Turns
 
 
-def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
+def test_a_process_that_writes_alone_takes_a_turn_once(path: Path) -> None:
     with open_file(path, monotonic=lambda: 0.0) as file:  # however long each takes
         file.write(create_table)
         for _ in range(5):
@@ -237,7 +237,7 @@ def test_who_writes_alone_takes_a_turn_once(path: Path) -> None:
             assert drawn(path) == 5
 
 
-def test_who_writes_for_long_takes_turns_even_alone(path: Path) -> None:
+def test_a_process_that_writes_for_long_takes_turns_even_alone(path: Path) -> None:
     """Others would seldom find SQLite's lock free between its transactions."""
     now = 0.0
     with open_file(path, monotonic=lambda: now) as file:
