@@ -109,23 +109,23 @@ class ChangeSet:
     indexes: dict[IndexMaintenance, IndexChanges] = attrs.field(factory=dict)
     groups: dict[AggregateMaintenance, Groups] = attrs.field(factory=dict)
 
-    def added(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+    def added(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that come."""
-        for index in kept.indexes:
+        for index in maintenance.indexes:
             self._index(index).puts.extend(index.rows(rows))
-        for aggregate in kept.aggregates:
+        for aggregate in maintenance.aggregates:
             aggregate.collect(rows, self._groups(aggregate), 1)
 
-    def removed(self, kept: Maintenance, rows: Sequence[Row]) -> None:
+    def removed(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
-        for index in kept.indexes:
+        for index in maintenance.indexes:
             self._index(index).deletes.extend(_maintain_stored(index.owner, rows, index.rows))
-        for aggregate in kept.aggregates:
+        for aggregate in maintenance.aggregates:
             _maintain_stored(aggregate.model, rows, aggregate.collect, self._groups(aggregate), -1)
 
-    def changed(self, kept: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
+    def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
-        for index in kept.indexes:
+        for index in maintenance.indexes:
             before, after = _differing(index.read, pairs)
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
@@ -133,7 +133,7 @@ class ChangeSet:
                     self._one_by_one(self._index(index), old, new)
                 else:
                     self._difference(self._index(index), old, new)
-        for aggregate in kept.aggregates:
+        for aggregate in maintenance.aggregates:
             before, after = _differing(aggregate.read, pairs)
             if before:
                 groups = self._groups(aggregate)

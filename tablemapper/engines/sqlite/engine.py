@@ -35,7 +35,6 @@ class SqliteEngine:
         self.file = file
         self.schema = schema
         self.store_id = file.store_id()
-        self._catalogue = catalogue
         self._generation = generation
         self._sqlite = SqliteSchema(schema, catalogue.tables)
         self._gets = {model: Get(statements) for model, statements in self._sqlite.statements.items()}
