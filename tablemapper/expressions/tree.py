@@ -379,7 +379,7 @@ class Compare(Leaf[O_contra]):
         return None if attr is None or value is None else attrs.evolve(self, attr=attr, value=value)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class In(Leaf[O_contra]):
     """``attr`` equals one of the values."""
 
@@ -393,7 +393,7 @@ class In(Leaf[O_contra]):
         return In(attr=self.attr, values=tuple(islice(constants, len(self.values))))
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class IsNull(Leaf[O_contra]):
     """``attr`` has no value."""
 
@@ -404,7 +404,7 @@ class IsNull(Leaf[O_contra]):
         return self
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class StartsWith(Leaf[O_contra]):
     """The text begins with another."""
 
@@ -418,7 +418,7 @@ class StartsWith(Leaf[O_contra]):
         return StartsWith(attr=self.attr, text=next(constants))
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class Contains(Leaf[O_contra]):
     """The text has a part, or the list an element."""
 
@@ -432,7 +432,7 @@ class Contains(Leaf[O_contra]):
         return Contains(attr=self.attr, value=next(constants))
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)
 class SameText(Leaf[O_contra]):
     """The value, or an element of the list, has the same texts in slots of a key as another value."""
 

@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper as tm
 
-from .touched import Touched, touching
+from ..touched import Touched, touching
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = 3_000

@@ -29,7 +29,7 @@ from tablemapper.query.prepared import Pace, PlanCache
 from tablemapper.query.query import Query
 from tablemapper.schema.model import compile_schema
 
-from .sqlite_vfs import Fault
+from ..sqlite_vfs import Fault
 from .test_query import LEAVES, ORDERS, UNITS, Forced, Test, Unit, combined
 
 
@@ -573,7 +573,7 @@ def test_a_run_that_is_killed_at_any_commit_doubles_nothing_twice(tmp_path: Path
 CHILD = """
 import os, signal, sys
 import tablemapper as tm
-from tests.test_writing_by_query import Task, small
+from tests.query.test_writing import Task, small
 
 calls = int(sys.argv[2])
 
@@ -598,7 +598,7 @@ def test_a_process_that_is_killed_is_continued_by_the_next(tmp_path: Path) -> No
 
     def run(calls: int) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", CHILD, str(path), str(calls)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
     assert run(25).returncode == -signal.SIGKILL

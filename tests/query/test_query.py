@@ -25,7 +25,7 @@ from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.prepared import PlanCache, PreparedPlan
 from tablemapper.query.query import Query
 
-from .conftest import examples
+from ..conftest import examples
 
 
 class Unit(tm.Entity, table="Units"):

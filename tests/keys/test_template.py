@@ -23,7 +23,7 @@ from tablemapper.keys.forms import NotAKey, check_key
 from tablemapper.keys.overlap import disjoint
 from tablemapper.keys.template import Template, compile_template
 
-from .conftest import examples
+from ..conftest import examples
 
 many = examples(400, long=4000)
 some = examples(100, long=800)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from .conftest import examples
-from .machine import Machine
+from ..conftest import examples
+from ..machine import Machine
 
 TestStates = Machine.TestCase
 TestStates.settings = settings(examples(12, long=40), stateful_step_count=25)

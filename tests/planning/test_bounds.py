@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tablemapper.keys.template import Template, compile_template
 from tablemapper.planning.bounds import Bound, reach
 
-from .test_keys import DESCENDING, ORDERED, TEXTS, UTC_TIMES, VALUES, many, named, tuple_template, tuples
+from ..keys.test_template import DESCENDING, ORDERED, TEXTS, UTC_TIMES, VALUES, many, named, tuple_template, tuples
 
 
 def bounded(template: Template, equal: Mapping[str, Any], field: str = "", *compared: tuple[str, Any]) -> Bound:

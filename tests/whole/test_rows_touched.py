@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite import select
 
-from .touched import Touched, touching
+from ..touched import Touched, touching
 
 
 class Parcel(tm.Entity, table="Parcels"):

@@ -17,7 +17,7 @@ from tablemapper.schema import groups
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Operations
 
-from .machine import Machine
+from ..machine import Machine
 
 pytestmark = pytest.mark.one_python
 Patch = pytest.MonkeyPatch

@@ -38,8 +38,8 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.store.transaction import Transaction
 
-from .sqlite_vfs import Slow
-from .twins import Twin, Twins, check_clean, file_of
+from ..sqlite_vfs import Slow
+from ..twins import Twin, Twins, check_clean, file_of
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 
-from .conftest import examples
-from .test_query import forced
+from ..conftest import examples
+from ..query.test_query import forced
 
 FIELDS = {
     "a": tm.Field[str],

@@ -35,7 +35,7 @@ MODELS = [Parcel, Letter]
 PROGRAM = """
 import json, logging, sys
 import tablemapper as tm
-from tests.test_memory import MODELS, Letter, Parcel
+from tests.whole.test_memory import MODELS, Letter, Parcel
 
 logging.disable()
 
