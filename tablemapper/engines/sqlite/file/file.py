@@ -314,7 +314,11 @@ class File:
         return bool(self._ended)
 
     def close(self) -> None:
-        """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once."""
+        """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once.
+
+        Raises:
+            StoreError: the file was removed or replaced, and what was written last is lost.
+        """
         self._outside(self._close)
 
     def _close(self) -> None:
@@ -333,6 +337,8 @@ class File:
         if connection is not None:
             quiet_close(connection)  # last, since a reader could not take the log back into the file
         self._writes.turns.close()
+        if self._writes.is_lost():
+            raise self._location.gone()
 
     def __enter__(self) -> Self:
         return self

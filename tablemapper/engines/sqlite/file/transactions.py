@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
 _EVER, _NEVER = float("inf"), -float("inf")
+_CHECK = 1.0  # seconds between two looks whether the file is where it was: one takes as long as a tenth of a write
 _COMPANY = 1.0  # seconds after a write of another process in which turns are taken
 _LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
 
@@ -53,7 +54,9 @@ class Transactions:
             None if location.in_memory else location.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
         )
         self._was_long = False  # the last transaction
-        self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``
+        self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``, as is the next one
+        self._check_at = _NEVER
+        self._unchecked = False  # something was written since it was looked whether the file is there
         self._path = location.path
         self._location = location
         self._timestamps = timestamps
@@ -135,6 +138,7 @@ class Transactions:
         timestamps = self._timestamps
         applied = False
         raised: BaseException | None = None
+        until = first.until
         in_company = self._was_long or first.until < self._in_company_until
         try:
             if connection.in_transaction:
@@ -174,9 +178,18 @@ class Transactions:
         finally:
             if in_company:
                 self.turns.give()
-        if not self._location.is_there():
-            for write in (first, *others):
-                write.error = self._location.gone()
+        self._unchecked = True
+        if until >= self._check_at:
+            self._check_at = until + _CHECK
+            if self.is_lost():
+                self._check_at = _NEVER
+                for write in (first, *others):
+                    write.error = self._location.gone()
+
+    def is_lost(self) -> bool:
+        """Tell whether the file is gone, and with it what was written since the last call."""
+        unchecked, self._unchecked = self._unchecked, False
+        return unchecked and not self._location.is_there()
 
     def _is_free(self) -> bool:
         """Tell whether no other process writes at this moment."""

@@ -276,32 +276,60 @@ def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: 
 # A file that goes
 
 
+def take_away(path: Path, how: str) -> None:
+    if how == "removed":
+        os.unlink(path)
+    elif how == "replaced":
+        new = path.with_name("new.db")
+        open_file(new).close()
+        os.replace(new, path)
+    else:
+        os.rename(path, path.with_name("moved.db"))
+
+
+GONE = "was removed or replaced while it was open, and what is written to it since then is lost"
+
+
 @pytest.mark.parametrize("durability", ["full", "relaxed"])
 @pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
 def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_noticed(path: Path, how: str, durability: Any) -> None:
-    new = path.with_name("new.db")
-    open_file(new).close()
-    with open_file(path, durability=durability, readers=0) as file:
+    clock = Clock(0)
+    with open_file(path, durability=durability, readers=0, monotonic=clock) as file:
         file.write(create_table)
         file.write(insert("x"))
         assert file.read("SELECT v FROM t") == [("x",)]
-        if how == "removed":
-            os.unlink(path)
-        elif how == "replaced":
-            os.replace(new, path)
-        else:
-            os.rename(path, path.with_name("moved.db"))
-        for _ in range(2):
-            with pytest.raises(
-                StoreError,
-                match="was removed or replaced while it was open, and what is written to it since then is lost",
-            ):
-                file.write(insert("lost"))
-        with pytest.raises(StoreError, match="was removed or replaced while it was open"):
+        take_away(path, how)
+        with pytest.raises(StoreError, match=GONE):
             file.read("SELECT v FROM t")
+        clock.now += 1
+        for _ in range(3):
+            with pytest.raises(StoreError, match=GONE):
+                file.write(insert("lost"))
         file._writes.disconnect()
-        with pytest.raises(StoreError, match="was removed or replaced while it was open"):
+        with pytest.raises(StoreError, match=GONE):
             file.write(insert("lost"))
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
+def test_a_write_that_was_lost_is_noticed_at_the_latest_when_the_file_is_closed(path: Path, how: str) -> None:
+    clock = Clock(0)
+    file = open_file(path, monotonic=clock)
+    file.write(create_table)
+    clock.now += 1
+    file.write(insert("x"))
+    take_away(path, how)
+    file.write(insert("lost"))
+    with pytest.raises(StoreError, match=GONE):
+        file.close()
+    assert file.closed
+    file.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
+def test_a_file_that_was_not_written_to_may_go(path: Path, how: str) -> None:
+    with open_file(path) as file:
+        file.read("SELECT 1")
+        take_away(path, how)
 
 
 WRITER = {
