@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, 
 from ..entities.entity import Entity
 from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
-from ..planning.explanation import Explanation
 from ..progress import ProgressOption
 from ..query.pages import Page
 from ..query.query import ClassResults, Query, Rows
 from ..query.totals import Groups
+from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
 
 if TYPE_CHECKING:
-    from .workers import Workers
+    pass
 
 __all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
 
@@ -37,34 +37,29 @@ G = TypeVar("G")
 
 
 @refuse_habits(QUERY_HABITS, lambda query: ("a query", "Product"))
-class AsyncResults(Generic[T]):
+class AsyncResults(Face[ClassResults[T]], Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
-
-    def __init__(self, workers: Workers, results: ClassResults[T]) -> None:
-        self._workers = workers
-        self._results = results
-        self._run = workers.run
 
     def _with(self, results: Any) -> Self:
         return type(self)(self._workers, results)
 
     def limit(self, count: int, /) -> Self:
         """Stop after so many results."""
-        return self._with(self._results.limit(count))
+        return self._with(self._sync.limit(count))
 
     def allow_scan(self) -> Self:
         """Allow the query to read the whole table where no key or index bounds the query."""
-        return self._with(self._results.allow_scan())
+        return self._with(self._sync.allow_scan())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; as `Query.budget`."""
-        return self._with(self._results.budget(timeout=timeout, examined=examined))
+        return self._with(self._sync.budget(timeout=timeout, examined=examined))
 
     def __aiter__(self) -> AsyncCursor[T]:
-        return AsyncCursor(self._workers, partial(iter, self._results))
+        return AsyncCursor(self._workers, partial(iter, self._sync))
 
     def __reduce__(self) -> NoReturn:
-        self._results.__reduce__()
+        self._sync.__reduce__()
 
     if not TYPE_CHECKING:
 
@@ -82,31 +77,15 @@ class AsyncResults(Generic[T]):
 
     async def list(self) -> builtins.list[T]:
         """Return all results."""
-        return await self._run(lambda: [*self._results])
+        return await self._workers.run(lambda: [*self._sync])
 
-    async def first(self) -> T | None:
-        """Return the first result, or None."""
-        return await self._run(self._results.first)
-
-    async def one(self) -> T:
-        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
-        return await self._run(self._results.one)
-
-    async def one_or_none(self) -> T | None:
-        """Return the only result, or None; raise InvalidQuery if there are several."""
-        return await self._run(self._results.one_or_none)
-
-    async def exists(self) -> bool:
-        """Return whether there is a result."""
-        return await self._run(self._results.exists)
-
-    async def count(self) -> int:
-        """Return the number of results."""
-        return await self._run(self._results.count)
-
-    async def page(self, size: int, /, token: str | None = None) -> Page[T]:
-        """Return some results, and the token of the page after them; as `Query.page`."""
-        return await self._run(self._results.page, size, token)
+    first = awaited(ClassResults[T].first)
+    one = awaited(ClassResults[T].one)
+    one_or_none = awaited(ClassResults[T].one_or_none)
+    exists = awaited(ClassResults[T].exists)
+    count = awaited(ClassResults[T].count)
+    page = awaited(ClassResults[T].page)
+    explain = awaited(ClassResults[T].explain)
 
     async def pages(self, size: int, /) -> AsyncIterator[Page[T]]:
         """Yield page after page; each reads the state that the store has then."""
@@ -116,26 +95,22 @@ class AsyncResults(Generic[T]):
             page = await self.page(size, page.token)
             yield page
 
-    async def explain(self) -> Explanation:
-        """Return how the query is answered."""
-        return await self._run(self._results.explain)
-
     def __repr__(self) -> str:
-        return f"<async {self._results!r}>"
+        return f"<async {self._sync!r}>"
 
 
 class AsyncQuery(AsyncResults[E]):
     """A `Query` with results to await: ``async for product in store.query(Product).where(…)``."""
 
-    _results: Query[E]
+    _sync: Query[E]
 
     def where(self, *predicates: Predicate[E], **named: Never) -> Self:
         """Keep what satisfies every predicate; as `Query.where`."""
-        return self._with(self._results.where(*predicates, **named))
+        return self._with(self._sync.where(*predicates, **named))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; as `Query.order_by`."""
-        return self._with(self._results.order_by(*steps))
+        return self._with(self._sync.order_by(*steps))
 
     @overload
     def update(
@@ -160,14 +135,14 @@ class AsyncQuery(AsyncResults[E]):
 
         A call that is cancelled leaves whole batches written.
         """
-        query: Any = self._results
+        query: Any = self._sync
         return self._cancellable(
             lambda progress: query.update(*given, progress=progress, resume=resume, **values), progress
         )
 
     async def delete(self: AsyncQuery[M], *, progress: ProgressOption = False, resume: str | None = None) -> int:
         """Delete what is found, and return the number of entities; as `Query.delete`."""
-        query: Any = self._results
+        query: Any = self._sync
         return await self._cancellable(lambda progress: query.delete(progress=progress, resume=resume), progress)
 
     async def _cancellable(self, call: Callable[[ProgressOption], int], progress: ProgressOption) -> int:
@@ -192,32 +167,32 @@ class AsyncQuery(AsyncResults[E]):
     ) -> AsyncRows[tuple[A, B, C, D, F, G]]: ...
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; as `Query.select`."""
-        rows: Rows[Any] = self._results.select(*fields)
+        rows: Rows[Any] = self._sync.select(*fields)
         return AsyncRows(self._workers, rows)
 
     # ------------------------------------------------------------------------------------------ totals
 
     async def sum(self, field: Expr[A | None], /) -> A | None:
         """Add up a field, exactly; as `Query.sum`."""
-        return await self._run(self._results.sum, field)
+        return await self._workers.run(self._sync.sum, field)
 
     @overload
-    def avg(self, field: Expr[Decimal | None], /) -> Coroutine[Any, Any, Decimal | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, timedelta | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, float | None]: ...
+    async def avg(self, field: Expr[float | None], /) -> float | None: ...
     async def avg(self, field: Expr[Any], /) -> Any:
         """Divide the sum of a field by the number of its values; as `Query.avg`."""
-        return await self._run(lambda: self._results.avg(field))
+        return await self._workers.run(lambda: self._sync.avg(field))
 
     async def min(self, field: Expr[A | None], /) -> A | None:
         """Find the least value of a field; as `Query.min`."""
-        return await self._run(self._results.min, field)
+        return await self._workers.run(self._sync.min, field)
 
     async def max(self, field: Expr[A | None], /) -> A | None:
         """Find the greatest value of a field; as `Query.max`."""
-        return await self._run(self._results.max, field)
+        return await self._workers.run(self._sync.max, field)
 
     @overload
     def group_by(self, a: Expr[A], /) -> AsyncGroups[A]: ...
@@ -229,14 +204,14 @@ class AsyncQuery(AsyncResults[E]):
     def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> AsyncGroups[tuple[A, B, C, D]]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, for ``await ….count()``, ``….sum(field)`` … of each; as `Query.group_by`."""
-        groups: Groups[Any] = self._results.group_by(*fields)
+        groups: Groups[Any] = self._sync.group_by(*fields)
         return AsyncGroups(self._workers, groups)
 
 
 class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
     """A `MixedQuery` with results to await: the entities of several classes of one table, in row order."""
 
-    _results: Any
+    _sync: Any
 
     def where(
         self,
@@ -244,7 +219,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         **named: Never,
     ) -> Self:
         """Keep what satisfies every predicate; as `MixedQuery.where`."""
-        return self._with(self._results.where(*predicates, **named))
+        return self._with(self._sync.where(*predicates, **named))
 
     def order_by(
         self,
@@ -252,50 +227,35 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         | Order[A] | Order[B] | Order[C] | Order[D] | Order[F],
     ) -> Self:  # fmt: skip
         """Sort by fields that every class has; as `MixedQuery.order_by`."""
-        return self._with(self._results.order_by(*steps))
+        return self._with(self._sync.order_by(*steps))
 
     def backwards(self) -> Self:
         """Return the entities in the opposite order of their rows; as `MixedQuery.backwards`."""
-        return self._with(self._results.backwards())
+        return self._with(self._sync.backwards())
 
     async def explain(self) -> Any:
         """Return how the query is answered, class by class; as `MixedQuery.explain`."""
-        return await self._run(self._results.explain)
+        return await self._workers.run(self._sync.explain)
 
 
 class AsyncRows(AsyncResults[T]):
     """Tuples of fields of what a query finds."""
 
 
-class AsyncGroups(Generic[G]):
+class AsyncGroups(Face[Groups[G]], Generic[G]):
     """The groups of what a query finds; as `Groups`, each method awaited."""
 
-    def __init__(self, workers: Workers, groups: Groups[G]) -> None:
-        self._groups = groups
-        self._run = workers.run
-
-    async def count(self) -> dict[G, int]:
-        """Count the entities of each group."""
-        return await self._run(self._groups.count)
-
-    async def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Add up a field in each group, exactly; None where no entity has a value."""
-        return await self._run(self._groups.sum, field)
+    count = awaited(Groups[G].count)
+    sum = awaited(Groups[G].sum)
+    min = awaited(Groups[G].min)
+    max = awaited(Groups[G].max)
 
     @overload
-    def avg(self, field: Expr[Decimal | None], /) -> Coroutine[Any, Any, dict[G, Decimal | None]]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[timedelta | None], /) -> Coroutine[Any, Any, dict[G, timedelta | None]]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[float | None], /) -> Coroutine[Any, Any, dict[G, float | None]]: ...
+    async def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
     async def avg(self, field: Expr[Any], /) -> Any:
-        """Divide the sum of a field by the number of its values, in each group."""
-        return await self._run(lambda: self._groups.avg(field))
-
-    async def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Find the least value of a field in each group."""
-        return await self._run(self._groups.min, field)
-
-    async def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
-        """Find the greatest value of a field in each group."""
-        return await self._run(self._groups.max, field)
+        """Divide the sum of a field by the number of its values in each group; as `Groups.avg`."""
+        return await self._workers.run(lambda: self._sync.avg(field))

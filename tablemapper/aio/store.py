@@ -24,6 +24,7 @@ from ..store.operations import Operations, not_found
 from ..store.store import Store, Unknown, check_limits
 from ..store.transaction import Buffer
 from ..store.windows import Pace, write_many
+from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
 from .query import AsyncMixedQuery, AsyncQuery, AsyncResults
@@ -124,17 +125,15 @@ class Opening:
             await self._store.close()
 
 
-class AsyncStore:
+class AsyncStore(Face[Store]):
     """A `Store` with verbs to await. For the tasks of one event loop; `open_async` opens it.
 
     A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
     """
 
     def __init__(self, engine: Engine, workers: Workers, *, limits: Literal["azure"] | None = None) -> None:
-        self._store = Store(engine, limits=limits)
+        super().__init__(workers, Store(engine, limits=limits))
         self._operations = Operations(engine, limits=limits)
-        self._workers = workers
-        self._run = workers.run
 
     if not TYPE_CHECKING:
 
@@ -159,27 +158,16 @@ class AsyncStore:
         """Close the files. Safe to call twice."""
         if not self._workers.closed:
             try:
-                await self._run(self._store.close)
+                await self._workers.run(self._sync.close)
             finally:
                 self._workers.close()
 
     # ------------------------------------------------------------------------------------------ reading
 
-    async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
-        """Return the entity with this key, or None; as `Store.get`."""
-        return await self._run(self._store.get, key, *misplaced)
-
-    async def __getitem__(self, key: KeyOf[R], /) -> R:
-        """Return the entity with this key: ``await store[Product.key(…)]``; as `Store.__getitem__`."""
-        return await self._run(self._store.__getitem__, key)
-
-    async def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
-        """Return the entities with these keys, None where there is none; as `Store.get_many`."""
-        return await self._run(self._store.get_many, keys)
-
-    async def exists(self, key: KeyOf[Any], /) -> bool:
-        """Return whether an entity has this key; as `Store.exists`."""
-        return await self._run(self._store.exists, key)
+    get = awaited(Store.get)
+    __getitem__ = awaited(Store.__getitem__)
+    get_many = awaited(Store.get_many)
+    exists = awaited(Store.exists)
 
     @overload
     def query(self, what: type[R], /) -> AsyncQuery[R]: ...
@@ -197,49 +185,27 @@ class AsyncStore:
     ) -> AsyncMixedQuery[R, R2, R3, R4, R5]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query to be awaited or looped over; as `Store.query`."""
-        query: Any = self._store.query(what, *others)
+        query: Any = self._sync.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any]) -> AsyncCursor[Record | Unknown]:
         """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
-        return AsyncCursor(self._workers, partial(self._store.partition, *where))
+        return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
     # ------------------------------------------------------------------------------------------ writing
 
-    async def insert(self, entity: Entity, /) -> None:
-        """Store a new entity; as `Store.insert`."""
-        await self._run(self._store.insert, entity)
-
-    async def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
-        """Store an entity over what is there; as `Store.replace`."""
-        await self._run(self._store.replace, entity, if_match=if_match)
-
-    async def merge(
-        self, key: KeyOf[M], /, *assignments: Assignment[M], if_match: str | None = None, **values: Any
-    ) -> None:
-        """Change some fields of an entity; as `Store.merge`."""
-        await self._run(self._store.merge, key, *assignments, if_match=if_match, **values)
-
-    async def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
-        """Insert an entity, or replace or merge into what is there; as `Store.upsert`."""
-        await self._run(self._store.upsert, entity, merge=merge)
-
-    async def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
-        """Delete an entity; as `Store.delete`."""
-        await self._run(self._store.delete, target, if_match=if_match)
-
-    async def update(self, key: KeyOf[M], change: Callable[[M], M | None], /) -> M:
-        """Read an entity, change it, replace it; as `Store.update`. ``change`` is called in another thread."""
-        return await self._run(self._store.update, key, change)
-
-    async def move(self, entity: M, new_key: KeyOf[M], /) -> None:
-        """Give an entity another key, atomically; as `Store.move`."""
-        await self._run(self._store.move, entity, new_key)
+    insert = awaited(Store.insert)
+    replace = awaited(Store.replace)
+    merge = awaited(Store.merge)
+    upsert = awaited(Store.upsert)
+    delete = awaited(Store.delete)
+    update = awaited(Store.update)
+    move = awaited(Store.move)
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
         buffer = Buffer(self._operations, across=across_partitions, here=self._workers.current_task)
-        return AsyncTransaction(buffer, self._run)
+        return AsyncTransaction(buffer, self._workers)
 
     async def insert_many(
         self,
@@ -255,10 +221,10 @@ class AsyncStore:
         with ``atomic=True``, which takes a synchronous iterable or a query, all or nothing.
         """
         if isinstance(entities, AsyncResults):
-            entities = cast(Iterable[Entity], entities._results)
+            entities = cast(Iterable[Entity], entities._sync)
         if not isinstance(entities, AsyncIterable):
             cancellation = Cancellation()
-            insert = partial(self._store.insert_many, atomic=atomic, progress=cancellation.progress(progress))
+            insert = partial(self._sync.insert_many, atomic=atomic, progress=cancellation.progress(progress))
             return await self._workers.run_until(cancellation, partial(insert, cancellation.items(entities)))
         if atomic:
             raise TypeError(
@@ -290,7 +256,7 @@ class AsyncStore:
             return write_many(self._operations, verb, cancellation.items(some), progress, written=written)
 
         if isinstance(items, AsyncResults):  # it is read where it is written
-            items = items._results
+            items = items._sync
         if not isinstance(items, AsyncIterable):
             return await self._workers.run_until(cancellation, partial(write, items, cancellation.progress(progress)))
         written = 0
@@ -307,14 +273,14 @@ class AsyncStore:
         """Recompute every index row and every aggregate from the entities, and report what differs; as `Store.check`."""
         cancellation = Cancellation()
         return await self._workers.run_until(
-            cancellation, partial(self._store.check, progress=cancellation.progress(progress))
+            cancellation, partial(self._sync.check, progress=cancellation.progress(progress))
         )
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use; as `Store.backup`."""
         cancellation = Cancellation()
         await self._workers.run_until(
-            cancellation, partial(self._store.backup, path, progress=cancellation.progress(progress))
+            cancellation, partial(self._sync.backup, path, progress=cancellation.progress(progress))
         )
 
 
@@ -335,9 +301,9 @@ class AsyncTransaction:
     The verbs that write only take note: they need not be awaited, and can be. What reads is awaited.
     """
 
-    def __init__(self, buffer: Buffer, run: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, buffer: Buffer, workers: Workers) -> None:
         self._buffer = buffer
-        self._run = run
+        self._run = workers.run
 
     if not TYPE_CHECKING:
 

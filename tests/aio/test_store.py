@@ -459,7 +459,7 @@ def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: P
     fill(path, 2_000)
 
     async def work(store: AsyncStore) -> None:
-        file = file_of(store._store)
+        file = file_of(store._sync)
         for _ in range(3):
             async for _ in store.query(Twin).where(Twin.group == "a"):
                 assert sum(held.holder != 0 for held in list(file._held)) == 1
@@ -545,7 +545,7 @@ def test_a_closed_store_and_another_event_loop_are_refused(path: Path) -> None:
 
     with pytest.raises(StoreError, match="belongs to the event loop"):
         asyncio.run(elsewhere())
-    store._store.close()
+    store._sync.close()
     store._workers.close()
 
     async def closed() -> None:
@@ -675,8 +675,8 @@ def check_idle(store: AsyncStore) -> None:
     workers = store._workers
     assert all(call.cancelled() for call in list(workers._threads._calls))
     assert not workers.cursors._waiting
-    assert all(held.holder == 0 for held in list(file_of(store._store)._held))
-    check_clean(store._store)
+    assert all(held.holder == 0 for held in list(file_of(store._sync)._held))
+    check_clean(store._sync)
 
 
 def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Path, full_size: bool) -> None:
@@ -694,7 +694,7 @@ def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Pa
             if turn % 50 == 0:  # so that what is looked at stays small
                 check_idle(store)
                 await store.delete_many(store.query(Twin).where(Twin.group == "a", Twin.number > 3))
-            file = file_of(store._store)
+            file = file_of(store._sync)
             assert file._connection is not None
             assert not file._connection.in_transaction, "a transaction was left open"
             assert not file._writes.queue.lock.locked(), "a thread went on"
@@ -745,7 +745,7 @@ def test_a_cancelled_call_ends_only_once_its_write_is_decided(
         gate.open()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not file_of(store._store)._writes.queue.lock.locked()
+        assert not file_of(store._sync)._writes.queue.lock.locked()
         assert await store.exists(Twin.key("a", 1))
         await store.close()
 

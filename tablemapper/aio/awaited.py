@@ -1,0 +1,41 @@
+"""A verb of a synchronous object as one that is awaited: its name, its arguments and its docstring are said once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
+    from .workers import Workers
+
+__all__ = ["Face", "awaited"]
+
+S_co = TypeVar("S_co", covariant=True)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Face(Generic[S_co]):
+    """What tasks use in the place of a synchronous object, whose calls are made in threads."""
+
+    def __init__(self, workers: Workers, sync: S_co) -> None:
+        self._workers = workers
+        self._sync = sync
+
+
+def awaited(
+    verb: Callable[Concatenate[S_co, P], T],
+) -> Callable[Concatenate[Face[S_co], P], Coroutine[Any, Any, T]]:
+    """Return a verb that a face has like the object behind it: ``get = awaited(Store.get)``.
+
+    In a generic face say of what the verb is (``first = awaited(ClassResults[T].first)``), for the type checkers.
+    """
+    name = verb.__name__
+
+    @wraps(verb)
+    async def method(self: Face[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        call: Callable[P, T] = getattr(self._sync, name)
+        return await self._workers.run(call, *args, **kwargs)
+
+    return method
