@@ -1,6 +1,9 @@
 """The same verbs for asyncio.
 
-- `workers`: threads that run blocking calls.
+- `cancellation`: how a task ends a long call.
+- `cursor`: what an ``async for`` over a query holds.
+- `workers`: threads that make blocking calls.
+- `awaited`: a verb of a synchronous object as one that is awaited.
 - `query`: queries that are awaited.
-- `store`: the store with verbs to await.
+- `store`: the store whose verbs are awaited.
 """

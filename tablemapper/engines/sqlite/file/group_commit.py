@@ -158,7 +158,9 @@ class CommitQueue:
         ready = write.wait(self._new_lock)
         try:
             self._waiting.append(write)
-            while not write.done and not (self._is_next(write) and self._try(write, lead)):
+            while True:  # Python 3.12 and 3.13 let an interrupt out of a try where they jump back to a condition
+                if write.done or (self._is_next(write) and self._try(write, lead)):
+                    return
                 ready.acquire(timeout=_PATIENCE)
         except BaseException:
             self._withdraw(write, ready)

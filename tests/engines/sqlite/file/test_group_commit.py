@@ -20,6 +20,7 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
 from tablemapper.schema.model import compile_schema
 
+from ....interrupts import places, strike
 from ....sqlite_vfs import Fault, Slow
 from .table import eventually
 
@@ -475,3 +476,37 @@ def test_nobody_is_forgotten_however_threads_take_turns(
             assert len(keys(file)) == 6 * count
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.interrupts
+def test_an_interrupted_thread_leaves_the_queue_wherever_it_waits() -> None:
+    """Woken for nothing, it looks again: from Python 3.12 on, a jump back may be outside of what its loop is in."""
+
+    class Ready:
+        """A lock that gives up at once, and whose third waiter finds the leader gone."""
+
+        def __init__(self) -> None:
+            self.count = 0
+
+        def acquire(self, timeout: float | None = None) -> bool:
+            self.count += timeout is not None
+            if self.count == 3 and queue.lock.locked():
+                queue.lock.release()
+            return False
+
+        def release(self) -> None: ...
+
+    def work() -> None:
+        nonlocal queue
+        locks: list[Any] = [threading.Lock(), Ready()]
+        queue = group_commit.CommitQueue(lambda: locks.pop(0), 1, lambda _: None)
+        queue.lock.acquire()
+        write = group_commit.PendingWrite(lambda _: None, None, until=0.0, alone=True)
+        queue.run(write, lambda write: None)
+
+    queue: group_commit.CommitQueue
+    total = places(work)
+    assert total > 20
+    for at in range(1, total + 1):
+        assert strike(at, work) or strike(at, work)  # Python 3.13.0 sees no instructions after an interrupt
+        assert not queue._waiting
