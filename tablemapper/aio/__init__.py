@@ -5,5 +5,5 @@
 - `workers`: threads that make blocking calls.
 - `awaited`: a verb of a synchronous object as one that is awaited.
 - `query`: queries that are awaited.
-- `store`: the store whose verbs are awaited.
+- `store`: the store with verbs to await.
 """
