@@ -1,0 +1,503 @@
+"""What a store answers, compared with what is true."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import attrs
+
+import tablemapper as tm
+
+from ..query.test_query import forced
+from .kinds import exact, text_of
+from .models import Field, Model, Record, compiled
+from .oracle import Row, State, average, clean, extreme, holds, in_order, in_range, plain, sort_values, total, value
+from .questions import Ask, Assignment, Question
+
+__all__ = ["Case", "Differs", "Trial", "random_rows"]
+
+Named: TypeAlias = tuple[str, Row]
+"""A row, with its class."""
+
+
+class Differs(AssertionError):
+    """The store answers something else than it should."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        self.expected, self.found = expected, found
+        super().__init__(f"expected {expected}\nfound    {found}")
+
+
+@attrs.frozen
+class Case:
+    """Something to try: rows of a model, a question, and what is asked of it."""
+
+    model: Model
+    rows: tuple[Named, ...]
+    question: Question
+    ask: Ask
+    late: bool = False
+    """Whether indexes and aggregates are declared when the rows are there."""
+
+    def program(self) -> str:
+        """Return source that shows it, to be run where the tests can be imported."""
+        entities, every = (", ".join(one.name for one in some) for some in (self.model.entities, self.model.records))
+        lines = ["from tests.query.test_query import forced", "from tests.whole.kinds import *", ""]
+        if self.late:
+            lines += [self.model.source(bare=True), "", f'store = tm.open("x.db", models=[{entities}])']
+        else:
+            lines += [self.model.source(), "", f'store = tm.open(":memory:", models=[{every}])']
+        for record in self.model.entities:
+            texts = [
+                ", ".join(f"{field}={text_of(one)}" for field, one in row.items())
+                for name, row in self.rows
+                if name == record.name
+            ]
+            lines += ["store.insert_many([", *(f"    {record.name}({text})," for text in texts), "])"]
+        if self.late:
+            lines += ["store.close()", "", self.model.source(), "", f'store = tm.open("x.db", models=[{every}])']
+        if self.ask.verb == "content":
+            lines += [
+                f"for one in ({every},):",
+                "    print(list(store.query(one).allow_scan()))",
+                "print(store.check())",
+            ]
+        else:
+            lines += [f"q = {self.question.text(self.ask.style)}", f"print({self.ask.text(self.question.of[0])})"]
+        return "\n".join(lines)
+
+    def differs(self) -> str | None:
+        """Try it with a store of its own; return how the answer differs, None if it does not."""
+        try:
+            with Trial.open(self.model, late=self.late, rows=self.rows) as trial:
+                if self.ask.verb != "content":
+                    trial.ask(self.question, self.ask)
+        except Differs as differs:
+            return str(differs)
+        return None
+
+
+def random_rows(rng: random.Random, record: Record, most: int) -> list[Row]:
+    """Return rows of a class, no two with the same key."""
+    return [
+        {
+            field.name: None if field.optional and rng.random() < 0.25 else rng.choice(field.pool)
+            for field in record.fields
+        }
+        for _ in range(max(rng.randrange(most + 1), rng.randrange(most + 1)))
+    ]
+
+
+@lru_cache(maxsize=2048)
+def _code(text: str) -> Any:
+    return compile(text, "<question>", "eval")
+
+
+class Trial:
+    """A store with random classes, and what should be in it."""
+
+    def __init__(self, store: tm.Store, names: dict[str, Any], state: State) -> None:
+        self.store = store
+        self.names = {**names, "store": store, "forced": forced}
+        self.state = state
+        self._known: tuple[Question, list[Named]] | None = None
+        """What was asked last, and the rows that it is to find."""
+
+    @classmethod
+    @contextmanager
+    def open(cls, model: Model, *, late: bool = False, rows: Iterable[Named] = ()) -> Iterator[Trial]:
+        """Open a store with rows; those that could not be there beside others are left out.
+
+        Args:
+            model: of the store.
+            late: whether indexes and aggregates come when the rows are there.
+            rows: what is put into it.
+        """
+        state = State(model)
+        for name, row in rows:
+            row = {field: clean(one) for field, one in row.items()}
+            if state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
+                after = state.copy()
+                after.put(name, row)
+                state = state if after.clashes() else after
+        names = compiled(model.source())
+        every = [names[record.name] for record in model.records]
+        if not late:
+            with tm.open(":memory:", models=every) as store:
+                yield cls(store, names, state)._filled(names)
+            return
+        with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+            bare = compiled(model.source(bare=True))
+            path = f"{folder}/x.db"
+            with tm.open(path, models=[bare[record.name] for record in model.entities], durability="relaxed") as store:
+                cls(store, bare, state)._filled(bare)
+            with tm.open(path, models=every, durability="relaxed") as store:
+                trial = cls(store, names, state)
+                trial.compare_all()
+                yield trial
+
+    def _filled(self, names: dict[str, Any]) -> Trial:
+        for record in self.state.model.entities:
+            self.store.insert_many(names[record.name](**row) for row in self.state.rows(record.name))
+        self.compare_all()
+        return self
+
+    # ------------------------------------------------------------------------------------------ what is there
+
+    def rows_of(self, found: Iterable[Any]) -> list[Named]:
+        """Return entities as rows."""
+        rows = []
+        for entity in found:
+            name = type(entity).__name__
+            rows.append(
+                (name, {field.name: getattr(entity, field.name) for field in self.state.model.record(name).fields})
+            )
+        return rows
+
+    def content(self, name: str) -> list[Named]:
+        """Return all entities of a class, as rows."""
+        return self.rows_of(self.store.query(self.names[name]).allow_scan())
+
+    def compare_all(self) -> None:
+        """Compare everything that is in the store.
+
+        Raises:
+            Differs
+        """
+        for record in self.state.model.records:
+            if record.name in self.names:
+                _same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
+        report = self.store.check()
+        if not report.ok:
+            raise Differs("a clean check", str(report))
+
+    # ------------------------------------------------------------------------------------------ what is asked
+
+    def matches(self, question: Question) -> list[Named]:
+        """Return the rows that a query is to find, in its order."""
+        if self._known is not None and self._known[0] is question:
+            return self._known[1]
+        model = self.state.model
+        found: list[Named] = []
+        for name in question.of:
+            record = model.record(name)
+            index = next((one for one in record.indexes if one.name == question.index), None)
+            for row in self.state.rows(name):
+                if index is not None and not in_range(record, index, question.given, row):
+                    continue
+                if all(holds(condition, row) for _, condition in question.where):
+                    found.append((name, row))
+        names = {id(row): name for name, row in found}
+        found = [(names[id(row)], row) for row in in_order([row for _, row in found], question.order)]
+        self._known = question, found
+        return found
+
+    def ask(self, question: Question, ask: Ask) -> None:
+        """Ask something, and compare the answer.
+
+        Raises:
+            Differs
+        """
+        query = self.run(question.text(ask.style))
+        if isinstance(query, Exception):
+            raise Differs("a query", repr(query))
+        matches = self.matches(question)
+        if ask.verb == "every plan":
+            self._every_plan(query, question, matches)
+        elif ask.verb in ("update", "delete"):
+            self._write(query, question, ask, matches)
+        else:
+            answer = self.run(ask.text(question.of[0]), q=query)
+            if isinstance(answer, tm.ScanRefused) and not question.scan:
+                if not isinstance(self.run("list(q)", q=query), tm.ScanRefused):
+                    raise Differs("what list() gives", repr(answer))
+                return
+            _JUDGES[ask.verb](self, question, ask, matches, answer, query)
+
+    def run(self, text: str, **more: Any) -> Any:
+        """Return what source gives, or the error that it raises."""
+        try:
+            return eval(_code(text), {**self.names, **more})
+        except Exception as error:
+            return error
+
+    def _every_plan(self, query: Any, question: Question, matches: list[Named]) -> None:
+        for one in forced(query):
+            path = self.run("q.explain().path", q=one)
+            if isinstance(path, LookupError):  # it is not possible for these values
+                continue
+            try:
+                for ask in (Ask("list"), Ask("pages", size=2)):
+                    _JUDGES[ask.verb](self, question, ask, matches, self.run(ask.text(""), q=one), one)
+                _counted(self, question, Ask("count"), matches, self.run("super(type(q), q).count()", q=one), one)
+            except Differs as differs:
+                raise Differs(f"by {path}: {differs.expected}", differs.found) from None
+
+    def _write(self, query: Any, question: Question, ask: Ask, matches: list[Named]) -> None:
+        name = question.of[0]
+        record = self.state.model.record(name)
+        most = _most(question, matches)
+        changed = {id(row): _changed(record, row, ask.assignment) for _, row in matches} if ask.assignment else {}
+        answer = self.run(ask.text(name), q=query)
+        if isinstance(answer, tm.ScanRefused) and not question.scan:
+            return
+        refused = isinstance(answer, tm.InvalidEntity | tm.UniqueViolation)
+        if isinstance(answer, Exception) and not refused:
+            raise Differs(f"{most} writes", repr(answer))
+        if not _ambiguous(question, matches):
+            possible = self._after(name, matches[:most], changed)
+            if refused is possible:
+                raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
+        self._known = None
+        if not refused:
+            self._written(record, question, matches, changed, answer, most)
+        self.compare_all()
+
+    def _after(self, name: str, chosen: list[Named], changed: dict[int, Row | None]) -> bool:
+        """Tell whether rows can be written so."""
+        after = self.state.copy()
+        for _, row in chosen:
+            if not changed:
+                after.remove(name, row)
+            elif (made := changed[id(row)]) is None:
+                return False
+            else:
+                after.put(name, made)
+        return not after.clashes()
+
+    def _written(
+        self,
+        record: Record,
+        question: Question,
+        matches: list[Named],
+        changed: dict[int, Row | None],
+        number: Any,
+        most: int,
+    ) -> None:
+        """Compare what was written, and take it over: it may be any of those that are equal under the order."""
+        name = record.name
+        there = {self.state.identity(name, row): row for _, row in self.content(name)}
+        wanted = in_order([row for _, row in matches], question.order)[:most]
+        least = [sort_values(row, question.order) for row in wanted]
+        written: list[Row] = []
+        same = 0
+        for _, row in matches:
+            after, now = changed.get(id(row)) if changed else None, there.get(self.state.identity(name, row))
+            if changed and after is not None and exact(after) == exact(row) == exact(now):
+                same += 1
+            elif exact(now) == exact(after):
+                written.append(row)
+            elif exact(now) != exact(row):
+                raise Differs(f"{after or 'nothing'} or {row}", str(now))
+        if not len(written) <= number <= min(most, len(written) + same) or len(written) + same < most:
+            raise Differs(
+                f"{most} of {len(matches)} written", f"{len(written)} written, {same} the same, {number} returned"
+            )
+        if not same and sorted(map(exact, least)) != sorted(exact(sort_values(row, question.order)) for row in written):
+            raise Differs(f"written {wanted}", f"written {written}")
+        for row in written:
+            after = changed.get(id(row)) if changed else None
+            if after is None:
+                self.state.remove(name, row)
+            else:
+                self.state.put(name, after)
+
+
+def _changed(record: Record, row: Row, assignment: Assignment | None) -> Row | None:
+    """Return a row after an update; None if it can not be stored."""
+    assert assignment is not None
+    field, given = record.field(assignment.field), assignment.value
+    held = row[field.name]
+    match assignment.verb:
+        case "set":
+            made = given
+        case "copy":
+            made = row[given]
+        case verb:
+            made = (given if verb == "add" else None) if held is None else _added(held, given)
+    return {**row, field.name: clean(made)} if _storable(field, made) else None
+
+
+def _added(one: Any, other: Any) -> Any:
+    try:
+        return total([one, other]) if isinstance(one, Decimal) else one + other
+    except OverflowError:
+        return None
+
+
+def _storable(field: Field, given: Any) -> bool:
+    if given is None:
+        return field.optional
+    match field.kind.annotation:
+        case "int":
+            return -(2**63) <= given < 2**63
+        case "tm.Int32":
+            return -(2**31) <= given < 2**31
+        case "float":
+            return bool(given == given)
+        case "Decimal":
+            return len(given.as_tuple().digits) <= 34
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- judges
+
+
+def _ambiguous(question: Question, matches: list[Named]) -> bool:
+    """Tell whether the limit falls between rows that are equal under the order."""
+    limit = question.limit
+    if limit is None or limit >= len(matches) or limit == 0:
+        return False
+    return sort_values(matches[limit - 1][1], question.order) == sort_values(matches[limit][1], question.order)
+
+
+def _same_rows(expected: Sequence[Any], found: Sequence[Any], *, least: int | None = None) -> None:
+    """Compare rows in any order; with ``least``, so many of them are enough."""
+    wanted, there = Counter(map(exact, expected)), Counter(map(exact, found))
+    if there - wanted or len(found) != (len(expected) if least is None else least):
+        number = "" if least is None else f"{least} of "
+        raise Differs(f"{number}{len(expected)}: {list(expected)}", f"{len(found)}: {list(found)}")
+
+
+def _most(question: Question, matches: Sequence[Any]) -> int:
+    return len(matches) if question.limit is None else min(question.limit, len(matches))
+
+
+def _listed(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception):
+        raise Differs(f"{len(matches)} results", repr(answer))
+    found = trial.rows_of(answer)
+    most = _most(question, matches)
+    _same_rows(matches, found, least=most)
+    expected = [sort_values(row, question.order) for _, row in matches][:most]
+    if expected != (order := [sort_values(row, question.order) for _, row in found]):
+        raise Differs(f"in the order {expected}", f"{order}")
+    if len(question.of) > 1:
+        keys = [tm.info(one)[:2] for one in answer]
+        if not question.order and keys != sorted(keys, reverse=question.backwards):
+            raise Differs("in the order of keys", f"{keys}")
+
+
+def _counted(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if answer != _most(question, matches) or type(answer) is not int:
+        raise Differs(f"{_most(question, matches)}", repr(answer))
+
+
+def _exists(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if answer is not (_most(question, matches) > 0):
+        raise Differs(f"{_most(question, matches) > 0}", repr(answer))
+
+
+def _first(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if answer is None and not _most(question, matches):
+        return
+    if answer is None or isinstance(answer, Exception) or not _most(question, matches):
+        raise Differs(f"the first of {matches}", repr(answer))
+    if trial.run("list(q)[0]", q=query) != answer:
+        raise Differs(f"what comes first in a loop: {trial.run('list(q)[0]', q=query)!r}", repr(answer))
+    _listed(trial, attrs.evolve(question, limit=1), ask, matches, [answer], query)
+
+
+def _one(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    match _most(question, matches):
+        case 0:
+            wrong = answer is not None
+        case 1 if answer is not None and not isinstance(answer, Exception):
+            _listed(trial, question, ask, matches, [answer], query)
+            return
+        case most:
+            wrong = most == 1 or not isinstance(answer, tm.InvalidQuery)
+    if wrong:
+        raise Differs(f"one or none of {len(matches)}", repr(answer))
+
+
+def _paged(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    _listed(trial, question, ask, matches, answer, query)
+    if answer != (listed := trial.run("list(q)", q=query)):
+        raise Differs(f"what a loop gives: {listed}", f"{answer}")
+
+
+def _nothing(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if answer != []:
+        raise Differs("[]", repr(answer))
+
+
+def _explained(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception):
+        raise Differs("an explanation", repr(answer))
+    text = str(answer)
+    if len(question.of) > 1 or isinstance(listed := trial.run("list(q)", q=query), Exception):
+        return
+    if answer.rows < len(listed):
+        raise Differs(f"at least {len(listed)} rows", text)
+    keys = [tm.info(one)[:2] for one in listed]
+    if answer.path.endswith(".key") and not question.order and keys != sorted(keys):
+        raise Differs("in the order of keys", f"{keys}: {text}")
+
+
+def _selected(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    expected = [tuple(value(row, operand) for operand in ask.operands) for _, row in matches]
+    most = _most(question, matches)
+    if ask.verb == "first selected":
+        most = min(most, 1)
+        answer = answer if isinstance(answer, Exception) else [] if answer is None else [answer]
+    if isinstance(answer, Exception):
+        raise Differs(f"{expected}", repr(answer))
+    _same_rows(expected, answer, least=most)
+    steps = len(question.order)
+    if [one[:steps] for one in answer] != (order := [one[:steps] for one in expected[:most]]):
+        raise Differs(f"in the order {order}", f"{answer}")
+
+
+_TOTALS: dict[str, Callable[[list[Any]], Any]] = {
+    "count": len,
+    "sum": total,
+    "avg": average,
+    "min": lambda values: extreme("min", values),
+    "max": lambda values: extreme("max", values),
+}
+
+
+def _totalled(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if _ambiguous(question, matches):
+        return
+    rows = [row for _, row in matches[: _most(question, matches)]]
+    expected = _TOTALS[ask.total]([value(row, ask.operands[0]) for row in rows])
+    if exact(expected) != exact(answer):
+        raise Differs(repr(expected), repr(answer))
+
+
+def _grouped(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if _ambiguous(question, matches):
+        return
+    by = ask.operands if ask.total == "count" else ask.operands[1:]
+    groups: dict[Any, list[Any]] = {}
+    ordered = in_order([row for _, row in matches[: _most(question, matches)]], [(one, False) for one in by])
+    for row in ordered:
+        group = tuple(plain(value(row, one)) for one in by)
+        groups.setdefault(group[0] if len(by) == 1 else group, []).append(
+            None if ask.total == "count" else value(row, ask.operands[0])
+        )
+    expected = [(group, _TOTALS[ask.total](values)) for group, values in groups.items()]
+    if isinstance(answer, Exception):
+        raise Differs(f"{expected}", repr(answer))
+    found = [
+        (tuple(map(plain, group)) if isinstance(group, tuple) else plain(group), one) for group, one in answer.items()
+    ]
+    if exact(expected) != exact(found):
+        raise Differs(f"{expected}", f"{found}")
+
+
+_JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
+    "list": _listed, "count": _counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
+    "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
+    "paged selected": _selected, "total": _totalled, "groups": _grouped,
+}  # fmt: skip

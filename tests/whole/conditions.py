@@ -1,0 +1,197 @@
+"""Conditions as data of our own: what the library is asked as source text, and the oracle answers by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from .kinds import ANY, DATE, MOMENT, NUMBERS, STR, Kind, text_of
+
+__all__ = [
+    "Both", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
+    "parts_of", "random_condition",
+]  # fmt: skip
+
+
+@attrs.frozen
+class Operand:
+    """What a condition, an order or a total speaks of: a field, a value nested in one, or a time cut down."""
+
+    field: str
+    kind: Kind
+    step: str = ""
+    """To a nested value."""
+    cut: str = ""
+    """Empty, ``date``, or a time format."""
+
+    def text(self, name: str) -> str:
+        """Return source of the operand of a class."""
+        text = f"{name}.{self.field}"
+        if self.step:
+            return (
+                f'{text}["{self.step}"]'
+                if self.kind is ANY or len(self.step) == 1
+                else f"{text}.at(lambda v: v.{self.step})"
+            )
+        return f"{text}.date()" if self.cut == "date" else f'{text}.truncate("{self.cut}")' if self.cut else text
+
+    @property
+    def slot(self) -> str:
+        """What a template calls it."""
+        return f"{self.field}.{self.step}" if self.step else self.field
+
+
+@attrs.frozen
+class Compare:
+    """``left op right``; the right side is a value or an operand. A value of None means that there is none."""
+
+    left: Operand
+    op: str
+    right: Any
+
+    def text(self, name: str) -> str:
+        right = self.right.text(name) if isinstance(self.right, Operand) else text_of(self.right)
+        return f"({self.left.text(name)} {self.op} {right})"
+
+
+@attrs.frozen
+class Between:
+    left: Operand
+    low: Any
+    high: Any
+
+    def text(self, name: str) -> str:
+        return f"{self.left.text(name)}.between({text_of(self.low)}, {text_of(self.high)})"
+
+
+@attrs.frozen
+class In:
+    left: Operand
+    values: tuple[Any, ...]
+
+    def text(self, name: str) -> str:
+        return f"{self.left.text(name)}.is_in([{', '.join(map(text_of, self.values))}])"
+
+
+@attrs.frozen
+class Null:
+    left: Operand
+
+    def text(self, name: str) -> str:
+        return f"{self.left.text(name)}.is_null()"
+
+
+@attrs.frozen
+class StartsWith:
+    left: Operand
+    start: str
+
+    def text(self, name: str) -> str:
+        return f"{self.left.text(name)}.startswith({self.start!r})"
+
+
+@attrs.frozen
+class Contains:
+    """A text has a part, or a list an element."""
+
+    left: Operand
+    value: Any
+
+    def text(self, name: str) -> str:
+        return f"{self.left.text(name)}.contains({text_of(self.value)})"
+
+
+@attrs.frozen
+class Unless:
+    part: Condition
+
+    def text(self, name: str) -> str:
+        return f"~{self.part.text(name)}"
+
+
+@attrs.frozen
+class Both:
+    one: Condition
+    other: Condition
+
+    def text(self, name: str) -> str:
+        return f"({self.one.text(name)} & {self.other.text(name)})"
+
+
+@attrs.frozen
+class Either:
+    one: Condition
+    other: Condition
+
+    def text(self, name: str) -> str:
+        return f"({self.one.text(name)} | {self.other.text(name)})"
+
+
+Condition: TypeAlias = Compare | Between | In | Null | StartsWith | Contains | Unless | Both | Either
+Draw: TypeAlias = Callable[[Operand], Any]
+"""Gives a value to compare an operand with."""
+
+
+def parts_of(condition: Condition) -> Iterator[Condition]:
+    """Yield simpler conditions, to be tried in its place."""
+    match condition:
+        case Unless(part=part):
+            yield part
+        case Both(one=one, other=other) | Either(one=one, other=other):
+            yield from (one, other)
+            yield from (attrs.evolve(condition, one=part) for part in parts_of(one))
+            yield from (attrs.evolve(condition, other=part) for part in parts_of(other))
+        case In(values=values):
+            yield from (attrs.evolve(condition, values=values[:at] + values[at + 1 :]) for at in range(len(values)))
+
+
+def operands(fields: Mapping[str, Kind]) -> list[Operand]:
+    """Return all that can be spoken of, of fields by their name."""
+    found = []
+    for name, kind in fields.items():
+        found.append(Operand(name, kind))
+        found += [Operand(name, part, step) for step, part in kind.parts.items()]
+        if kind is MOMENT:
+            found += [Operand(name, part, cut=cut) for cut, part in CUTS.items()]
+    return found
+
+
+CUTS = {"date": DATE, "%Y-%m": STR, "%H": STR}
+
+
+def random_condition(rng: random.Random, known: Sequence[Operand], draw: Draw, depth: int = 2) -> Condition:
+    """Return any condition on some operands."""
+    chance = rng.random()
+    if depth and chance < 0.25:
+        if chance < 0.08:
+            return Unless(random_condition(rng, known, draw, depth - 1))
+        one, other = (random_condition(rng, known, draw, depth - 1) for _ in range(2))
+        return Both(one, other) if chance < 0.14 else Either(one, other)
+    left = rng.choice(known)
+    return leaf(rng, left, draw, known)
+
+
+def leaf(rng: random.Random, left: Operand, draw: Draw, known: Sequence[Operand] = ()) -> Condition:
+    """Return a single condition on an operand."""
+    kind, chance = left.kind, rng.random()
+    if kind.element is not None and chance < 0.7:
+        return Contains(left, draw(attrs.evolve(left, kind=kind.element)))
+    if kind is STR and chance < 0.15:
+        text = draw(left)
+        start = rng.randrange(len(text) + 1)
+        return StartsWith(left, text[:start]) if chance < 0.1 else Contains(left, text[start : start + 1])
+    if chance < 0.25:
+        return In(left, tuple(draw(left) for _ in range(rng.choice((0, 1, 2, 2, 3)))))
+    if chance < 0.32:
+        return rng.choice((Null(left), Compare(left, "==", None), Compare(left, "!=", None), Unless(Null(left))))
+    kinds = NUMBERS if kind in NUMBERS else () if kind is ANY else (kind,)
+    alike = [one for one in known if one.kind in kinds and one != left]
+    ops = ("==", "==", "!=", "<", "<=", ">", ">=") if kind.ordered or kind is ANY else ("==", "!=")
+    if chance < 0.45 and alike:
+        return Compare(left, rng.choice(ops), rng.choice(alike))
+    if kind.ordered and chance < 0.52:
+        return Between(left, draw(left), draw(left))
+    return Compare(left, rng.choice(ops), draw(left))

@@ -1,0 +1,331 @@
+"""Faults to be put back: the planner, its SQL and what reads its rows, each broken in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+import pytest
+
+from tablemapper.engines.sqlite import check, filters, maintained, reads, select
+from tablemapper.expressions.tree import Compare, In, SameText
+from tablemapper.keys import codec, forms
+from tablemapper.keys.template import Slot
+from tablemapper.planning import advice, conditions, planner, projection, question, ranges
+from tablemapper.planning.bounds import Bound, Reach
+from tablemapper.planning.plan import Path, Plan
+from tablemapper.query.prepared import PreparedPlan
+from tablemapper.query.totals import Groups
+from tablemapper.schema import groups
+
+__all__ = ["FAULTS", "Fault"]
+
+Patch = pytest.MonkeyPatch
+Fault: TypeAlias = Callable[[Patch], None]
+
+
+def _bounds_with(patch: Patch, change: Callable[[Reach, Bound], Bound]) -> None:
+    real = Reach.bound
+    patch.setattr(Reach, "bound", lambda self, *rest: change(self, real(self, *rest)))
+
+
+def _after(patch: Patch, owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Change what a function returns."""
+    real = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **more: change(real(*args, **more)))
+
+
+def a_bound_made_exclusive(patch: Patch) -> None:
+    real = Reach.bound
+
+    def bound(self: Reach, values: Any, compared: Any = (), *rest: Any) -> Bound:
+        loose = attrs.evolve(self, ops=self.ops | {">", "<"})
+        return real(loose, values, [({">=": ">", "<=": "<"}.get(op, op), value) for op, value in compared], *rest)
+
+    patch.setattr(Reach, "bound", bound)
+
+
+def an_upper_bound_lost(patch: Patch) -> None:
+    _bounds_with(patch, lambda reach, made: attrs.evolve(made, hi=None) if reach.ops and not made.empty else made)
+
+
+def a_prefix_that_ends_too_late(patch: Patch) -> None:
+    _after(patch, codec, "successor", forms.successor)
+
+
+def a_lost_duplicate_check(patch: Patch) -> None:
+    patch.setattr(PreparedPlan, "_is_first", lambda *_: True)
+
+
+def alternatives_that_overlap(patch: Patch) -> None:
+    patch.setattr(ranges, "_disjoint", lambda found: sorted(found, key=lambda one: (one.partition.lo, one.row.lo)))
+
+
+def an_alternative_lost(patch: Patch) -> None:
+    _after(patch, planner, "alternatives", lambda ways: ways[:1])
+
+
+def a_value_of_a_list_lost(patch: Patch) -> None:
+    def shorter(made: Any) -> Any:
+        return attrs.evolve(made, among={name: values[:1] for name, values in made.among.items()})
+
+    _after(patch, planner, "conditions", shorter)
+
+
+def a_shard_forgotten(patch: Patch) -> None:
+    _after(patch, ranges, "_texts", lambda texts: list(texts)[:2])
+
+
+def a_day_forgotten(patch: Patch) -> None:
+    _after(patch, Slot, "buckets_between", lambda texts: texts and texts[:-1])
+
+
+def a_filter_dropped(patch: Patch) -> None:
+    patch.setattr(planner, "_said", lambda *given: isinstance(given[-1], Compare))
+
+
+def a_superset_taken_for_exact(patch: Patch) -> None:
+    _after(patch, planner, "reach", lambda made: attrs.evolve(made, inexact=frozenset()))
+
+
+def a_condition_in_sql_taken_for_exact(patch: Patch) -> None:
+    for module in (filters, select):
+        _after(patch, module, "lower", lambda made: made and attrs.evolve(made, exact=True))
+
+
+def a_sparse_index_taken_for_full(patch: Patch) -> None:
+    _after(patch, planner, "_unfit", lambda why: None if why and "not in it" in why else why)
+
+
+def a_partial_index_taken_for_full(patch: Patch) -> None:
+    _after(patch, planner, "_unfit", lambda why: None if why and "only some" in why else why)
+
+
+def an_index_taken_to_hold_everything(patch: Patch) -> None:
+    patch.setattr(Path, "holds", lambda *_: True)
+
+
+def a_direction_ignored(patch: Patch) -> None:
+    _after(patch, planner, "_direction", lambda made: made and (False, made[1]))
+
+
+def partitions_not_merged(patch: Patch) -> None:
+    _after(patch, planner, "_direction", lambda made: made and (made[0], False))
+
+
+def missing_values_compared_as_sql_does(patch: Patch) -> None:
+    def lower(made: Any) -> Any:
+        return made and attrs.evolve(made, sql=made.sql.replace("IS NOT TRUE", "IS FALSE"))
+
+    for module in (filters, select):
+        _after(patch, module, "lower", lower)
+
+
+def a_page_that_repeats_its_last_row(patch: Patch) -> None:
+    def with_the_last(left: Any) -> Any:
+        return left and attrs.evolve(left, condition=left.condition.replace(") > ", ") >= ").replace(") < ", ") <= "))
+
+    _after(patch, select, "_beyond", with_the_last)
+
+
+def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
+    _after(patch, select, "_after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
+
+
+def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
+    real = select._beyond
+
+    def beyond(one: Any, after: Any, *rest: Any) -> Any:
+        return None if one.partition.lo == after[0] else real(one, after, *rest)
+
+    patch.setattr(select, "_beyond", beyond)
+
+
+# ---------------------------------------------------------------------------------------------- once found from outside
+
+
+def a_zero_that_groups_as_nothing_does(patch: Patch) -> None:
+    def place(self: Any, group: tuple[Any, ...]) -> list[Any]:
+        pairs = zip(self._by, group, strict=True)
+        return [(one is not None, one and groups.store_sortable(attr.type, one)) for attr, one in pairs]
+
+    patch.setattr(Groups, "_place", place)
+
+
+def a_whole_list_taken_for_an_element(patch: Patch) -> None:
+    real = conditions._sorted_in
+
+    def sorted_in(made: Any, predicate: Any, name: str) -> bool:
+        match predicate:
+            case Compare(op="==", value=value):
+                return made.equal.setdefault(name, value) is value
+            case In(values=values):
+                return made.among.setdefault(name, values) is values
+        return real(made, predicate, name)
+
+    patch.setattr(conditions, "_sorted_in", sorted_in)
+
+
+def a_stored_key_field_sought_in_the_index(patch: Patch) -> None:
+    real = projection._in_keys
+
+    def in_keys(path: Path, *, covering: bool) -> dict[str, Any]:
+        stored = path.model.position if covering else ()
+        held = real(path, covering=covering).items()
+        return {name: place for name, place in held if name not in stored or place[0] in ("ipk", "irk")}
+
+    patch.setattr(projection, "_in_keys", in_keys)
+
+
+def a_whole_key_that_forgets_the_other_conditions(patch: Patch) -> None:
+    real = PreparedPlan.__init__
+
+    def init(self: PreparedPlan, reader: Any, plan: Plan, *rest: Any, **more: Any) -> None:
+        real(self, reader, plan, *rest, **more)
+        if self.whole and plan.filter:
+            other = object.__new__(PreparedPlan)
+            real(other, reader, attrs.evolve(plan, filter=()), *rest, **more)
+            self.key = other.key
+
+    patch.setattr(PreparedPlan, "__init__", init)
+
+
+def values_of_an_index_by_name_that_bound_but_do_not_filter(patch: Patch) -> None:
+    given: list[Any] = []
+    real = question.named
+
+    def named(*rest: Any) -> list[Any]:
+        found = list(real(*rest))
+        given.extend(found)
+        return found
+
+    patch.setattr(question, "named", named)
+    _plans_with(
+        patch, lambda made: attrs.evolve(made, filter=tuple(p for p in made.filter if not _is_one_of(p, given)))
+    )
+
+
+def several_whole_keys_in_any_order(patch: Patch) -> None:
+    real = planner._direction
+
+    def direction(question: Any, path: Path, several: bool, fixed: set[str], varies: Any) -> Any:
+        found = real(question, path, several, fixed, varies)
+        base = () if path.index is None else path.model.declaration.templates
+        own = [slot for template in (path.templates[1], *base) for slot in template.slots]
+        if found is None and several and all(slot.field in fixed or not varies(slot) for slot in own):
+            return False, True
+        return found
+
+    patch.setattr(planner, "_direction", direction)
+
+
+def a_refusal_that_knows_no_nested_fields(patch: Patch) -> None:
+    real = advice._index
+
+    def index(model: Any, where: Any, order: Any) -> Any:
+        for step in order:
+            model.declaration.field(".".join((step.attr.name, *step.attr.path)))
+        return real(model, where, order)
+
+    patch.setattr(advice, "_index", index)
+
+
+def a_first_row_that_is_the_first_of_the_first_range(patch: Patch) -> None:
+    def find(self: Any, search: Any, made: Any) -> Any:
+        for sql, args in self.select(search.plan).statements(search, made, limit=1):
+            if (row := self._file.get(sql, args)) is not None:
+                return row
+        return None
+
+    patch.setattr(reads.SqliteReads, "find", find)
+
+
+def a_sum_beyond_64_bits_sorted_as_it_is(patch: Patch) -> None:
+    real = select.store_sortable
+
+    def sortable(kind: Any, value: Any) -> Any:
+        return int(value) if abs(value) >= 2**63 and value == int(value) else real(kind, value)
+
+    patch.setattr(
+        select, "store_sortable", lambda kind, value: (sortable if kind.name == "Decimal" else real)(kind, value)
+    )
+
+
+def an_index_on_an_aggregate_that_is_not_maintained(patch: Patch) -> None:
+    for owner, name, at in ((maintained, "_put", 1), (maintained, "delete_rows", 1), (maintained, "put_rows", 1)):
+        real = getattr(owner, name)
+
+        def of_entities(*rest: Any, real: Any = real, at: int = at) -> None:
+            if rest[at].owner.aggregate is None:
+                real(*rest)
+
+        patch.setattr(owner, name, of_entities)
+    entries = check._entries
+    patch.setattr(
+        check, "_entries", lambda kept, row: [one for one in entries(kept, row) if one[0].owner.aggregate is None]
+    )
+
+
+def an_element_that_gives_its_entity_again(patch: Patch) -> None:
+    def once(made: Plan) -> Plan:
+        fan_out = None if made.index is None else made.index.fan_out
+        return attrs.evolve(made, distinct=made.distinct and fan_out not in made.accesses[0].equal)
+
+    _plans_with(patch, once)
+
+
+def a_lossy_slot_that_fixes_its_field(patch: Patch) -> None:
+    real = planner._direction
+
+    def direction(question: Any, path: Path, several: bool, fixed: set[str], varies: Any) -> Any:
+        lossy = {p.attr.name for p in question.where if isinstance(p, SameText)}
+        return real(question, path, several, fixed | lossy, varies)
+
+    patch.setattr(planner, "_direction", direction)
+
+
+def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:
+    _after(patch, planner, "_along", change)
+
+
+def _is_one_of(one: object, several: list[Any]) -> bool:
+    return any(one is other for other in several)
+
+
+FAULTS: dict[Fault, int | None] = {
+    a_bound_made_exclusive: 0,
+    an_upper_bound_lost: 0,
+    a_prefix_that_ends_too_late: 10013,
+    a_lost_duplicate_check: None,
+    alternatives_that_overlap: None,
+    an_alternative_lost: None,
+    a_value_of_a_list_lost: None,
+    a_shard_forgotten: 10007,
+    a_day_forgotten: None,
+    a_filter_dropped: None,
+    a_superset_taken_for_exact: None,
+    a_condition_in_sql_taken_for_exact: None,
+    a_sparse_index_taken_for_full: None,
+    a_partial_index_taken_for_full: None,
+    an_index_taken_to_hold_everything: None,
+    a_direction_ignored: None,
+    partitions_not_merged: None,
+    missing_values_compared_as_sql_does: None,
+    a_page_that_repeats_its_last_row: None,
+    a_sorted_page_that_loses_what_comes_after_missing_values: None,
+    a_page_that_skips_the_rest_of_its_range: None,
+    a_zero_that_groups_as_nothing_does: 10010,
+    a_whole_list_taken_for_an_element: 2,
+    a_stored_key_field_sought_in_the_index: 10009,
+    a_whole_key_that_forgets_the_other_conditions: 0,
+    values_of_an_index_by_name_that_bound_but_do_not_filter: None,
+    several_whole_keys_in_any_order: None,
+    a_refusal_that_knows_no_nested_fields: 4,
+    a_first_row_that_is_the_first_of_the_first_range: None,
+    a_sum_beyond_64_bits_sorted_as_it_is: None,
+    an_index_on_an_aggregate_that_is_not_maintained: None,
+    an_element_that_gives_its_entity_again: None,
+    a_lossy_slot_that_fixes_its_field: None,
+}
+"""Each with a model from which the search finds it within seconds; None if none is known."""

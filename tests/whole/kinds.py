@@ -1,0 +1,216 @@
+"""The types that random models are made of, each with values: common ones, empty ones, extremes, near misses.
+
+Programs that the search prints import this module, so that they can be run as they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Literal
+from uuid import UUID
+
+import attrs
+
+import tablemapper as tm
+
+__all__ = [
+    "ANY",
+    "COUNTED",
+    "DATE",
+    "DECIMAL",
+    "FLOAT",
+    "INT",
+    "INT32",
+    "KINDS",
+    "MOMENT",
+    "NESTED",
+    "NUMBERS",
+    "SCALARS",
+    "STR",
+    "UTC",
+    "UUID",
+    "Color",
+    "Decimal",
+    "Home",
+    "Kind",
+    "Literal",
+    "Mood",
+    "Rank",
+    "datetime",
+    "exact",
+    "inf",
+    "islice",
+    "namespace",
+    "text_of",
+    "tm",
+]  # fmt: skip  (programs need these)
+
+inf = float("inf")
+UTC = datetime.UTC
+
+
+class Color(enum.Enum):
+    """Has no order."""
+
+    RED = "r"
+    GREEN = ""
+    BLUE = "B-1"
+
+
+class Mood(enum.StrEnum):
+    SAD = "sad"
+    GLAD = "Glad"
+
+
+class Rank(enum.IntEnum):
+    LOW = -1
+    NONE = 0
+    HIGH = 12
+
+
+@attrs.define
+class Home:
+    city: str
+    floor: int | None = None
+
+
+@attrs.frozen(eq=False)
+class Kind:
+    """A type of values."""
+
+    annotation: str
+    pool: tuple[Any, ...]
+    """Values to try."""
+    specs: tuple[str, ...] = ()
+    """What may stand behind its colon in a template; none if no key can hold it."""
+    width: Literal["fixed", "self", "free"] = "fixed"
+    """How a key knows where its text ends: by its width, by itself, or not."""
+    ordered: bool = True
+    summed: bool = False
+    element: Kind | None = None
+    """Of a list."""
+    near: tuple[tuple[Any, ...], ...] = ()
+    """Values that are easily taken for each other."""
+    parts: Mapping[str, Kind] = {}
+    """Of nested values, by the name of the step to them."""
+
+    def ends(self, spec: str) -> Literal["fixed", "self", "free"]:
+        """Return how the text that a spec gives ends."""
+        return "free" if spec == "fold" else self.width if spec in ("", "desc") else "fixed"
+
+
+def _day(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+_TEXTS = (
+    "", "a", "A", "ann", "Ann", "x", "x-y", "x-", "-y", "x.y", "x/y", "x y", "x ", "x !y", "xyz", "y", "b", "ß", "SS", "é", "x\x00",
+    "#", "~", '"', "10", "9", "\ue000", "\U0001f600",
+)  # fmt: skip
+_MOMENTS = tuple(
+    map(
+        _day,
+        ("2024-02-29", "2024-02-29T23:59:59.999999", "2024-03-01", "2024-03-01T00:00:00.000001", "2024-03-01T12:30",
+         "2024-03-02T12:30", "2023-12-31T23:00", "1601-01-01", "9999-12-31T23:59:59.999999"),
+    )
+)  # fmt: skip
+
+_NEAR = (
+    ("x", "x-y", "x-", "x.y", "x/y", "x y", "x ", "x !y", "xyz", "y"),
+    ("", "a", "A", "b", "ann", "Ann"),
+    ("ß", "SS"),
+)
+STR = Kind("str", _TEXTS, ("", "", "", "fold", "hash", "shard(2)"), "free", near=_NEAR)
+INT = Kind(
+    "int", (0, 1, -1, 2, 7, 10, -10, 42, 2**63 - 1, -(2**63)), ("", "", "desc", "hash", "shard(3)"), "self", summed=True
+)
+ANY = Kind("Any", (0, 1, 2, "", "x", 1.5), ordered=False)
+"""An undeclared property."""
+_DECIMALS = tuple(
+    Decimal(text) for text in
+    ("0", "0.00", "1", "1.0", "1.00", "-3", "0.1", "1E+2", "100", "-0.5", "1E-20", "-12345678901234567890123456789012.34")
+)  # fmt: skip
+
+FLOAT = Kind(
+    "float",
+    (0.0, -0.0, 0.5, 0.1, 1.5, -2.0, 1e308, -1e308, 5e-324, inf, -inf),
+    ("", "desc", "hash"),
+    summed=True,
+)
+DECIMAL = Kind("Decimal", _DECIMALS, ("", "desc", "hash"), "free", summed=True)
+MOMENT = Kind("datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "hash"))
+DATE = Kind("datetime.date", tuple(dict.fromkeys(at.date() for at in _MOMENTS)), ("", "desc", "%Y-%m", "%d"))
+COUNTED = Kind("int", (0, 1, 7, 42, 999), ("03d", "03d", ""), "self", summed=True)
+"""An int that a spec with a width can hold."""
+INT32 = Kind("tm.Int32", (0, 1, -1, 2**31 - 1, -(2**31)), ("", "desc"), "self", summed=True)
+NUMBERS = (INT, COUNTED, INT32, FLOAT)
+"""What compares with each other."""
+
+SCALARS: tuple[Kind, ...] = (
+    STR, STR, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, DATE,
+    Kind("bool", (False, True), ("", "desc")),
+    Kind("datetime.time", (datetime.time(), datetime.time(12, 30), datetime.time(23, 59, 59, 999999)), ("", "%H", "%H:%M")),
+    Kind(
+        "datetime.timedelta",
+        (datetime.timedelta(), datetime.timedelta(1), datetime.timedelta(0, -1, -1), datetime.timedelta(36_500_000)),
+        ("", "desc"), "self", summed=True,
+    ),
+    Kind("UUID", tuple(UUID(int=n) for n in (0, 1, 2**127, 2**128 - 1)), ("", "desc", "hash")),
+    Kind("bytes", (b"", b"\x00", b"a", b"ab", b"\xff"), ("", "hash"), "free"),
+    Kind("Color", tuple(Color), ("", "hash"), "free", ordered=False),
+    Kind("Mood", tuple(Mood), ("",), "free"),
+    Kind("Rank", tuple(Rank), ("",), "self"),
+    Kind('Literal["b", "a", ""]', ("b", "a", ""), ("", "fold"), "free"),
+    Kind("Literal[2, 10, -1]", (2, 10, -1), ("",), "self"),
+)  # fmt: skip
+NESTED: tuple[Kind, ...] = (
+    Kind("list[str]", ([], ["t"], ["t", "u"], ["u", "u"], ["", "T"], ["x-y", "x"]), ordered=False, element=STR),
+    Kind("list[int]", ([], [0], [1, 0, 1], [2, 7, 10], [-1, 2**63 - 1]), ordered=False, element=INT),
+    Kind(
+        "list[Decimal]", ([], [Decimal("1.0"), Decimal("1.00")], [Decimal(0)], [Decimal(-3), Decimal("1E+2")]),
+        ordered=False, element=DECIMAL,
+    ),
+    Kind("dict[str, int]", ({}, {"a": 1}, {"a": 0, "b": 2}, {"b": -1}), ordered=False, parts={"a": INT, "b": INT}),
+    Kind(
+        "Home", (Home(""), Home("x", 0), Home("x-y", 1), Home("Ann"), Home("ann", -1)), ordered=False,
+        parts={"city": STR, "floor": INT},
+    ),
+    Kind(
+        "tm.Extra", (tm.Extra(), tm.Extra(w=2), tm.Extra(w="x", v=1.5), tm.Extra(w=0, v="")), ordered=False,
+        parts={"w": ANY, "v": ANY},
+    ),
+)  # fmt: skip
+KINDS = SCALARS + NESTED
+
+
+def text_of(value: Any) -> str:
+    """Return source of a value."""
+    match value:
+        case enum.Enum():
+            return str(value) if type(value) is Color else f"{type(value).__name__}.{value.name}"
+        case float() if abs(value) == inf:
+            return "inf" if value > 0 else "-inf"
+        case tm.Extra():
+            return f"tm.Extra({', '.join(f'{name}={text_of(one)}' for name, one in value.items())})"
+        case list():
+            return f"[{', '.join(map(text_of, value))}]"
+    return repr(value)
+
+
+def exact(value: Any) -> str:
+    """Return a text that is equal for the same values only: of one type, one scale, one sign of zero."""
+    match value:
+        case dict():
+            return f"{type(value).__name__} {[(name, exact(value[name])) for name in sorted(value)]}"
+        case list() | tuple():
+            return f"{type(value).__name__} {[exact(one) for one in value]}"
+    return repr(value)
+
+
+def namespace() -> dict[str, Any]:
+    """Return what the source of models and questions is run in."""
+    return {**globals(), "__name__": "model"}

@@ -1,0 +1,372 @@
+"""Random models: what can be declared, as data that is written out as the source of a program."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from .conditions import Condition, Operand, leaf, operands
+from .kinds import COUNTED, FLOAT, INT, INT32, NESTED, SCALARS, Kind, namespace, text_of
+
+__all__ = ["Field", "Index", "Measure", "Model", "Record", "Slot", "Template", "compiled", "random_model", "slots_of"]
+
+
+@attrs.frozen
+class Slot:
+    field: str
+    """Dotted where it is nested."""
+    spec: str = ""
+
+    def __str__(self) -> str:
+        return f"{{{self.field}:{self.spec}}}" if self.spec else f"{{{self.field}}}"
+
+
+Component: TypeAlias = tuple[str | Slot, ...]
+Template: TypeAlias = tuple[Component, ...]
+
+
+def _template_text(template: Template) -> str:
+    texts = ["".join(map(str, component)) for component in template]
+    return repr(texts[0]) if len(texts) == 1 else repr(tuple(texts))
+
+
+def slots_of(*templates: Template) -> list[Slot]:
+    """Return the slots of templates, in order."""
+    return [part for template in templates for component in template for part in component if isinstance(part, Slot)]
+
+
+@attrs.frozen
+class Field:
+    name: str
+    kind: Kind
+    optional: bool = False
+    stored: bool = False
+    default: bool = False
+    """Whether it has one; so no value needs to be given."""
+    pool: tuple[Any, ...] = ()
+    """The values that entities have."""
+
+    @property
+    def missing(self) -> Any:
+        """The default."""
+        return None if self.optional else self.pool[0]
+
+    def source(self) -> str:
+        text = f"    {self.name}: tm.Field[{self.kind.annotation}{' | None' if self.optional else ''}]"
+        options = []
+        if self.default:
+            shared = not self.optional and self.kind in NESTED
+            options.append(f"factory=lambda: {text_of(self.missing)}" if shared else f"default={text_of(self.missing)}")
+        if self.stored:
+            options.append("stored=True")
+        return f"{text} = tm.field({', '.join(options)})" if options else text
+
+
+@attrs.frozen
+class Index:
+    name: str
+    partition: Template
+    row: Template
+    include: tuple[str, ...] = ()
+    every: bool = False
+    """Whether it includes all fields."""
+    where: Condition | None = None
+    unique: bool = False
+
+    def source(self) -> str:
+        text = f"    {self.name} = tm.Index(partition={_template_text(self.partition)}, row={_template_text(self.row)}"
+        if self.every or self.include:
+            text += f", include={'all' if self.every else self.include!r}" if not self.every else ', include="all"'
+        if self.where is not None:
+            text += f", where=lambda p: {self.where.text('p')}"
+        return text + (", unique=True)" if self.unique else ")")
+
+    @property
+    def arguments(self) -> list[str]:
+        """What it is called with, as templates name it."""
+        return list(
+            dict.fromkeys(s.field for s in slots_of(self.partition, self.row) if not s.spec.startswith("shard"))
+        )
+
+
+@attrs.frozen
+class Measure:
+    verb: str
+    operand: Operand | None = None
+    where: Condition | None = None
+
+    def source(self, of: str) -> str:
+        given = [] if self.operand is None else [self.operand.text(of)]
+        if self.where is not None:
+            given.append(f"where={self.where.text(of)}")
+        return f"tm.{self.verb}({', '.join(given)})"
+
+
+@attrs.frozen
+class Record:
+    """A class of entities, or an aggregate of one."""
+
+    name: str
+    table: str
+    fields: tuple[Field, ...]
+    partition: Template
+    row: Template
+    indexes: tuple[Index, ...] = ()
+    of: str | None = None
+    where: Condition | None = None
+    measures: Mapping[str, Measure] = {}
+    """Of an aggregate, by field."""
+
+    def field(self, name: str) -> Field:
+        return {field.name: field for field in self.fields}[name]
+
+    def operand(self, slot: str) -> Operand:
+        """Return what a template calls so; of a list, an element."""
+        name, _, step = slot.partition(".")
+        kind = self.field(name).kind
+        return Operand(name, kind.parts[step] if step else kind.element or kind, step)
+
+    @property
+    def operands(self) -> list[Operand]:
+        return operands({field.name: field.kind for field in self.fields})
+
+    @property
+    def key_fields(self) -> set[str]:
+        return {slot.field for slot in slots_of(self.partition, self.row)}
+
+    def source(self, *, bare: bool) -> str:
+        base = "tm.Entity" if self.of is None else f"tm.Aggregate, of={self.of}"
+        where = "" if self.where is None else f", where=lambda p: {self.where.text('p')}"
+        lines = [f'class {self.name}({base}, table="{self.table}"{where}):']
+        for field in sorted(self.fields, key=lambda one: one.default):
+            if self.of is not None:
+                lines.append(f"{field.source()} = {self.measures[field.name].source(self.of)}")
+            else:
+                lines.append(field.source())
+        lines.append(f"    key = tm.Key(partition={_template_text(self.partition)}, row={_template_text(self.row)})")
+        return "\n".join([*lines, *([] if bare else [index.source() for index in self.indexes])])
+
+
+@attrs.frozen
+class Model:
+    records: tuple[Record, ...]
+
+    def record(self, name: str) -> Record:
+        return {record.name: record for record in self.records}[name]
+
+    @property
+    def entities(self) -> list[Record]:
+        return [record for record in self.records if record.of is None]
+
+    def source(self, *, bare: bool = False) -> str:
+        """Return the source of the classes; bare ones have no indexes, and no aggregates beside them."""
+        return "\n\n".join(record.source(bare=bare) for record in (self.entities if bare else self.records))
+
+
+def compiled(source: str) -> dict[str, Any]:
+    """Run the source of a model, and return the namespace with its classes."""
+    found = namespace()
+    exec(compile(source, "<model>", "exec", dont_inherit=True), found)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- random
+
+
+def random_model(rng: random.Random) -> Model:
+    """Return one or two classes of a table, and aggregates of the first."""
+    names = (f"by{number}" for number in itertools.count(1))
+    first = _entity(rng, "First", names, [])
+    records = [first]
+    if rng.random() < 0.3:
+        records.append(_entity(rng, "Second", names, [f for f in first.fields if rng.random() < 0.6], beside=first))
+    for name in ("Groups", "Sums")[: rng.choice((0, 0, 1, 1, 2))]:
+        if (aggregate := _aggregate(rng, name, first, names)) is not None:
+            records.append(aggregate)
+    return Model(tuple(records))
+
+
+def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str]) -> list[Field]:
+    fields = list(shared)
+    for name in names:
+        if len(fields) >= 2 and rng.random() < 0.15 + 0.1 * len(fields):
+            break
+        kind = rng.choice(NESTED if fields and rng.random() < 0.2 else SCALARS)
+        if kind.annotation == "tm.Extra" and any(field.kind is kind for field in fields):
+            continue
+        optional = bool(fields) and kind.annotation != "tm.Extra" and rng.random() < 0.3
+        values = rng.choice(kind.near) if kind.near and rng.random() < 0.6 else kind.pool
+        pool = tuple(rng.sample(values, min(len(values), rng.choice((2, 3, 3, 4, 6)) if values is kind.pool else 5)))
+        fields.append(
+            Field(
+                name, kind, optional, stored=rng.random() < 0.15, default=bool(fields) and rng.random() < 0.4, pool=pool
+            )
+        )
+    return fields
+
+
+def _entity(
+    rng: random.Random, name: str, names: Iterator[str], shared: Sequence[Field], beside: Record | None = None
+) -> Record:
+    own = iter("abcdefgh" if beside is None else "opqrstu")
+    fields = _fields(rng, shared, own)
+    keyable = [field for field in fields if field.kind.specs and not field.optional]
+    if not keyable:
+        fields.append(Field(next(own), INT, pool=INT.pool[:4]))
+        keyable = fields[-1:]
+    partition, row = _key(rng, keyable)
+    if beside is not None:
+        row = (("second",), *(row if slots_of(row) else ()))
+        if {slot.field for slot in slots_of(beside.partition)} <= {
+            field.name for field in keyable
+        } and rng.random() < 0.7:
+            partition = beside.partition
+            plain = {slot.field for slot in slots_of(partition, row) if not slot.spec.startswith("shard")}
+            row = (*row, *((Slot(slot.field),) for slot in slots_of(partition) if slot.field not in plain))
+    record = Record(name, "Things", tuple(fields), partition, row)
+    indexes = [_index(rng, record, next(names)) for _ in range(rng.choice((0, 1, 1, 2, 2, 3)))]
+    return attrs.evolve(record, indexes=tuple(indexes))
+
+
+def _key(rng: random.Random, keyable: Sequence[Field]) -> tuple[Template, Template]:
+    chosen = rng.sample(keyable, min(len(keyable), rng.choice((1, 2, 2, 3, 3))))
+    slots = [Slot(field.name, rng.choice(field.kind.specs) if rng.random() < 0.35 else "") for field in chosen]
+    for slot in list(slots):  # (a shard tells no values apart; a time cut down, or a fold, often stands beside it)
+        if slot.spec.startswith("shard") or (slot.spec and rng.random() < 0.5):
+            slots.append(Slot(slot.field))
+    kinds = {field.name: field.kind for field in keyable}
+    if rng.random() < 0.25:
+        slots = _spread(rng, slots, kinds)
+    cut = rng.randrange(len(slots) + 1) if rng.random() < 0.3 else min(1, len(slots))
+    return _template(rng, slots[:cut], kinds, "all"), _template(rng, slots[cut:], kinds, rng.choice(("", "row")))
+
+
+def _spread(rng: random.Random, slots: list[Slot], kinds: Mapping[str, Kind]) -> list[Slot]:
+    """Return slots behind one of a shard, or of a time cut down, of a field that stands among them."""
+    lossy = [
+        (slot.field, spec) for slot in slots for spec in kinds[slot.field].specs if spec.startswith(("shard", "%"))
+    ]
+    plain = [Slot(slot.field) if slot.spec.startswith(("shard", "%")) else slot for slot in slots]
+    return [Slot(*rng.choice(lossy)), *plain] if lossy else slots
+
+
+def _template(rng: random.Random, slots: Sequence[Slot], kinds: Mapping[str, Kind], constant: str) -> Template:
+    if not slots:
+        return ((constant,) if constant else (),)
+    components: list[list[Slot]] = [[slots[0]]]
+    for slot in slots[1:]:
+        ends = [kinds[one.field].ends(one.spec) for one in (components[-1][-1], slot)]
+        if rng.random() < (0.7 if "free" in ends and "fixed" in ends else 0.3):
+            components[-1].append(slot)
+        else:
+            components.append([slot])
+    for some in components:
+        if rng.random() < 0.7:  # (what has no end of its own goes on in the eyes of who does not know what follows)
+            some.sort(key=lambda slot: ("free", "self", "fixed").index(kinds[slot.field].ends(slot.spec)))
+    made = [_component(rng, some, kinds) for some in components]
+    if rng.random() < 0.08:
+        made.insert(rng.randrange(len(made) + 1), (rng.choice(("of", "x-")),))
+    return tuple(made)
+
+
+def _component(rng: random.Random, slots: Sequence[Slot], kinds: Mapping[str, Kind]) -> Component:
+    """Return slots with literals around them, so that each can be found again."""
+    parts: list[str | Slot] = ["n-"] if rng.random() < 0.1 else []
+    for at, slot in enumerate(slots):
+        parts.append(slot)
+        rest = [kinds[one.field].ends(one.spec) for one in slots[at + 1 :]]
+        if rest or rng.random() < 0.08:
+            free = kinds[slot.field].ends(slot.spec) == "free"
+            literal = rng.choice(("-", "-", "_", ".", ":x"))
+            if not free or all(end == "fixed" for end in rest):
+                literal = rng.choice((literal, "", "x"))
+            if literal:
+                parts.append(literal)
+    return tuple(parts)
+
+
+def _index(rng: random.Random, record: Record, name: str) -> Index:
+    kinds: dict[str, Kind] = {}
+    for field in record.fields:
+        if field.kind.specs or field.kind.element:
+            kinds[field.name] = field.kind.element or field.kind
+        kinds |= {f"{field.name}.{step}": part for step, part in field.kind.parts.items() if part.specs}
+    lists = [field.name for field in record.fields if field.kind.element]
+    left = rng.choice(lists) if lists else ""
+    names = [one for one in kinds if one == left or one not in lists]
+    chosen = rng.sample(names, min(len(names), rng.choice((1, 1, 2, 2, 3))))
+    if left and left not in chosen and rng.random() < 0.3:
+        chosen.append(left)
+    slots = [Slot(one, rng.choice(kinds[one].specs) if rng.random() < 0.45 else "") for one in chosen]
+    if slots[0].spec and rng.random() < 0.4:
+        slots.append(Slot(slots[0].field))
+    elif rng.random() < 0.3:
+        slots = _spread(rng, slots, kinds)
+    cut = rng.randrange(len(slots) + 1) if rng.random() < 0.5 else 1
+    where = None
+    if rng.random() < 0.15:
+        scalars = [one for one in record.operands if one.kind.specs]
+        where = leaf(rng, rng.choice(scalars), lambda operand: rng.choice(operand.kind.pool), scalars)
+    return Index(
+        name,
+        _template(rng, slots[:cut], kinds, "all"),
+        _template(rng, slots[cut:], kinds, ""),
+        tuple(field.name for field in record.fields if rng.random() < 0.25) if rng.random() < 0.5 else (),
+        every=rng.random() < 0.1,
+        where=where,
+        unique=rng.random() < 0.12,
+    )
+
+
+def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) -> Record | None:
+    known = of.operands
+    groups = [one for one in known if one.kind.specs]
+    chosen = rng.sample(groups, min(len(groups), rng.choice((1, 1, 2))))
+    fields = [Field(field, one.kind, pool=one.kind.pool) for field, one in zip("gh", chosen, strict=False)]
+    measures = {field: Measure("group_by", one) for field, one in zip("gh", chosen, strict=False)}
+
+    def some_where(chance: float) -> Condition | None:
+        if rng.random() > chance:
+            return None
+        return leaf(rng, rng.choice(groups), lambda operand: rng.choice(operand.kind.pool), groups)
+
+    for field in "mnpqr"[: rng.choice((1, 2, 3, 4))]:
+        verb = rng.choice(("count", "count", "sum", "sum", "avg", "min", "max", "min_ever", "max_ever"))
+        fit = [one for one in known if _fits(verb, one)]
+        operand = None if verb == "count" and rng.random() < 0.7 else rng.choice(fit) if fit else None
+        if operand is None:
+            verb = "count"
+        kind = INT
+        if verb != "count" and operand is not None:
+            kind = operand.kind
+            if kind in (INT, COUNTED, INT32) and verb in ("sum", "avg"):
+                kind = FLOAT if verb == "avg" else INT
+        measures[field] = Measure(verb, operand, some_where(0.2))
+        fields.append(Field(field, kind, optional=verb != "count", pool=kind.pool))
+    slots = [Slot(field.name, "desc" if "desc" in field.kind.specs and rng.random() < 0.15 else "") for field in fields]
+    slots = slots[: len(chosen)]
+    rng.shuffle(slots)
+    kinds = {field.name: field.kind for field in fields}
+    cut = rng.choice((0, 1, 1))
+    partition, row = (
+        _template(rng, slots[:cut], kinds, "all"),
+        _template(rng, slots[cut:], kinds, rng.choice(("", "row"))),
+    )
+    table = name
+    if rng.random() < 0.15:  # among the entities
+        table, row = of.table, ((name.lower(),), *(row if slots_of(row) else ()))
+    record = Record(name, table, tuple(fields), partition, row, (), of.name, some_where(0.2), measures)
+    indexes = [_index(rng, record, next(names)) for _ in range(rng.choice((0, 0, 1, 2)))]
+    return attrs.evolve(record, indexes=tuple(indexes))
+
+
+def _fits(verb: str, operand: Operand) -> bool:
+    if verb == "count":
+        return not operand.cut
+    if verb in ("sum", "avg"):
+        return operand.kind.summed
+    return operand.kind.ordered and bool(operand.kind.specs)

@@ -1,0 +1,375 @@
+"""Random questions: queries as data that is written out as source, and what is asked of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import attrs
+
+from .conditions import (
+    Both,
+    Compare,
+    Condition,
+    Contains,
+    Either,
+    In,
+    Operand,
+    StartsWith,
+    leaf,
+    parts_of,
+    random_condition,
+)
+from .kinds import COUNTED, STR, text_of
+from .models import Field, Model, Record, slots_of
+from .oracle import State, value
+
+__all__ = ["Ask", "Assignment", "Question", "random_asks", "random_question", "smaller"]
+
+Step: TypeAlias = tuple[Operand, bool]
+
+
+@attrs.frozen
+class Question:
+    """What is asked for."""
+
+    of: tuple[str, ...]
+    """Classes; several make a mixed query."""
+    index: str = ""
+    given: tuple[Any, ...] = ()
+    """The leading values that the index is asked with, by name."""
+    where: tuple[tuple[str, Condition], ...] = ()
+    """Each with the class that it is written with."""
+    order: tuple[Step, ...] = ()
+    backwards: bool = False
+    limit: int | None = None
+    scan: bool = True
+
+    def text(self, style: str = "") -> str:
+        """Return source of the query; the style is how its conditions are joined."""
+        text = f"store.query({', '.join(self.of)})"
+        if self.index:
+            text = f"store.query({self.of[0]}.{self.index}({', '.join(map(text_of, self.given))}))"
+        conditions = [condition.text(name) for name, condition in self.where]
+        match style:
+            case "one by one":
+                text += "".join(f".where({condition})" for condition in conditions)
+            case "reversed":
+                text += f".where({', '.join(reversed(conditions))})"
+            case "&":
+                text += f".where({' & '.join(conditions)})"
+            case _ if conditions:
+                text += f".where({', '.join(conditions)})"
+        if self.order:
+            steps = [operand.text(self.of[-1]) + (".desc()" if down else "") for operand, down in self.order]
+            text += f".order_by({', '.join(steps)})"
+        text += ".backwards()" if self.backwards else ""
+        text += "" if self.limit is None else f".limit({self.limit})"
+        return text + (".allow_scan()" if self.scan else "")
+
+
+@attrs.frozen
+class Assignment:
+    """What an update does to a field."""
+
+    field: str
+    verb: str
+    """``set`` a value, or ``copy`` a field, or ``add`` (to what may be missing) or ``plus`` a value."""
+    value: Any
+
+    def text(self, name: str) -> str:
+        match self.verb:
+            case "set":
+                return f"{self.field}={text_of(self.value)}"
+            case "copy":
+                return f"{self.field}={name}.{self.value}"
+            case "plus":
+                return f"{self.field}={name}.{self.field} + {text_of(self.value)}"
+        return f"{name}.{self.field}.add({text_of(self.value)})"
+
+
+@attrs.frozen
+class Ask:
+    """What is asked of a query."""
+
+    verb: str
+    operands: tuple[Operand, ...] = ()
+    """What is selected; what is summed up, and what by."""
+    total: str = ""
+    size: int = 0
+    style: str = ""
+    assignment: Assignment | None = None
+    how: str = ""
+
+    def text(self, name: str) -> str:
+        """Return source, in which ``q`` is the query, of one class or first of several."""
+        fields = [operand.text(name) for operand in self.operands]
+        match self.verb:
+            case "list":
+                return "list(q)"
+            case "pages":
+                return f"[one for page in islice(q.pages({self.size}), 99) for one in page.items]"
+            case "budget":
+                return "list(q.budget(examined=100_000))"
+            case "select" | "first selected" | "paged selected":
+                text = f"q.select({', '.join(fields)})"
+                if self.verb == "paged selected":
+                    return f"[one for page in islice({text}.pages({self.size}), 99) for one in page.items]"
+                return f"list({text})" if self.verb == "select" else f"{text}.first()"
+            case "total":
+                return f"q.{self.total}({', '.join(fields)})"
+            case "groups":
+                by = fields[1:] if self.total != "count" else fields
+                return f"q.group_by({', '.join(by)}).{self.total}({', '.join(fields[:1]) if self.total != 'count' else ''})"
+            case "every plan":
+                return "[(one.explain().path, list(one)) for one in forced(q)]"
+            case "nothing":
+                return "list(q.limit(0))"
+            case "update":
+                assert self.assignment is not None
+                if self.how == "function":
+                    return f"q.update(lambda one: one.replace({self.assignment.text(name)}))"
+                return f"q.update({self.assignment.text(name)})"
+            case "delete":
+                return "store.delete_many(q)" if self.how == "many" else "q.delete()"
+        return f"q.{self.verb}()"
+
+
+# ---------------------------------------------------------------------------------------------- random
+
+
+class _Questions:
+    """Draws questions about a store whose rows are known."""
+
+    def __init__(self, rng: random.Random, state: State) -> None:
+        self.rng = rng
+        self.state = state
+        self.model = state.model
+
+    def values(self, record: Record) -> Any:
+        """Return what draws values: mostly such as there are."""
+        rows = self.state.rows(record.name)
+
+        def draw(operand: Operand) -> Any:
+            chance = self.rng.random()
+            if rows and chance < 0.7:
+                held = value(self.rng.choice(rows), attrs.evolve(operand, kind=record.field(operand.field).kind))
+                if isinstance(held, list) and operand.kind.element is None:
+                    held = self.rng.choice(held) if held else None
+                if held is not None and _can_be_asked(held):
+                    return held
+            field = record.field(operand.field)
+            pool = field.pool if chance < 0.9 and field.kind is operand.kind else operand.kind.pool
+            if operand.cut:
+                return value({operand.field: self.rng.choice(field.kind.pool)}, operand)
+            return self.rng.choice(pool)
+
+        return draw
+
+    def question(self) -> Question:
+        rng = self.rng
+        record = rng.choice([*self.model.records, self.model.records[0]])
+        several = [one for one in self.model.entities if one.table == record.table]
+        if len(several) > 1 and record.of is None and rng.random() < 0.35:
+            return self.mixed(several)
+        known = record.operands
+        draw = self.values(record)
+        index = rng.choice(record.indexes) if record.indexes and rng.random() < 0.75 else None
+        slots = slots_of(record.partition, record.row) if index is None else slots_of(index.partition, index.row)
+        path = [record.operand(name) for name in dict.fromkeys(slot.field for slot in slots)]
+        question = Question((record.name,), scan=rng.random() < 0.7)
+        where: list[Condition] = []
+        if index is not None and rng.random() < 0.45:
+            names = index.arguments
+            given = [draw(record.operand(name)) for name in names[: rng.choice((0, 1, 1, 2, len(names)))]]
+            question = attrs.evolve(question, index=index.name, given=tuple(given))
+        elif rng.random() < 0.85:
+            where += self.along(record, path, draw)
+            if index is not None and index.where is not None and rng.random() < 0.7:
+                where.append(index.where)
+        for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
+            where.append(random_condition(rng, known, draw))
+        rng.shuffle(where)
+        order = self.order(record, path)
+        return attrs.evolve(
+            question,
+            where=tuple((record.name, condition) for condition in where),
+            order=order,
+            limit=rng.choice((None, None, None, 1, 2, 3, 5)),
+        )
+
+    def along(self, record: Record, path: Sequence[Operand], draw: Any) -> Iterator[Condition]:
+        """Yield conditions that go along a path: some are fixed, in one of several ways; then one is compared."""
+        rng = self.rng
+        for operand in path:
+            several = record.field(operand.field).kind.element is not None
+            target = attrs.evolve(operand, kind=record.field(operand.field).kind) if several else operand
+
+            def equal(target: Operand = target, operand: Operand = operand, several: bool = several) -> Condition:
+                return Contains(target, draw(operand)) if several else Compare(target, "==", draw(operand))
+
+            chance = rng.random()
+            if chance < 0.5:
+                yield equal()
+            elif chance < 0.7:
+                if several or rng.random() < 0.3:
+                    yield Either(equal(), equal())
+                else:
+                    yield In(target, tuple(draw(operand) for _ in range(rng.choice((0, 1, 2, 2, 3)))))
+            elif chance < 0.85 and operand.kind is STR and not several:
+                text = draw(operand)
+                yield StartsWith(target, text[: rng.choice((1, 1, 2, len(text)))])
+                if rng.random() < 0.7:
+                    return
+            elif chance < 0.92:
+                if operand.kind.ordered and not several:
+                    one = Compare(target, rng.choice((">", ">=")), draw(operand))
+                    other = Compare(target, rng.choice(("<", "<=")), draw(operand))
+                    yield from rng.choice(((one,), (other,), (one, other), (Both(one, other),), (Either(one, other),)))
+                    if rng.random() < 0.5:
+                        continue
+                    return
+                yield leaf(rng, target, draw)
+            else:
+                return
+
+    def order(self, record: Record, path: Sequence[Operand]) -> tuple[Step, ...]:
+        """Return an order: often that of a path, or of a part of it."""
+        rng = self.rng
+        if rng.random() < 0.45:
+            return ()
+        known = [one for one in record.operands if one.kind.ordered]
+        ordered = [one for one in path if one.kind.ordered and record.field(one.field).kind.element is None]
+        if ordered and rng.random() < 0.65:
+            start = rng.randrange(len(ordered))
+            chosen = ordered[start : start + rng.choice((1, 1, 2))]
+            down = rng.random() < 0.5
+            steps = [(one, down if rng.random() < 0.85 else not down) for one in chosen]
+        else:
+            steps = []
+        if known and (not steps or rng.random() < 0.25):
+            steps.append((rng.choice(known), rng.random() < 0.5))
+        return tuple({(one.field, one.step, one.cut): (one, down) for one, down in reversed(steps)}.values())[::-1]
+
+    def mixed(self, records: Sequence[Record]) -> Question:
+        rng = self.rng
+        where: list[tuple[str, Condition]] = []
+        first = records[0]
+        shared = [one for one in first.operands if any(field.name == one.field for field in records[1].fields)]
+        for name in dict.fromkeys(slot.field for slot in slots_of(first.partition)):
+            if rng.random() < 0.7:
+                where.append((first.name, leaf(rng, first.operand(name), self.values(first))))
+        if rng.random() < 0.6:
+            record = rng.choice(records)
+            where.append((record.name, random_condition(rng, record.operands, self.values(record))))
+        ordered = [one for one in shared if one.kind.ordered]
+        order = ((rng.choice(ordered), rng.random() < 0.5),) if ordered and rng.random() < 0.3 else ()
+        return Question(
+            tuple(record.name for record in records),
+            where=tuple(where),
+            order=order,
+            backwards=not order and rng.random() < 0.3,
+            limit=rng.choice((None, None, None, 1, 2, 3)),
+        )
+
+
+def _can_be_asked(sum: Any) -> bool:
+    """Tell whether a sum fits the type of its field, as what is asked for must."""
+    match sum:
+        case int():
+            return abs(sum) < 2**63
+        case Decimal():
+            return len(sum.as_tuple().digits) <= 34
+    return True
+
+
+def random_question(rng: random.Random, state: State) -> Question:
+    """Return a question."""
+    return _Questions(rng, state).question()
+
+
+def random_asks(rng: random.Random, model: Model, question: Question) -> list[Ask]:
+    """Return some of all that can be asked of a query; a write comes last."""
+    asks = [Ask("list"), Ask("list"), Ask("count"), Ask("first"), Ask("exists"), Ask("one_or_none"), Ask("explain")]
+    asks += [Ask("pages", size=rng.choice((1, 2, 3, 7))), Ask("budget"), Ask("nothing")]
+    if len(question.where) > 1:
+        styles = ("one by one", "reversed", "&") if len(question.of) == 1 else ("one by one", "reversed")
+        asks.append(Ask("list", style=rng.choice(styles)))
+    if len(question.of) > 1:
+        return rng.sample(asks, 4)
+    record = model.record(question.of[0])
+    known = record.operands
+    selected = dict.fromkeys(one for one, _ in question.order)
+    selected |= dict.fromkeys(rng.sample(known, min(len(known), rng.choice((1, 1, 2, 3)))))
+    for verb in ("select", "first selected", "paged selected"):
+        asks.append(Ask(verb, tuple(selected)[:6], size=rng.choice((1, 2, 5))))
+    asks += [Ask("every plan"), *_totals(rng, known)]
+    chosen = rng.sample(asks, 5)
+    if record.of is None and rng.random() < 0.1:
+        chosen.append(_write(rng, record))
+    return chosen
+
+
+def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
+    summed = [one for one in known if one.kind.summed]
+    ordered = [one for one in known if one.kind.ordered]
+    grouped = [one for one in known if one.kind.specs]
+    wanted: list[tuple[str, tuple[Operand, ...]]] = [("count", ())]
+    if summed:
+        wanted += [(rng.choice(("sum", "avg")), (rng.choice(summed),))]
+    if ordered:
+        wanted += [(rng.choice(("min", "max")), (rng.choice(ordered),))]
+    for verb, operands in wanted:
+        if operands:
+            yield Ask("total", operands, verb)
+        if grouped and rng.random() < 0.5:
+            by = rng.sample(grouped, min(len(grouped), rng.choice((1, 1, 2))))
+            yield Ask("groups", (*operands, *by), verb)
+
+
+def _write(rng: random.Random, record: Record) -> Ask:
+    free = [field for field in record.fields if field.name not in record.key_fields]
+    if not free or rng.random() < 0.25:
+        return Ask("delete", how=rng.choice(("", "many")))
+    field = rng.choice(free)
+    how = rng.choice(("", "", "function"))
+    alike = [one for one in record.fields if one.kind is field.kind and one != field and one.optional <= field.optional]
+    if field.kind.summed and field.kind is not COUNTED and rng.random() < 0.5 and not how:
+        verb = rng.choice(("add", "plus"))
+        return Ask("update", assignment=Assignment(field.name, verb, rng.choice(_amounts(field))))
+    if alike and rng.random() < 0.4 and not how:
+        return Ask("update", assignment=Assignment(field.name, "copy", rng.choice(alike).name))
+    values = [*field.pool, *([None] if field.optional else [])]
+    return Ask("update", assignment=Assignment(field.name, "set", rng.choice(values)), how=how)
+
+
+def _amounts(field: Field) -> list[Any]:
+    return [one for one in field.kind.pool if one and (not isinstance(one, int) or abs(one) < 2**31)][:5]
+
+
+# ---------------------------------------------------------------------------------------------- smaller
+
+
+def smaller(question: Question) -> Iterator[Question]:
+    """Yield questions that ask less, to be tried in the place of one."""
+    where, order = question.where, question.order
+    for at, (name, condition) in enumerate(where):
+        yield attrs.evolve(question, where=where[:at] + where[at + 1 :])
+        for part in parts_of(condition):
+            yield attrs.evolve(question, where=(*where[:at], (name, part), *where[at + 1 :]))
+    for at, (operand, descending) in enumerate(order):
+        yield attrs.evolve(question, order=order[:at] + order[at + 1 :])
+        if descending:
+            yield attrs.evolve(question, order=(*order[:at], (operand, False), *order[at + 1 :]))
+    if question.limit is not None:
+        yield attrs.evolve(question, limit=None)
+    if question.given:
+        yield attrs.evolve(question, given=question.given[:-1])
+    if question.index:
+        yield attrs.evolve(question, index="", given=())
+    if question.backwards:
+        yield attrs.evolve(question, backwards=False)
+    if not question.scan:
+        yield attrs.evolve(question, scan=True)

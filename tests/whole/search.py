@@ -1,0 +1,200 @@
+"""The random search: models, rows and questions from a seed; what fails is made small and printed as a program."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+from .answers import Case, Differs, Named, Trial, random_rows
+from .models import Model, Record, random_model
+from .oracle import State
+from .questions import Ask, Question, random_asks, random_question, smaller
+
+QUESTIONS = 40
+"""That are asked of each store."""
+
+__all__ = ["Failure", "Tally", "search", "shrunk"]
+
+
+@attrs.frozen
+class Failure:
+    """What was found."""
+
+    seed: int
+    case: Case
+    differs: str
+    alone: bool
+    """Whether a store of its own shows it; else what was written before counts too."""
+
+    def __str__(self) -> str:
+        more = "" if self.alone else "\n# (seen after other writes only)"
+        return f"# seed {self.seed}{more}\n{self.case.program()}\n\n{self.differs}\n"
+
+
+@attrs.define
+class Tally:
+    """How much was tried."""
+
+    models: int = 0
+    questions: int = 0
+    asks: Counter[str] = attrs.field(factory=Counter)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        asked = sum(self.asks.values())
+        rate = (
+            f"{self.models / self.seconds:.1f} models, {self.questions / self.seconds:.0f} questions"
+            if self.seconds
+            else ""
+        )
+        return f"{self.models} models, {self.questions} questions, {asked} answers in {self.seconds:.1f} s ({rate} a second)"
+
+
+def search(seeds: Iterable[int], *, seconds: float | None = None, tally: Tally | None = None) -> Iterator[Failure]:
+    """Yield what is found, at most one failure of a seed.
+
+    Args:
+        seeds: each gives one model, its rows, and what is asked of them.
+        seconds: of CPU time, after which no other seed is begun.
+        tally: counts what is tried.
+    """
+    tally = Tally() if tally is None else tally
+    began = time.process_time()
+    for seed in seeds:
+        tally.models += 1
+        if (failure := _tried(seed, tally)) is not None:
+            yield failure
+        tally.seconds = time.process_time() - began
+        if seconds is not None and tally.seconds >= seconds:
+            return
+
+
+def _tried(seed: int, tally: Tally) -> Failure | None:
+    rng = random.Random(seed)
+    model = random_model(rng)
+    rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
+    late = rng.random() < 0.1
+    case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
+    try:
+        with Trial.open(model, late=late, rows=rows) as trial:
+            for _ in range(QUESTIONS):
+                tally.questions += 1
+                question = random_question(rng, trial.state)
+                for ask in random_asks(rng, model, question):
+                    tally.asks[ask.verb] += 1
+                    case = Case(model, _rows(trial.state), question, ask, late)
+                    trial.ask(question, ask)
+    except Differs as differs:
+        return _failure(seed, case, str(differs))
+    return None
+
+
+def _rows(state: State) -> tuple[Named, ...]:
+    return tuple((record.name, row) for record in state.model.entities for row in state.rows(record.name))
+
+
+def _failure(seed: int, case: Case, differs: str) -> Failure:
+    alone = case.differs()
+    return Failure(seed, case, differs, False) if alone is None else Failure(seed, case, alone, True)
+
+
+def shrunk(failure: Failure, tries: int = 400) -> Failure:
+    """Return a smaller case that fails too."""
+    if not failure.alone:
+        return failure
+    case, differs = failure.case, failure.differs
+    left = tries
+    again = True
+    while again and left > 0:
+        again = False
+        for one in _smaller(case):
+            left -= 1
+            try:
+                text = one.differs()
+            except Exception:  # it is no valid case any more
+                text = None
+            if text is not None and _kind(text) == _kind(differs):
+                case, differs, again = one, text, True
+                break
+            if left <= 0:
+                break
+    return attrs.evolve(failure, case=case, differs=differs)
+
+
+def _kind(differs: str) -> str:
+    """Return what stays the same while a case gets smaller: the type of an error."""
+    found = differs.partition("\nfound    ")[2]
+    return found.partition("(")[0] if found.partition("(")[0].endswith("Error") else ""
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    rows = case.rows
+    for size in (len(rows) // 2, len(rows) // 4, 1):
+        if size:
+            for at in range(0, len(rows), size):
+                yield attrs.evolve(case, rows=rows[:at] + rows[at + size :])
+    for question in smaller(case.question):
+        yield attrs.evolve(case, question=question)
+    if case.late:
+        yield attrs.evolve(case, late=False)
+    for model in _smaller_models(case.model):
+        fields = {record.name: {field.name for field in record.fields} for record in model.records}
+        kept = tuple(
+            (name, {field: one for field, one in row.items() if field in fields[name]})
+            for name, row in rows
+            if name in fields
+        )
+        yield attrs.evolve(case, model=model, rows=kept)
+
+
+def _smaller_models(model: Model) -> Iterator[Model]:
+    for at, record in enumerate(model.records):
+        if at:
+            yield attrs.evolve(model, records=model.records[:at] + model.records[at + 1 :])
+
+        def put(change: Callable[[Record], Record], at: int = at) -> Model:
+            records = list(model.records)
+            records[at] = change(records[at])
+            return attrs.evolve(model, records=tuple(records))
+
+        for place, index in enumerate(record.indexes):
+            rest = record.indexes[:place] + record.indexes[place + 1 :]
+            yield put(lambda one, rest=rest: attrs.evolve(one, indexes=rest))  # type: ignore[misc]
+            for plainer in (
+                attrs.evolve(index, where=None), attrs.evolve(index, include=()), attrs.evolve(index, unique=False),
+                attrs.evolve(index, every=False),
+            ):  # fmt: skip
+                if plainer != index:
+                    more = (*record.indexes[:place], plainer, *record.indexes[place + 1 :])
+                    yield put(lambda one, more=more: attrs.evolve(one, indexes=more))  # type: ignore[misc]
+        for field in record.fields:
+            fields = tuple(one for one in record.fields if one != field)
+            measures = {name: one for name, one in record.measures.items() if name != field.name}
+            yield put(lambda one, f=fields, m=measures: attrs.evolve(one, fields=f, measures=m))  # type: ignore[misc]
+            if field.stored or field.default:
+                simple = attrs.evolve(field, stored=False, default=False)
+                fields = tuple(simple if one == field else one for one in record.fields)
+                yield put(lambda one, f=fields: attrs.evolve(one, fields=f))  # type: ignore[misc]
+        if record.where is not None:
+            yield put(lambda one: attrs.evolve(one, where=None))
+
+
+def main(start: int, seconds: float) -> None:
+    """Search from a seed, and print what is found."""
+    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
+    tally = Tally()
+    for failure in search(iter(range(start, sys.maxsize)), seconds=seconds, tally=tally):
+        print(shrunk(failure), flush=True)
+        print("-" * 100, flush=True)
+    print(tally)
+    print(dict(tally.asks))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]))

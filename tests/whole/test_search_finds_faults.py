@@ -1,0 +1,34 @@
+"""The test of the test: each fault that is put back is found by the random search."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from .faults import FAULTS, Fault
+from .search import search
+
+pytestmark = pytest.mark.one_python
+MODELS = 250
+"""After so many a fault that is there should have been found from anywhere: that takes about a minute."""
+LATER = 10_000_000
+"""Where a long run begins, which nobody has chosen."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_the_search_finds(fault: Fault, monkeypatch: pytest.MonkeyPatch, full_size: bool) -> None:
+    start = LATER if full_size else FAULTS[fault]
+    if start is None:
+        pytest.skip("no start is known from which it is found within seconds")
+    fault(monkeypatch)
+    assert next(search(range(start, start + MODELS)), None) is not None
