@@ -23,7 +23,7 @@ from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
 
-__all__ = ["calling_frame", "read_bases", "read_body"]
+__all__ = ["annotations_of", "calling_frame", "read_bases", "read_body"]
 
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
@@ -78,13 +78,13 @@ def _lent(base: type) -> Iterator[str]:
         yield from (field.name for field in attrs.fields(base))
     if dataclasses.is_dataclass(base):
         yield from (field.name for field in dataclasses.fields(base))
-    for name, annotation in _annotations(base.__dict__).items():
+    for name, annotation in annotations_of(base.__dict__).items():
         if "Field[" in annotation if isinstance(annotation, str) else FIELD in _metadata(annotation):
             yield name
     yield from (name for name, value in base.__dict__.items() if isinstance(value, _DECLARED))
 
 
-def _annotations(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def annotations_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the annotations in a class body, or in the ``__dict__`` of a class: types, or their text."""
     if sys.version_info >= (3, 14) and "__annotations__" not in body:
         import annotationlib
@@ -117,7 +117,7 @@ def read_body(
         if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
             faults.append(f"{key}: a tuple is no declaration; is there a comma behind it?")
             body[key] = next(item for item in value if isinstance(item, _DECLARED))
-            if isinstance(body[key], FieldOptions | Measure) and key not in _annotations(body):
+            if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
                 del body[key]
         elif FIELD in _metadata(value):
             faults.append(f'{key}: a colon is needed, "{key}: tm.Field[…]"')
@@ -145,7 +145,9 @@ def read_body(
         faults.append(f"{taken}: it is a field already; give the index another name")
     for taken in sorted(_GENERATED & body.keys()):
         faults.append(f"{taken} is generated, with all checks; write a classmethod beside it instead")
-    faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers if k not in _annotations(body)]
+    faults += [
+        f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers if k not in annotations_of(body)
+    ]
     _check_fields(fields, faults)
     return fields, declared
 
@@ -183,7 +185,7 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
     """Yield the fields' annotations, evaluated where the class is written, without ``tm.Field``."""
     frame = calling_frame()
     inner = {k: v for k, v in body.items() if isinstance(v, type)}
-    for field_name, given in _annotations(body).items():
+    for field_name, given in annotations_of(body).items():
         probe = type(name, (), {"__annotations__": {field_name: given}, "__module__": body["__module__"]})
         try:
             hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)

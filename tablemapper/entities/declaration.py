@@ -275,22 +275,22 @@ def _templates(
     fields: Mapping[str, FieldModel],
     faults: list[str],
 ) -> tuple[Template | None, Template | None]:
-    made: list[Template | None] = []
+    templates: list[Template | None] = []
     is_key = isinstance(declared, Key)
     for part in ("partition", "row"):
         text = getattr(declared, part)
         found = list(_unusable(text, kinds, fields, is_key=is_key))
         try:
             template = None if found else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key)
-            made.append(template)
+            templates.append(template)
             most = MAX_KEY_UNITS if is_key or part == "partition" else MAX_INDEX_ROW_UNITS
             if template is not None and template.least_units > most:
                 found.append(f"every text of it has {template.least_units} characters or more, the most is {most}")
         except InvalidModel as error:
             found += error.faults
-            made.append(None)
+            templates.append(None)
         faults += [f"{name} {part}=: {fault}" for fault in found]
-    return made[0], made[1]
+    return templates[0], templates[1]
 
 
 def _unusable(

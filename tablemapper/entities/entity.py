@@ -31,7 +31,7 @@ from ..expressions.arithmetic import Number
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
 from ..values.scalars import ValueType
-from .body import calling_frame, read_bases, read_body
+from .body import annotations_of, calling_frame, read_bases, read_body
 from .declaration import AbstractDeclaration, Declaration, Options, check_value, declaration_of, declare, located
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
@@ -99,7 +99,8 @@ def _make_class(
     if faults:
         raise InvalidModel(name, faults)
     type.__setattr__(cls, "__declaration__", declaration)
-    type.__setattr__(cls, "__annotations__", cls.__annotations__ | {f.name: f.annotation for f in declaration.fields})
+    annotations = {**annotations_of(body), **{f.name: f.annotation for f in declaration.fields}}
+    type.__setattr__(cls, "__annotations__", annotations)
     if concrete:
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": slots}
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))

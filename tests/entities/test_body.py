@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.entities.body import annotations_of
 from tablemapper.entities.declaration import declaration_of
 
 T = TypeVar("T")
@@ -99,6 +101,19 @@ def test_annotations_that_are_no_text_are_read_too() -> None:
     assert (scope["Hero"]("x").n, scope["Hero"].limit) == (3, 4)
     with pytest.raises(tm.InvalidModel, match=r"age: annotate it tm\.Field\[int\]"):
         exec(compile(entity("age: int"), "<body>", "exec", dont_inherit=True), scope)
+
+
+def test_annotations_that_are_evaluated_late_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = types.SimpleNamespace(  # as that of Python 3.14
+        Format=types.SimpleNamespace(FORWARDREF=3),
+        get_annotate_from_class_namespace=lambda body: body.get("__annotate_func__"),
+        call_annotate_function=lambda annotate, form: annotate(form),
+    )
+    monkeypatch.setitem(sys.modules, "annotationlib", library)
+    monkeypatch.setattr(sys, "version_info", (3, 14))
+    assert annotations_of({"__annotate_func__": lambda form: {"form": form}}) == {"form": 3}
+    assert annotations_of({"__annotations__": {"name": "str"}}) == {"name": "str"}
+    assert annotations_of({}) == {}
 
 
 def test_an_entity_inside_a_nested_class_is_found() -> None:
