@@ -240,10 +240,8 @@ class TicketLock:
             yield min(left, _LOOK)
             before, served = served, tickets.served()
             still = still + 1 if served == before else 0
-            if still == _LOOKS:
-                if self._is_free():
-                    return
-                still = 0
+            if still >= _LOOKS and self._is_free():
+                return
 
     def close(self) -> None:
         """Forget the turns."""
