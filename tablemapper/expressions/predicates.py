@@ -5,15 +5,34 @@ A predicate with `Parameter`s for constants stands for all queries that differ i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
+
+import attrs
 
 from ..errors import InvalidQuery, shown
-from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
+from .tree import (
+    And,
+    Attr,
+    Compare,
+    Comparison,
+    Contains,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Parameter,
+    Predicate,
+    SameText,
+    StartsWith,
+)
 
-__all__ = ["conjuncts", "dump", "filled", "forms", "parametrised"]
+__all__ = ["attribute", "conjuncts", "dump", "filled", "forms", "load", "parametrised"]
+
+_COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
 
 
 def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
@@ -60,6 +79,59 @@ def dump(predicate: Predicate[Any], label: Callable[[Attr[Any, Any]], str] = att
             slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
             return ["is that of", slots, (attr.type.element or attr.type).dump(value)]
     raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
+
+
+def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
+    """Return the predicate that `dump` was given.
+
+    Args:
+        form: what was written down.
+        field: returns the attribute of a field, by what it is called there.
+
+    Raises:
+        ValueError: no condition on these fields gives such a form.
+    """
+    op, *rest = form
+    if op in ("and", "or"):
+        return (And if op == "and" else Or)(parts=tuple([load(part, field) for part in rest]))
+    if op == "not":
+        return Not(part=load(rest[0], field))
+    attr = attribute(rest[0], field)
+    if op == "null":
+        return IsNull(attr=attr)
+    value = rest[1]
+    if op == "startswith":
+        return StartsWith(attr=attr, text=value)
+    if op == "in":
+        return In(attr=attr, values=tuple(map(attr.type.undump, value)))
+    if op == "contains":
+        return Contains(attr=attr, value=(attr.type.element or attr.type).undump(value))
+    if op not in _COMPARISONS:
+        raise ValueError(f"{shown(op)} is no condition")
+    if isinstance(value, dict) and value.keys() == {"field"}:
+        return Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
+    return Compare(attr=attr, op=_COMPARISONS[op], value=attr.type.undump(value))
+
+
+_STEP = re.compile(r'\.date\(\)$|\.truncate\("(.*)"\)$|\.([^.()\["]+)|\["([^"]*)"\]')
+
+
+def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any]:
+    """Return the attribute of a label; arguments and errors as `load` has them."""
+    name = re.split(r'[.\["]', label, maxsplit=1)[0]
+    attr, at = field(name), len(name)
+    while at < len(label):
+        step = _STEP.match(label, at)
+        if step is None:
+            raise ValueError(f"{shown(label)} is no field")
+        cut, member, key = step.groups()
+        if member is None and key is None:
+            attr = attr.date() if cut is None else attr.truncate(cut)
+        else:
+            path = (member if key is None else key,)
+            attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
+        at = step.end()
+    return attr
 
 
 def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[Any], int]:

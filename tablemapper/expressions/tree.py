@@ -7,6 +7,7 @@ exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import date, datetime
 from functools import cached_property
@@ -27,6 +28,7 @@ __all__ = [
     "Assignment",
     "Attr",
     "Compare",
+    "Comparison",
     "Computed",
     "Contains",
     "Expr",
@@ -49,6 +51,7 @@ U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
+_is_plain = re.compile(r'[^.()\["]+').fullmatch  # (a key of a dict can be any text but one with a quotation mark)
 MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
@@ -140,7 +143,7 @@ class Attr(Number[O, T]):
     @property
     def label(self) -> str:
         """The field as a user writes it, without its class: ``taken_at.date()``, ``address.city``."""
-        text = ".".join((self.name, *self.path))
+        text = "".join([self.name, *[f".{step}" if _is_plain(step) else f'["{step}"]' for step in self.path]])
         return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
 
     @property

@@ -77,15 +77,17 @@ def _load_extra(stored: Any) -> Extra:
     loaded = Extra()
     try:
         for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
-            form = _BY_EDM[edm]
-            value = float(plain) if edm == "Double" else form.check(plain) if plain.__class__ in (int, bool) else plain
-            if value.__class__ is str and edm != "String":
-                value = msgspec.convert(value, form.kind)
-            checked = form.check(value)
-            loaded[name] = Int32Value(checked) if edm == "Int32" else checked
+            loaded[name] = _load_any((edm, plain))
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
     return loaded
+
+
+def _load_any(form: Any) -> Any:
+    edm, plain = form
+    kind = _BY_EDM[edm]
+    value = kind.undump(plain)
+    return Int32Value(value) if kind is INT32 else value
 
 
 def _store_extra(value: Any) -> str:
@@ -112,6 +114,7 @@ ANY = ValueType(
     _dump_any,
     _check_any,
     _dump_any,
+    _load_any,
     sql_ordered=False,
     keyable=False,
     dynamic=True,
@@ -120,7 +123,7 @@ ANY = ValueType(
 
 EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
-    lambda value: _extra_parts(value)[1], writes="{store}({v})", reads="{load}({v})",
+    lambda value: _extra_parts(value)[1], lambda plain: _load_extra(msgspec.json.encode(plain)), writes="{store}({v})", reads="{load}({v})",
     objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
     spillable=True, undeclared=True, member=lambda name: (ANY, f'."{name}"[1]'),
 )  # fmt: skip

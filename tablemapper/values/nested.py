@@ -210,7 +210,8 @@ def _json_type(annotation: Any) -> ValueType:
         name, schema = f"json[{name}]", json_schema(info, _readable, _plain_default)
     return ValueType(
         name, object, "String", lambda value: both(value)[0], store, load,
-        lambda value: msgspec.json.decode(store(value)), writes="{store}({v})", reads="{load}({v})",
+        lambda value: msgspec.json.decode(store(value)), lambda plain: load(encode(plain).decode()),
+        writes="{store}({v})", reads="{load}({v})",
         objects={"store": store, "load": load}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
         element=element, json_schema=schema, member=lambda name: _member(annotation, name),
     )  # fmt: skip

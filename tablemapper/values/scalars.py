@@ -81,6 +81,8 @@ class ValueType:
     """Return the value that a stored form stands for; raise ValueError if it is the form of none."""
     to_json: _Function
     """Return what stands for a checked value inside JSON."""
+    from_json: _Function
+    """Return the value that `to_json` was given; raise ValueError if nothing gives this."""
     fast: str = "False"
     writes: str = "{v}"
     reads: str = "{v}"
@@ -154,6 +156,13 @@ class ValueType:
     def dump(self, value: Any) -> Any:
         """Return the value in builtins that JSON knows."""
         return self.to_json(value)
+
+    def undump(self, form: Any) -> Any:
+        """Return the value that `dump` was given; raise ValueError if it was none of this type."""
+        try:
+            return self.check(self.from_json(form))
+        except (TypeError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError) as error:
+            raise Fault(f"{shown(form)} is no value of {self.name}: {error}") from None
 
     def fast_source(self, variable: str, names: Names) -> str:
         """Return source that is true only of values that are as `check` would return them; ``variable`` is a name."""
@@ -370,6 +379,7 @@ def _scalar(
     store: _Function = _same,
     read: _Function | None = None,
     to_json: _Function | None = None,
+    from_json: _Function | None = None,
     writes: str = "{v}",
     reads: str = "{v}",
     sql_ordered: bool = True,
@@ -384,8 +394,9 @@ def _scalar(
     **objects: Any,
 ) -> ValueType:
     name = name or kind.__name__
+    load = checked_load(name, read or check, store)
     return ValueType(
-        name, kind, edm, check, store, checked_load(name, read or check, store), to_json or store,
+        name, kind, edm, check, store, load, to_json or store, from_json or load,
         fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads,
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
         fixed=string_size("x" * chars) if chars else FIXED_SIZES.get(edm), text=text, cuttable=cuttable,
@@ -398,7 +409,7 @@ SCALARS: dict[Any, ValueType] = {
     str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, text=True,
                  sql_in_json=True, well=_WELL),
     bool: _scalar(
-        bool, _check_bool, "Boolean", "", store=int, read={0: False, 1: True}.__getitem__, to_json=_same,
+        bool, _check_bool, "Boolean", "", store=int, read={0: False, 1: True}.__getitem__, to_json=_same, from_json=_same,
         writes="({v} is True) + 0", reads="({v} == 1)", sql_in_json=True,
     ),
     int: _scalar(
@@ -406,7 +417,7 @@ SCALARS: dict[Any, ValueType] = {
     ),
     float: _scalar(
         float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", summable=True,
-        to_json=lambda value: value if math.isfinite(value) else str(value),
+        to_json=lambda value: value if math.isfinite(value) else str(value), from_json=float,
     ),
     datetime: _scalar(
         datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
@@ -428,6 +439,7 @@ SCALARS: dict[Any, ValueType] = {
     timedelta: _scalar(
         timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", summable=True,
         store=_microseconds, read=lambda stored: timedelta(0, 0, stored), to_json=_text,
+        from_json=lambda text: msgspec.convert(text, timedelta),
         writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
     ),
     Decimal: _scalar(
@@ -438,7 +450,10 @@ SCALARS: dict[Any, ValueType] = {
         UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,
         writes="{to_text}({v})", reads="{convert}({v}, {UUID})", to_text=_text, convert=msgspec.convert,
     ),
-    bytes: _scalar(bytes, _check_bytes, "Binary", "", spillable=True, to_json=_text),
+    bytes: _scalar(
+        bytes, _check_bytes, "Binary", "", spillable=True,
+        to_json=_text, from_json=lambda text: msgspec.convert(text, bytes),
+    ),
 }  # fmt: skip
 INT32 = _scalar(
     int,
@@ -484,9 +499,9 @@ def enum_type(enum: type[Enum]) -> ValueType:
         near = members.known(value)
         raise unexpected(f"one of {names}", value, f"use {enum.__name__}.{near.name}" if near is not None else "")
 
+    load = checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value)
     return ValueType(
-        f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value,
-        checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value), _enum_value,
+        f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value, load, _enum_value, load,
         fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]",
         objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
         key_kind=enum, fixed=base.fixed, enum=enum,
@@ -531,8 +546,9 @@ def literal_type(values: tuple[Any, ...]) -> ValueType:
             raise unexpected(f"one of {listed}", value)
         return plain
 
+    load = checked_load(f"one of {listed}", check, _same)
     return attrs.evolve(
-        base, name=f"literal[{listed}]", check=check, load=checked_load(f"one of {listed}", check, _same),
+        base, name=f"literal[{listed}]", check=check, load=load, from_json=load,
         fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
         spillable=False, text=False, summable=False, calculable=False, sql_in_json=False,
     )  # fmt: skip
