@@ -393,6 +393,15 @@ class AggregateModel:
         after: State | None = self._generated["combine"](state, delta, seek)
         return after
 
+    @cached_property
+    def advance(self) -> Callable[[bytes | None, Delta, Seek], tuple[State | None, bytes]]:
+        """The function that adds a delta to a stored state: (blob, delta, seek) → the state after it, and its blob.
+
+        None for a state: there is no such group. It raises what is in DAMAGE if the blob cannot be read.
+        """
+        advance: Callable[[bytes | None, Delta, Seek], tuple[State | None, bytes]] = self._generated["advance"]
+        return advance
+
     def shown(self, state: State) -> list[Any]:
         """Return the value of each measure, as Python has it."""
         values: list[Any] = self._generated["shown"](state)
@@ -436,6 +445,9 @@ class AggregateModel:
             "def unpack(blob):",
             f"    {', '.join(f'v{at}' for at in range(len(unpacked)))}, = decode(blob)",
             f"    return [{', '.join(unpacked)}]",
+            "def advance(blob, delta, seek):",
+            "    state = combine(None if blob is None else unpack(blob), delta, seek)",
+            "    return state, b'' if state is None else pack(state)",
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",
         ]

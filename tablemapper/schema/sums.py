@@ -159,12 +159,18 @@ def _mean_float(state: State) -> float | None:
 def _pack_float(state: State) -> list[Any]:
     n, units, plus, minus = state
     zeros = (units & -units).bit_length() - 1 if units else 0
-    packed = [n, zeros, _pack_int(units >> zeros)]
+    units >>= zeros
+    packed = [n, zeros, units if MIN_INT64 <= units <= MAX_INT64 else _pack_int(units)]
     return [*packed, plus, minus] if plus or minus else packed
 
 
 def _unpack_float(packed: list[Any]) -> State:
-    n, zeros, units, plus, minus = packed if len(packed) == 5 else (*packed, 0, 0)
+    if len(packed) == 3:
+        n, zeros, units = packed
+        if n.__class__ is zeros.__class__ is units.__class__ is int and n >= 0 and 0 <= zeros <= _MOST_TRAILING_ZEROS:
+            return [n, units << zeros, 0, 0]  # as nearly every sum is: each group that changes is unpacked
+        packed = [*packed, 0, 0]
+    n, zeros, units, plus, minus = packed
     if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:
         raise ValueError(f"no sum of floats ends in {zeros} zero bits")
     return [read_number(n), _unpack_int(units) << zeros, read_number(plus), read_number(minus)]

@@ -83,9 +83,11 @@ class Buffer:
 
     def get(self, key: KeyOf[R], misplaced: tuple[object, ...] = ()) -> R | None:
         """Return an entity as it will be after the operations so far, or None."""
-        model, partition, row = self.operations.key(key, misplaced)
+        if key.__class__ is not KeyOf or misplaced or (model := self.operations.models.get(key[0])) is None:
+            model = self.operations.key(key, misplaced)[0]
+        _, partition, row = key
         engine = self.operations.engine
-        pending = self._pending.get((model.table, partition, row))
+        pending = self._pending.get((model.table, partition, row)) if self._pending else None
         if pending is None:
             stored = engine.get(model, partition, row)
             return None if stored is None else model.build_one(stored)

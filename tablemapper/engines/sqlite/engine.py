@@ -95,8 +95,15 @@ class SqliteEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
+        keys: dict[Model, list[tuple[str, str]]] = {}
+        for model, partition, row_key in wanted:
+            keys.setdefault(model, []).append((partition, row_key))
         with self.file.snapshot() as snapshot:
-            return [self._gets[model].row(snapshot.get, key) for model, *key in wanted]
+            rows = {
+                model: self._gets[model].rows(snapshot.read_each, snapshot.get, of_model)
+                for model, of_model in keys.items()
+            }
+        return [rows[model].get((partition, row_key)) for model, partition, row_key in wanted]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import apsw
 
 from ...errors import CorruptStore, TableMapperError, UniqueViolation
-from ...schema.groups import Delta
+from ...schema.groups import Delta, Seek
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, IndexChanges, IndexMaintenance, IndexRow
 from ...schema.rows import DAMAGE, Row, unreadable
 from .file.writer import Writer, sorted_rows
@@ -102,20 +102,20 @@ def _write_groups(
     keyed = [(aggregate.key(group), delta) for group, delta in groups.items()]
     keyed.sort(key=itemgetter(0))
     key: tuple[str, str] | None = None
+    seek: Seek = _no_seek
+    read, sql, advance = writer.execute, statements.get_group, slots.advance
     try:
         for key, delta in keyed:
-            seek = _no_seek
             if values is not None:
                 _count_values(slots.counted_slots, values, writer, key, delta)
                 seek = partial(_seek, writer, values, key)
-            stored = writer.get(statements.get_group, key)
+            stored = read(sql, key).fetchone()
             blob = None if stored is None else stored[-1]
-            state = slots.combine(None if stored is None else slots.unpack(stored[-1]), delta, seek)
+            state, packed = advance(blob, delta, seek)
             if state is None:
                 if stored is not None:
                     gone.append((*key, *stored[:-1]))
                 continue
-            packed = slots.pack(state)
             if packed == blob:
                 continue
             row = aggregate.row(*key, writer.timestamp, state)

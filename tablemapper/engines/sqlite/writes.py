@@ -225,6 +225,20 @@ class Get:
             row = read(self._whole, key)
         return row
 
+    def rows(
+        self,
+        read_each: Callable[[str, Sequence[Sequence[str]]], list[Row]],
+        read: Callable[[str, Sequence[Any]], Row | None],
+        keys: Sequence[tuple[str, str]],
+    ) -> dict[tuple[str, str], Row]:
+        """Return the rows that there are of several keys, by key; read by functions of a snapshot."""
+        rows = {row[:2]: row for row in read_each(self._lean, keys)}
+        if self._whole is not None:
+            for key in [key for key, row in rows.items() if row[-1] is not None]:
+                if (row := read(self._whole, key)) is not None:
+                    rows[key] = row
+        return rows
+
 
 # ---------------------------------------------------------------------------------------------- entity rows
 

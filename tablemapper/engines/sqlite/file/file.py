@@ -163,8 +163,8 @@ class File:
             return self._read(fetch, sql, args)
         connection = self._writes.connection
         try:
-            self._reading = threading.get_ident()
-            if connection is not None and self._arrive() and not connection.in_transaction:
+            me = self._reading = threading.get_ident()
+            if connection is not None and (me == self._only or self._arrive()) and not connection.in_transaction:
                 return fetch(connection.execute(sql, args))
         except Exception:
             self._writes.give_up(connection)  # a page that was read wrongly would stay in its cache

@@ -117,6 +117,9 @@ class _MemorySnapshot(Snapshot):
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         return self._memory.read(sql, args)
 
+    def read_each(self, sql: str, several: Sequence[Sequence[Any]]) -> list[Row]:
+        return self._memory._alone(lambda connection: connection.executemany(sql, several).fetchall())
+
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
         return self._memory.get(sql, args)
 

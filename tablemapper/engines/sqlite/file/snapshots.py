@@ -25,6 +25,8 @@ _log = logging.getLogger("tablemapper.sqlite")
 
 Row = tuple[Any, ...]
 
+_EACH = 1_000  # runs of a statement after which the age of the state is looked at
+
 
 class ReaderSource(Protocol):
     """Lends readers, and takes them back."""
@@ -218,6 +220,20 @@ class Snapshot(_Held):
         except Exception as error:
             self._broken = self._failed(error)
             raise self._broken from error
+        if self._expired:
+            self._check_age()
+        return rows
+
+    def read_each(self, sql: str, several: Sequence[Sequence[Any]]) -> list[Row]:
+        """Return the rows of a statement with each of several lists of values, one after the other."""
+        rows: list[Row] = []
+        for at in range(0, len(several), _EACH):
+            reader = self._current()
+            try:
+                rows += reader.executemany(sql, several[at : at + _EACH])
+            except Exception as error:
+                self._broken = self._failed(error)
+                raise self._broken from error
         if self._expired:
             self._check_age()
         return rows
