@@ -62,7 +62,7 @@ def open_async(
         models: the classes that are used.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
-        timeout: seconds to wait for another process that writes, and for a free connection.
+        timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
         progress: True for a bar, or a function, which is called in another thread.
         threads: the most calls that run at a time; further ones wait for their turn.
     """
@@ -70,9 +70,9 @@ def open_async(
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)
 
-    def start() -> Engine:
+    def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
-        return open_engine(path, schema, durability=durability, timeout=timeout, progress=progress)
+        return open_engine(path, schema, durability=durability, timeout=timeout, progress=progress, waited=waited)
 
     return Opening(start, limits=limits, threads=threads, timeout=timeout)
 
@@ -81,7 +81,12 @@ class Opening:
     """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
 
     def __init__(
-        self, start: Callable[[], Engine], *, limits: Literal["azure"] | None, threads: int, timeout: float
+        self,
+        start: Callable[[Callable[[], float]], Engine],
+        *,
+        limits: Literal["azure"] | None,
+        threads: int,
+        timeout: float,
     ) -> None:
         self._start = start
         self._limits: Literal["azure"] | None = limits
@@ -108,7 +113,7 @@ class Opening:
         workers = Workers(threads=self._threads, cursors=_CURSORS, timeout=self._timeout)
         opened: list[Engine] = []
         try:
-            await workers.run(lambda: opened.append(self._start()))
+            await workers.run(lambda: opened.append(self._start(workers.waited)))
         except BaseException:
             for engine in opened:  # it was cancelled too late
                 engine.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -41,11 +42,13 @@ class Workers:
         timeout: seconds that a cursor waits for others to end.
     """
 
+    clock = staticmethod(time.monotonic)
     current_task = staticmethod(asyncio.current_task)
 
     def __init__(self, *, threads: int, cursors: int, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._threads = _Threads(self._loop, threads)
+        self._threads = _Threads(self._loop, threads, self.clock)
+        self.waited = self._threads.waited
         self._end = weakref.finalize(self, self._threads.end)
         self.cursors = OpenCursors(self._loop, cursors, timeout)
 
@@ -91,6 +94,7 @@ class _Call(asyncio.Future[Any]):
         kwargs: dict[str, Any],
     ) -> None:
         super().__init__(loop=loop)
+        self.since = 0.0
         self._cancellation = cancellation
         self._work = [
             (copy_context(), function, args, kwargs)
@@ -130,6 +134,12 @@ def _outcome(context: Context, function: Callable[..., Any], args: tuple[Any, ..
         return None, error
 
 
+class _Wait(threading.local):
+    """For how long the call that a thread makes waited for it."""
+
+    seconds = 0.0
+
+
 class _Threads:
     """Threads that take calls, and give what came of them to the event loop.
 
@@ -138,8 +148,10 @@ class _Threads:
     looks once more, so a call that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int, clock: Callable[[], float]) -> None:
         self._loop = loop
+        self._clock = clock
+        self._wait = _Wait()
         self._calls: deque[_Call] = deque()
         self._idle: list[threading.Lock] = []
         self._waking = False  # a thread was woken, and has not looked for calls yet
@@ -152,6 +164,7 @@ class _Threads:
 
     def take(self, call: _Call) -> None:
         """Have a call made by a thread."""
+        call.since = self._clock()
         self._calls.append(call)
         if not (self._looking or self._waking):
             self._wake()
@@ -178,6 +191,15 @@ class _Threads:
 
     # In a thread
 
+    def waited(self) -> float:
+        """Return the seconds for which the call that this thread makes waited for it; once, then 0.
+
+        Of a call that writes several times, only the first write is as late as that.
+        """
+        wait = self._wait
+        seconds, wait.seconds = wait.seconds, 0.0
+        return seconds
+
     def _work(self) -> None:
         wake = threading.Lock()
         wake.acquire()
@@ -188,6 +210,7 @@ class _Threads:
                 if self._calls and not self._waking:
                     self._wake()
                 work = call.begin()
+                self._wait.seconds = self._clock() - call.since
                 outcome = None if work is None else _outcome(*work)
                 del work  # its task may want to be the last that holds it
                 self._looking = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Literal
 
 from ..errors import NotAStore, shown
@@ -27,12 +28,14 @@ def open_engine(
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
     progress: ProgressOption = False,
+    waited: Callable[[], float] = float,
 ) -> Engine:
     """Open the engine that keeps what a user names.
 
     Args:
         where: the path of a file, or ``":memory:"``.
         schema, durability, timeout, progress: as for `tablemapper.open`.
+        waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
     Raises:
         NotAStore: it is no path, but a URL or a connection string.
@@ -42,7 +45,7 @@ def open_engine(
         _check_path(where)
     from .sqlite.engine import SqliteEngine
 
-    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, progress=progress)
+    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, progress=progress, waited=waited)
 
 
 def _check_path(where: str) -> None:

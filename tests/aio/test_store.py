@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Gener
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.aio import store as aio
 from tablemapper.aio.query import AsyncGroups, AsyncMixedQuery
-from tablemapper.aio.store import AsyncStore
+from tablemapper.aio.store import AsyncStore, Opening
 from tablemapper.aio.workers import Workers
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.errors import (
@@ -38,6 +39,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.store.transaction import Transaction
 
+from ..engines.sqlite.file.table import eventually
 from ..sqlite_vfs import Slow
 from ..twins import Twin, Twins, check_clean, file_of
 
@@ -453,6 +455,43 @@ def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Pa
 
     assert run(work, path, threads=3) <= 3
     assert most == 3
+
+
+def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(path, 0)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    now, calls, main = 0.0, 0, threading.get_ident()
+
+    def clock(*_: object) -> float:
+        nonlocal calls
+        calls += threading.get_ident() == main
+        return now
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        eventually(lambda: calls >= 40)  # time stands still until all of them have come
+        now += seconds
+
+    def start(waited: Callable[[], float]) -> SqliteEngine:
+        schema = compile_schema([Twin, Twins])
+        return SqliteEngine.open(path, schema, timeout=1.0, monotonic=clock, sleep=sleep, waited=waited)
+
+    async def work() -> None:
+        nonlocal calls
+        async with Opening(start, limits=None, threads=4, timeout=1.0) as store:
+            calls = 0
+            inserts = [store.insert(Twin("a", number)) for number in range(40)]
+            results = await asyncio.gather(*inserts, return_exceptions=True)
+            assert [type(result) for result in results] == [StoreLocked] * 40
+            assert now < 1.1, "some waited for the timeouts of others, too"
+            other.close()
+            await store.insert(Twin("a", 1))
+
+    monkeypatch.setattr(Workers, "clock", clock)
+    asyncio.run(work())
 
 
 def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: Path) -> None:

@@ -157,6 +157,28 @@ def test_all_threads_are_used_when_calls_wait_for_each_other() -> None:
 # Cancellation
 
 
+def test_a_call_knows_once_how_long_it_waited_for_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(Workers, "clock", lambda _: now)
+
+    async def work(workers: Workers) -> None:
+        def waited() -> list[float]:
+            nonlocal now
+            return [workers.waited(), workers.waited()]
+
+        def slow() -> list[float]:
+            nonlocal now
+            now += 3.0
+            return waited()
+
+        calls = [workers.run(slow), workers.run(waited), workers.run(slow), workers.run(waited)]
+        assert await asyncio.gather(*calls) == [[0.0, 0.0], [3.0, 0.0], [3.0, 0.0], [6.0, 0.0]]
+        assert await workers.run(waited) == [0.0, 0.0]
+        assert workers.waited() == 0.0, "this thread makes no calls"
+
+    run(work, threads=1)
+
+
 def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelled() -> None:
     gate = Gate()
     made: list[str] = []

@@ -57,6 +57,7 @@ class File:
         most_readers: int,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
+        waited: Callable[[], float],
         sleep: Callable[[float], object],
         lock: Callable[[], threading.Lock],
         owner: int,
@@ -96,6 +97,7 @@ class File:
             known=self._known,
             check_open=self.check_open,
             monotonic=monotonic,
+            waited=waited,
             new_lock=lock,
         )
         try:

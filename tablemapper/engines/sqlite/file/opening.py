@@ -39,6 +39,7 @@ def open_file(
     warn_after: float = 30.0,
     refuse_after: float = 300.0,
     monotonic: Callable[[], float] = time.monotonic,
+    waited: Callable[[], float] = float,  # 0.0
     sleep: Callable[[float], object] = time.sleep,
     random: Callable[[], float] | None = None,
     lock: Callable[[], threading.Lock] = threading.Lock,
@@ -63,6 +64,7 @@ def open_file(
         warn_after: seconds after which an open stream is logged.
         refuse_after: seconds after which it raises ``SnapshotTooOld``.
         monotonic: the clock that measures these.
+        waited: how much of the timeout of a write is over when it begins, because its call waited for a thread.
         sleep: how to wait for another process, and how to let other threads go first.
         random: numbers in [0, 1) that decide how long.
         lock: makes the lock that orders the writes of this process.
@@ -107,6 +109,7 @@ def open_file(
         most_readers=most_readers,
         clock=clock,
         monotonic=monotonic,
+        waited=waited,
         sleep=sleep,
         lock=lock,
         owner=owner or secrets.randbits(62) | 1,

@@ -46,6 +46,7 @@ class Transactions:
         known: weakref.WeakSet[apsw.Connection],
         check_open: Callable[[], None],
         monotonic: Callable[[], float],
+        waited: Callable[[], float],
         new_lock: Callable[[], threading.Lock],
     ) -> None:
         self.connection: apsw.Connection | None = None
@@ -63,13 +64,14 @@ class Transactions:
         self._known = known
         self._check_open = check_open
         self._monotonic = monotonic
+        self._waited = waited
         self._busy = location.busy_handler()
 
     def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
         """Run a write, in this thread or in that of a leader."""
         self.check_outside()
         queue = self.queue
-        write = PendingWrite(apply, generation, until=self.deadline(), alone=alone)
+        write = PendingWrite(apply, generation, until=self.deadline() - self._waited(), alone=alone)
         if queue.share > 1:
             return queue.run(write, self._lead)
         with queue.lock:

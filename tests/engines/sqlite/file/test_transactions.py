@@ -159,6 +159,14 @@ def test_the_timeouts_of_threads_do_not_add_up(path: Path, locked: apsw.Connecti
         assert clock.now < 1.1, "some waited for the timeouts of others, too"
 
 
+def test_what_a_call_waited_before_it_writes_counts_for_its_timeout(path: Path, locked: apsw.Connection) -> None:
+    clock = Clock(0)
+    with open_file(path, timeout=1.0, monotonic=clock, sleep=clock.sleep, waited=lambda: 0.7) as file:
+        with pytest.raises(StoreLocked):
+            file.write(insert(1))
+        assert 0.3 <= clock.now < 0.31
+
+
 INTERRUPTS = [KeyboardInterrupt(), TimeoutError("an alarm"), ValueError("a handler of an application")]
 
 
