@@ -13,6 +13,7 @@ import logging
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
+from .engines.opening import restore
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
@@ -130,6 +131,7 @@ __all__ = [
     "max_ever",
     "min_ever",
     "open_async",
+    "restore",
 ]
 
 __version__ = "0.1.0"

@@ -32,7 +32,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines": ["context", "protocol"],
             "engines.sqlite.file": [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
-                "group_commit", "ticket_lock", "transactions", "backup", "file", "memory", "opening",
+                "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
             ],
             "engines.sqlite": ["tables", "statements", "maintained", "writes", "load", "catalogue", "check", "filters", "select", "reads", "engine"],
             "": ["engines.opening"],

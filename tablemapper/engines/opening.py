@@ -12,7 +12,7 @@ from ..progress import ProgressOption
 from ..schema.model import Schema
 from .protocol import Engine
 
-__all__ = ["open_engine"]
+__all__ = ["open_engine", "restore"]
 
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _CONNECTION = re.compile(
@@ -46,6 +46,32 @@ def open_engine(
     from .sqlite.engine import SqliteEngine
 
     return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, progress=progress, waited=waited)
+
+
+def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Put a copy of a backup in the place of a store that nobody has open.
+
+    The copy is made and verified beside the place, and then gets its name in one step: whatever fails, and whenever the
+    process ends, the old store or the restored one is there. Files that SQLite left beside the old one are removed.
+
+    Args:
+        backup: what `Store.backup` wrote, or the file of any store; it is only read.
+        place: where the store is to be.
+        overwrite: replace what is there, be it damaged or not.
+
+    Raises:
+        StoreLocked: the store in this place is open, in this process or in another.
+        NotAStore, CorruptStore: the backup is no store, or is damaged.
+        StoreError: something is in the place, and ``overwrite`` is false; or the disk failed. Nothing was changed.
+        OutcomeUnknown: the store is restored, but a power cut may undo that, since the disk failed at the end.
+    """
+    for where in (backup, place):
+        if isinstance(where, str):
+            _check_path(where)
+    from .sqlite.catalogue import read_catalogue
+    from .sqlite.file.opening import restore_file
+
+    restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
 
 def _check_path(where: str) -> None:

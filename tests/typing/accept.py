@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any, Literal, NewType, assert_type
 from uuid import UUID
 
@@ -305,6 +306,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.delete_many(store.query(Reading).where(Reading.device_id == "s")), int)
     assert_type(store.check(), tm.Report)
     assert_type(store.check().ok, bool)
+    tm.restore("shop.bak", Path("shop.db"), overwrite=True)
     with store.transaction() as tx:
         tx.insert(store[key])
         tx.delete(key)

@@ -174,6 +174,12 @@ def totals(store: tm.Store) -> None:
     store.query(Product).select(Product.name).where(Product.name == "x")  # type: ignore[attr-defined]
 
 
+def caring() -> None:
+    tm.restore("shop.bak")  # type: ignore[call-arg]
+    tm.restore("shop.bak", 3)  # type: ignore[arg-type]
+    tm.restore("shop.bak", "shop.db", True)  # type: ignore[call-arg]
+
+
 async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyClimate) -> None:
     store.insert(product).upper()  # type: ignore[attr-defined]
     (await store.get(Product.key("a", "b"))).price  # type: ignore[union-attr]

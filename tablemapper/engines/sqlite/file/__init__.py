@@ -11,6 +11,7 @@
 - `ticket_lock`: processes that write in the order of their tickets.
 - `transactions`: begin, run, commit, settle.
 - `backup`: a copy while others write.
+- `restore`: a copy in the place of a store.
 - `file`: all of it, as one object.
 - `memory`: the same for a store in memory.
 - `opening`: a path, as one of both.

@@ -14,10 +14,11 @@ from .connections import quiet_close
 from .driver_errors import translated
 from .ticket_lock import fcntl
 
-__all__ = ["PART", "copy_store"]
+__all__ = ["BESIDE", "PART", "copy_pages", "copy_store", "give_name", "new_part", "sweep", "sync"]
 
 PART = ".tablemapper-part"
-_BESIDE = ("-wal", "-shm", "-journal")
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a file."""
 _PAGES = 1_000
 
 
@@ -37,19 +38,19 @@ def copy_store(
     """
     if target == ":memory:":
         raise StoreError('a backup needs a file; ":memory:" is none')
-    for beside in ("", *_BESIDE):
+    for beside in ("", *BESIDE):
         if os.path.lexists(target + beside):
             raise StoreError(
                 f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path'
             )
     directory = os.path.dirname(target)
     try:
-        _sweep(directory)
-        with _new_part(target) as part:
-            _copy(source, part, progress)
-            _sync(part)
-            _name(part, target)
-        _sync(directory)
+        sweep(directory)
+        with new_part(target) as part:
+            copy_pages(source, part, progress)
+            sync(part)
+            give_name(part, target)
+        sync(directory)
     except FileExistsError:
         raise StoreError(f'"{target}" is there already; a backup never overwrites: choose another path') from None
     except (apsw.Error, OSError) as error:
@@ -57,7 +58,7 @@ def copy_store(
 
 
 @contextmanager
-def _new_part(target: str) -> Iterator[str]:
+def new_part(target: str) -> Iterator[str]:
     """Make an empty file beside the target, and remove it at the end; a lock says meanwhile that it is in use."""
     while True:
         part = f"{target}.{secrets.token_hex(4)}{PART}"
@@ -73,7 +74,7 @@ def _new_part(target: str) -> Iterator[str]:
             _remove(part)
 
 
-def _sweep(directory: str) -> None:
+def sweep(directory: str) -> None:
     """Remove what backups left that were killed."""
     for name in os.listdir(directory):
         if name.endswith(PART):
@@ -99,37 +100,48 @@ def _lock(descriptor: int) -> None:
 
 
 def _remove(part: str) -> None:
-    for beside in (*_BESIDE, ""):
+    for beside in (*BESIDE, ""):
         if os.path.lexists(part + beside):
             os.unlink(part + beside)
 
 
-def _copy(
+def copy_pages(
     source: Callable[[Callable[[apsw.Connection], None]], None],
     part: str,
-    progress: Callable[[int, int], object] | None,
+    progress: Callable[[int, int], object] | None = None,
+    vfs: str | None = None,
 ) -> None:
-    copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    """Copy all pages into an empty file.
+
+    Raises:
+        CorruptStore: they are damaged.
+    """
+    copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs)
     try:
 
         def run(reader: apsw.Connection) -> None:
-            with copy.backup("main", reader, "main") as backup:
+            backup = copy.backup("main", reader, "main")
+            try:
                 while not backup.done:
                     backup.step(_PAGES)
                     if progress is not None:
                         progress(backup.page_count - backup.remaining, backup.page_count)
+                backup.finish()
+            finally:
+                backup.close(True)  # (``with`` would hide an error of the disk behind a SystemError)
 
         source(run)
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
             raise CorruptStore(
-                f"the copy is damaged ({found and found[0]}), so the store may be: see what integrity() says"
+                f"the copy is damaged ({found and found[0]}), so the store may be: see what check() says"
             )
     finally:
         quiet_close(copy)
 
 
-def _name(part: str, target: str) -> None:
+def give_name(part: str, target: str) -> None:
+    """Give a file its name; FileExistsError if something else has it."""
     try:
         os.link(part, target)  # unlike a rename it refuses a file that appeared meanwhile
     except FileExistsError:
@@ -138,7 +150,8 @@ def _name(part: str, target: str) -> None:
         os.rename(part, target)  # a file system without links
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,6 +15,7 @@ import apsw
 import attrs
 
 from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
+from .driver_errors import translated
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, READ_IDENTITY, STATE, may_follow
 
@@ -324,9 +325,46 @@ class Location:
             raise
         return connection
 
-    def reader(self) -> apsw.Connection:
-        """Open a connection that can only read."""
-        connection = self._connect(apsw.SQLITE_OPEN_READONLY, self.busy_handler())
+    def alone(self) -> apsw.Connection:
+        """Open a connection that keeps all others out of the file for as long as it is open.
+
+        Raises:
+            StoreLocked: at once, if the file is open elsewhere.
+            CorruptStore, NotAStore: it is no store that could be opened.
+        """
+        try:
+            connection = self._connect(apsw.SQLITE_OPEN_READWRITE, None)
+            try:
+                self._harden(connection, cache=_WRITER_CACHE)
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                self._check_state(connection)
+            except BaseException:
+                quiet_close(connection)
+                raise
+        except apsw.BusyError as error:
+            raise self.in_use() from error
+        except apsw.Error as error:
+            raise translated(error, self.path, opening=True) from error
+        return connection
+
+    def in_use(self) -> StoreLocked:
+        """Return the error of a file that somebody else has open."""
+        return StoreLocked(
+            f'"{self.path}" is open, in this process or in another; nothing was changed: close it everywhere first'
+        )
+
+    def reader(self, *, immutable: bool = False) -> apsw.Connection:
+        """Open a connection that can only read.
+
+        Args:
+            immutable: nobody writes the file meanwhile: so it is not locked, and nothing is put beside it.
+        """
+        flags, path = apsw.SQLITE_OPEN_READONLY, None
+        if immutable:
+            flags, path = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(self.path)}?immutable=1"
+        connection = self._connect(flags, self.busy_handler(), path=path)
         try:
             self._harden(connection, cache=_READER_CACHE)
             connection.execute("PRAGMA query_only = 1")
@@ -336,7 +374,7 @@ class Location:
             raise
         return connection
 
-    def _connect(self, flags: int, busy: BusyHandler, *, path: str | None = None) -> apsw.Connection:
+    def _connect(self, flags: int, busy: BusyHandler | None, *, path: str | None = None) -> apsw.Connection:
         flags |= apsw.SQLITE_OPEN_NOFOLLOW
         try:
             connection = apsw.Connection(path or self.path, flags=flags, vfs=self.vfs, statementcachesize=_STATEMENTS)

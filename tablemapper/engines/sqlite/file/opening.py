@@ -13,8 +13,9 @@ from ....errors import shown
 from .connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
 from .file import File
 from .memory import MemoryFile
+from .restore import Reads, restore
 
-__all__ = ["open_file"]
+__all__ = ["open_file", "restore_file"]
 
 _SHARE = 64  # writes that share a commit
 
@@ -83,21 +84,17 @@ def open_file(
     if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
         raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
 
-    location = Location(
-        path=clean_path(path),
-        vfs=vfs,
+    location = _location(
+        path,
+        vfs,
         durability=durability,
         page_size=page_size,
         application_id=application_id,
         format_version=format_version,
         timeout=timeout,
-        busy_handler=partial(
-            BusyHandler,
-            timeout,
-            sleep=sleep,
-            random=random or secrets.SystemRandom().random,
-            monotonic=monotonic,
-        ),
+        monotonic=monotonic,
+        sleep=sleep,
+        random=random,
     )
     file_class = MemoryFile if location.in_memory else File
     if location.in_memory or (share is None and durability == "relaxed"):
@@ -116,4 +113,61 @@ def open_file(
         share=_SHARE if share is None else share,
         warn_after=warn_after,
         refuse_after=refuse_after,
+    )
+
+
+def restore_file(
+    backup: str | os.PathLike[str],
+    place: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    verify: Callable[[Reads], object] | None = None,
+    vfs: str | None = None,
+) -> None:
+    """Put a copy of a backup in the place of a file.
+
+    Args:
+        backup: a file that a store could be opened by.
+        place: where the copy goes.
+        overwrite: whether to replace a file that is there.
+        verify: is called with a function that reads the copy; raises if that holds no store.
+        vfs: the name of the SQLite file layer.
+
+    Raises:
+        StoreLocked: the place is open.
+        NotAStore, CorruptStore: the backup is none.
+        StoreError: the place is taken, or the disk fails. What was there is there.
+        OutcomeUnknown: the copy is there, but the disk failed while that was made safe.
+    """
+    restore(_location(backup, vfs), _location(place, vfs), overwrite=overwrite, verify=verify)
+
+
+def _location(
+    path: str | os.PathLike[str],
+    vfs: str | None,
+    *,
+    durability: Durability = "full",
+    page_size: int = 4096,
+    application_id: int = APPLICATION_ID,
+    format_version: int = FORMAT_VERSION,
+    timeout: float = 5.0,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    random: Callable[[], float] | None = None,
+) -> Location:
+    return Location(
+        path=clean_path(path),
+        vfs=vfs,
+        durability=durability,
+        page_size=page_size,
+        application_id=application_id,
+        format_version=format_version,
+        timeout=timeout,
+        busy_handler=partial(
+            BusyHandler,
+            timeout,
+            sleep=sleep,
+            random=random or secrets.SystemRandom().random,
+            monotonic=monotonic,
+        ),
     )

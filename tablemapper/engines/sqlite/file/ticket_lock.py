@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-__all__ = ["SUFFIX", "TicketLock"]
+__all__ = ["SUFFIX", "TicketLock", "remove_tickets"]
 
 SUFFIX = "-turn"
 
@@ -153,6 +153,24 @@ class _Tickets:
     def _unlock(self, byte: int, count: int = 1) -> None:
         lock = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, byte, count, 0)
         fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, lock)
+
+
+def remove_tickets(path: str) -> bool:
+    """Remove the tickets of a store; tell whether that is done: not if a store that is open uses them."""
+    try:
+        descriptor = os.open(path + SUFFIX, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return True
+    try:
+        if hasattr(fcntl, "F_OFD_SETLK"):
+            lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _PRESENCE, 1, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
+        os.unlink(path + SUFFIX)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 class TicketLock:

@@ -15,7 +15,10 @@ import apsw
 
 from ....errors import CorruptStore
 
-__all__ = ["CREATE_STATE", "FENCE", "INSERT_STATE", "READ_IDENTITY", "STATE", "Timestamps", "may_follow"]
+__all__ = [
+    "CREATE_STATE", "FENCE", "INSERT_STATE", "READ_IDENTITY", "SET_PROGRESS", "STATE", "Timestamps", "may_follow",
+    "read_state",
+]  # fmt: skip
 
 STATE = "tablemapper_state"
 CREATE_STATE = (
@@ -25,6 +28,7 @@ CREATE_STATE = (
 INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
 FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
 READ_IDENTITY = f"SELECT store, until FROM {STATE}"
+SET_PROGRESS = f"UPDATE {STATE} SET generation = ?, until = ? WHERE one = 1"
 _READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
 _EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"
 _HAND_BACK = f"UPDATE {STATE} SET until = ?, owner = 0 WHERE one = 1 AND owner = ? AND until > ?"
@@ -116,20 +120,7 @@ class Timestamps:
                 connection.execute(_HAND_BACK, (self._last, self._owner, self._last))
 
     def _reload(self, connection: apsw.Connection) -> None:
-        row = connection.execute(_READ).fetchone()
-        if row is None:
-            raise CorruptStore(f'"{self._path}": the row of {STATE} is missing; restore a backup')
-        generation, until, owner = row
-        if (
-            type(generation) is not int
-            or type(owner) is not int
-            or type(until) is not int
-            or not 0 <= until < _END_OF_TIME
-        ):
-            raise CorruptStore(
-                f'"{self._path}": {STATE} holds what was never written there (generation {generation!r}, '
-                f"until {until!r}, owner {owner!r}); restore a backup"
-            )
+        generation, until, owner = read_state(connection, self._path)
         self.generation = generation
         if owner != self._owner:
             self.others_wrote = owner != 0
@@ -148,6 +139,24 @@ class Timestamps:
         self._until = reach
         self._alone = alone + 1
         self._wrote = True
+
+
+def read_state(connection: apsw.Connection, path: str) -> tuple[int, int, int]:
+    """Return the generation of a file, up to where timestamps were given out, and to whom.
+
+    Raises:
+        CorruptStore: the row is missing, or is none that was ever written.
+    """
+    row = connection.execute(_READ).fetchone()
+    if row is None:
+        raise CorruptStore(f'"{path}": the row of {STATE} is missing; restore a backup')
+    generation, until, owner = row
+    if type(generation) is not int or type(owner) is not int or type(until) is not int or not 0 <= until < _END_OF_TIME:
+        raise CorruptStore(
+            f'"{path}": {STATE} holds what was never written there (generation {generation!r}, '
+            f"until {until!r}, owner {owner!r}); restore a backup"
+        )
+    return generation, until, owner
 
 
 def may_follow(later: tuple[Any, ...], earlier: tuple[Any, ...]) -> bool:

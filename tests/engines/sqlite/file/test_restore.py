@@ -1,0 +1,388 @@
+"""A backup takes the place of a store: whole or not at all, whatever fails, and whenever the process ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tablemapper.engines.sqlite.file import backup, restore
+from tablemapper.engines.sqlite.file.opening import open_file, restore_file
+from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked, TableMapperError
+
+from ....sqlite_vfs import Fault
+from .table import beside, create_table, in_child, insert
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
+
+OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
+SYSTEM = ["open", "fsync", "unlink", "link", "replace", "chown", "chmod", "stat", "lstat", "listdir", "close"]
+"""What a restore calls of the operating system by itself."""
+OLD, NEW = [("old",)] * 40, [("new",)] * 20
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def copy(folder: Path) -> Path:
+    """A backup."""
+    with open_file(folder / "new.db") as file:
+        file.write(create_table)
+        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", NEW))
+        file.backup(folder / "copy.db")
+    return folder / "copy.db"
+
+
+def rows(path: Path) -> list[Any]:
+    with open_file(path, create=False) as file:
+        assert file.integrity() == []
+        return file.read("SELECT v FROM t")
+
+
+def old_store(place: Path) -> None:
+    """Leave what a killed process leaves: commits that are in the log only, and the files beside."""
+
+    def killed() -> None:
+        file = open_file(place)
+        file.write(create_table)
+        file.checkpoint()
+        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", OLD[1:]))
+        for _ in range(2):
+            with file.snapshot():
+                file.write(lambda w: w.bump_generation())
+        file._writes.turns.take(float("inf"))
+        file.write(insert("old"))
+        os._exit(0)
+
+    in_child(killed)
+    assert beside(place) != []
+
+
+@pytest.fixture
+def place(folder: Path) -> Path:
+    (folder / "live").mkdir()
+    old_store(folder / "live" / "store.db")
+    return folder / "live" / "store.db"
+
+
+def test_a_restored_store_is_the_backup_and_goes_on_where_the_old_one_ended(copy: Path, place: Path) -> None:
+    with open_file(place) as old, open_file(copy) as new:
+        generation = max(old.generation(), new.generation())
+        store = new.store_id()
+        last = old.write(insert("old"))
+    place.chmod(0o640)
+    restore_file(copy, place, overwrite=True)
+    assert beside(place) == []
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+    with open_file(place) as file:
+        assert file.read("SELECT v FROM t") == NEW
+        assert file.store_id() == store
+        assert file.generation() > generation
+    with open_file(place, clock=lambda: 1) as file:
+        assert file.write(insert(1)) > last, "a timestamp is never given out twice"
+    assert beside(copy) == ["live", "new.db"], "nothing is put beside a backup"
+
+
+def test_a_restore_to_where_nothing_is_makes_the_store(copy: Path, folder: Path) -> None:
+    restore_file(copy, folder / "other.db")
+    assert rows(folder / "other.db") == NEW
+    assert stat.S_IMODE((folder / "other.db").stat().st_mode) == 0o600
+
+
+def test_a_store_that_is_there_is_replaced_only_if_that_was_said(copy: Path, place: Path) -> None:
+    with pytest.raises(StoreError, match="is there already; pass overwrite=True"):
+        restore_file(copy, place)
+    assert rows(place) == OLD
+
+
+def test_a_log_without_its_file_is_not_removed_unsaid(copy: Path, place: Path) -> None:
+    place.rename(place.with_name("moved.db"))
+    with pytest.raises(StoreError, match="-wal.* is there already; pass overwrite=True"):
+        restore_file(copy, place)
+    restore_file(copy, place, overwrite=True)
+    assert rows(place) == NEW
+
+
+def test_an_open_store_is_not_replaced(copy: Path, place: Path) -> None:
+    with open_file(place) as file:
+        for _ in range(2):
+            with pytest.raises(StoreLocked, match="is open"):
+                restore_file(copy, place, overwrite=True)
+        assert in_child(lambda: restore_file(copy, place, overwrite=True)) == "StoreLocked"
+        file.write(insert("old"))
+    assert rows(place) == [*OLD, ("old",)]
+    assert beside(place) == []
+
+
+def test_a_store_whose_turns_are_in_use_is_not_replaced(copy: Path, place: Path) -> None:
+    with open_file(place) as file:
+        file._writes.turns.take(float("inf"))
+        file._writes.turns.give()
+        file._writes.disconnect()  # as after a disk error
+        file._readers.close()
+        with pytest.raises(StoreLocked, match="is open"):
+            restore_file(copy, place, overwrite=True)
+        assert file.read("SELECT v FROM t") == OLD
+
+
+def test_an_open_file_that_is_damaged_is_not_replaced(copy: Path, place: Path) -> None:
+    with open_file(place) as file:
+        with open(place, "r+b") as raw:
+            raw.write(b"\0" * 4096)
+            assert in_child(lambda: restore_file(copy, place, overwrite=True)) == "StoreLocked"
+        assert not file.closed
+
+
+@pytest.mark.parametrize("junk", [b"", b"x" * 5000, None])
+def test_a_damaged_store_is_replaced(copy: Path, place: Path, junk: bytes | None) -> None:
+    if junk is None:
+        whole = bytearray(place.read_bytes())
+        whole[100:] = b"\xff" * (len(whole) - 100)
+        junk = bytes(whole)
+    place.write_bytes(junk)
+    restore_file(copy, place, overwrite=True)
+    assert rows(place) == NEW
+    assert beside(place) == []
+
+
+def test_a_store_that_is_in_use_can_be_what_is_restored(folder: Path, place: Path) -> None:
+    with open_file(place) as file:
+        restore_file(place, folder / "other.db")
+        file.write(insert("old"))
+    assert rows(folder / "other.db") == OLD
+
+
+def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: Path, folder: Path) -> None:
+    text = folder / "text"
+    text.write_text("a letter" * 100)
+    damaged = folder / "damaged.db"
+    damaged.write_bytes(copy.read_bytes()[:4096] + b"\xff" * (copy.stat().st_size - 4096))
+
+    def refuses(reads: Any) -> None:
+        assert reads("SELECT count(*) FROM t") == [(20,)]
+        raise CorruptStore("not this one")
+
+    cases: list[tuple[Any, type[Exception], str]] = [
+        (text, NotAStore, "not a tablemapper store"),
+        (damaged, CorruptStore, "damaged"),
+        (folder / "missing.db", StoreError, "does not exist"),
+        (folder, StoreError, "is a directory"),
+        (place, StoreError, "is the backup itself"),
+        (":memory:", StoreError, "needs a file"),
+    ]
+    for source, error, says in cases:
+        with pytest.raises(error, match=says):
+            restore_file(source, place, overwrite=True)
+    with pytest.raises(CorruptStore, match="not this one"):
+        restore_file(copy, place, overwrite=True, verify=refuses)
+    assert rows(place) == OLD
+    assert beside(place) == []
+
+
+def test_a_place_that_is_no_file_is_refused(copy: Path, folder: Path, place: Path) -> None:
+    link = folder / "link.db"
+    link.symlink_to(place)
+    for where, says in [
+        (link, "no regular file"),
+        (folder / "live", "no regular file"),
+        (folder / "missing" / "x.db", "directory does not exist"),
+        (":memory:", "needs a file"),
+    ]:
+        with pytest.raises(StoreError, match=says):
+            restore_file(copy, where, overwrite=True)
+    assert rows(place) == OLD
+
+
+def test_a_file_that_appears_meanwhile_is_left_as_it_is(copy: Path, folder: Path) -> None:
+    other = folder / "other.db"
+
+    def appears(reads: Any) -> None:
+        other.write_text("mine")
+
+    with pytest.raises(StoreError, match="has appeared in the meantime"):
+        restore_file(copy, other, verify=appears)
+    assert other.read_text() == "mine"
+
+
+def test_a_backup_that_is_written_meanwhile_is_not_trusted(copy: Path, folder: Path) -> None:
+    real = restore.copy_pages
+
+    def copy_and_write(source: Any, part: str, **options: Any) -> None:
+        def run(reader: Any) -> None:
+            with open_file(copy) as file:
+                file.write(insert("meanwhile"))
+
+        source(run)
+        real(source, part, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore, "copy_pages", copy_and_write)
+        with pytest.raises(StoreError, match="was written while it was copied"):
+            restore_file(copy, folder / "other.db")
+    assert not (folder / "other.db").exists()
+
+
+def test_the_old_log_is_gone_for_good_before_the_copy_gets_its_name(
+    copy: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def record(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            on = os.readlink(f"/proc/self/fd/{args[0]}") if isinstance(args[0], int) else args[0]
+            what = os.path.basename(on)
+            real(*args, **options)
+            steps.append(f"{name} {'part' if what.endswith(backup.PART) else what}")
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("fsync", "unlink", "replace"):
+        record(name)
+    (place.parent / "store.db-journal").touch()
+    restore_file(copy, place, overwrite=True)
+    assert [step for step in steps if step != "unlink part"] == [
+        "unlink store.db-turn",
+        "fsync part",
+        "unlink store.db-journal",  # (SQLite itself has removed the log)
+        "fsync live",
+        "replace part",
+        "fsync live",
+    ]
+
+
+# ------------------------------------------------------------------------------------------ faults
+
+
+def fail_system(patch: pytest.MonkeyPatch, n: int, fail: Callable[[], object]) -> list[str]:
+    """Make the n-th call of the operating system by a restore fail; return the list of the calls."""
+    calls: list[str] = []
+
+    def wrap(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            if len(calls) == n:
+                if name == "close":
+                    real(*args)
+                fail()
+            return real(*args, **options)
+
+        patch.setattr(os, name, call)
+
+    for name in SYSTEM:
+        wrap(name)
+    return calls
+
+
+def eio() -> None:
+    raise OSError(errno.EIO, "failed")
+
+
+def check_either(place: Path, outcome: BaseException | None) -> None:
+    """Check that a place holds the old store or the new one, and the new one only if nothing was said against it."""
+    now = rows(place)
+    assert now in (OLD, NEW)
+    if outcome is None or isinstance(outcome, OutcomeUnknown):
+        assert now == NEW
+    if now == NEW:
+        assert [name for name in beside(place) if not name.endswith(backup.PART)] == []
+
+
+def each_fault(copy: Path, folder: Path, arm: Callable[[pytest.MonkeyPatch, int], Callable[[], bool]]) -> list[str]:
+    """Restore with the n-th call failing, for every n; return the outcomes."""
+    outcomes = []
+    for n in range(1, 400):
+        live = folder / f"live{n}"
+        live.mkdir()
+        place = live / "store.db"
+        old_store(place)
+        outcome: BaseException | None = None
+        with pytest.MonkeyPatch.context() as patch:
+            fired = arm(patch, n)
+            try:
+                restore_file(copy, place, overwrite=True, vfs="faulty")
+            except TableMapperError as error:
+                outcome = error
+            finally:
+                hit = fired()
+        check_either(place, outcome)
+        shutil.rmtree(live)
+        outcomes.append(type(outcome).__name__)
+        if not hit:
+            assert outcome is None
+            return outcomes
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_disk_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(
+    copy: Path, folder: Path, op: str, sticky: bool
+) -> None:
+    def arm(_: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
+        Fault.arm(op, n, sticky=sticky)
+        return lambda: bool(Fault.disarm())
+
+    outcomes = each_fault(copy, folder, arm)
+    assert len(outcomes) > 2 or op in ("xDelete", "xTruncate")
+
+
+def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(copy: Path, folder: Path) -> None:
+    def arm(patch: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
+        calls = fail_system(patch, n, eio)
+        return lambda: len(calls) >= n
+
+    outcomes = each_fault(copy, folder, arm)
+    assert {"StoreError", "OutcomeUnknown", "NoneType"} <= set(outcomes)
+    assert len(outcomes) > 20
+
+
+@pytest.mark.parametrize("op", [*OPERATIONS, "system"])
+def test_a_process_that_is_killed_at_any_call_leaves_the_old_store_or_the_new_one(
+    copy: Path, folder: Path, op: str
+) -> None:
+    def die() -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    seen = set()
+    for n in range(1, 400):
+        live = folder / f"live{n}"
+        live.mkdir()
+        place = live / "store.db"
+        old_store(place)
+
+        def killed(n: int = n, place: Path = place) -> str:
+            if op == "system":
+                fail_system(pytest.MonkeyPatch(), n, die)
+            else:
+                Fault.arm(op, n, sticky=False, error=die)
+            with suppress(TableMapperError):
+                restore_file(copy, place, overwrite=True, vfs="faulty")
+            return "lived"
+
+        lived = in_child(killed)
+        check_either(place, None if lived else StoreError("killed"))
+        seen.add(str(rows(place)))
+        restore_file(copy, place, overwrite=True)
+        assert beside(place) == [], "the next restore removes what a killed one left"
+        shutil.rmtree(live)
+        if lived:
+            return
+    raise AssertionError("it does not end")
