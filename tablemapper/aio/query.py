@@ -44,11 +44,11 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
         return type(self)(self._workers, results)
 
     def limit(self, count: int, /) -> Self:
-        """Stop after so many results."""
+        """Stop after so many results; as `Query.limit`."""
         return self._with(self._sync.limit(count))
 
     def allow_scan(self) -> Self:
-        """Allow the query to read the whole table where no key or index bounds the query."""
+        """Allow the query to read the whole table where no key or index bounds it; as `Query.allow_scan`."""
         return self._with(self._sync.allow_scan())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
@@ -76,7 +76,12 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
             raise TypeError("a query is not awaited, but what reads is: await query.first(), .list(), .count() …")
 
     async def list(self) -> builtins.list[T]:
-        """Return all results."""
+        """Return all results.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         return await self._workers.run(lambda: [*self._sync])
 
     first = awaited(ClassResults[T].first)
@@ -88,7 +93,7 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
     explain = awaited(ClassResults[T].explain)
 
     async def pages(self, size: int, /) -> AsyncIterator[Page[T]]:
-        """Yield page after page; each reads the state that the store has then."""
+        """Yield page after page; as `Query.pages`."""
         page = await self.page(size)
         yield page
         while page.token is not None:

@@ -65,6 +65,10 @@ def open_async(
         timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
         progress: True for a bar, or a function, which is called in another thread.
         threads: the most calls that run at a time; further ones wait for their turn.
+
+    Raises:
+        InvalidModel, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is awaited; as
+            `tablemapper.open`.
     """
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
@@ -160,7 +164,7 @@ class AsyncStore(Face[Store]):
         return f"<AsyncStore {self._operations.engine!r}>"
 
     async def close(self) -> None:
-        """Close the files. Safe to call twice."""
+        """Close the files. Safe to call twice; as `Store.close`."""
         if not self._workers.closed:
             try:
                 await self._workers.run(self._sync.close)

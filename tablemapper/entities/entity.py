@@ -548,7 +548,11 @@ def etag_timestamp(etag: str) -> int:
 
 
 def info(entity: Record) -> Info:
-    """Return the keys, the ETag and the timestamp of an entity."""
+    """Return the keys, the ETag and the timestamp of an entity.
+
+    Raises:
+        InvalidEntity: it is not stored yet, and no key can hold its values.
+    """
     row = stored_row(entity)
     if row is None:
         key = key_of(entity)

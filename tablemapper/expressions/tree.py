@@ -200,11 +200,19 @@ class Attr(Number[O, T]):
         return self._compare(">=", other)
 
     def between(self, low: T, high: T, /) -> Predicate[O]:
-        """Hold for values from ``low`` to ``high``, both included."""
+        """Hold for values from ``low`` to ``high``, both included.
+
+        Raises:
+            InvalidQuery: the field has no order, or a value is of another type.
+        """
         return And(parts=(self._compare(">=", low), self._compare("<=", high)))
 
     def is_in(self, values: Iterable[T], /) -> Predicate[O]:
-        """Hold for values that equal one of these."""
+        """Hold for values that equal one of these.
+
+        Raises:
+            InvalidQuery: a value is of another type than the field, or a text is given instead of a list.
+        """
         if isinstance(values, (str, bytes)):
             raise InvalidQuery(f"{self!r}.is_in({shown(values)}): a list of values is needed")
         return In(attr=self, values=tuple([self._operand(value, "is in") for value in values]))
@@ -218,7 +226,11 @@ class Attr(Number[O, T]):
         return Not(part=IsNull(attr=self))
 
     def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
-        """Hold for texts that begin with ``prefix``, case-sensitive."""
+        """Hold for texts that begin with ``prefix``, case-sensitive.
+
+        Raises:
+            InvalidQuery: the field or the prefix is no text.
+        """
         if not self.type.text or prefix.__class__ is not str:
             raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text")
         return StartsWith(attr=self, text=prefix)
@@ -228,7 +240,11 @@ class Attr(Number[O, T]):
     @overload
     def contains(self: Attr[O, list[U]] | Attr[O, list[U] | None], value: U, /) -> Predicate[O]: ...
     def contains(self, value: Any, /) -> Predicate[O]:
-        """Hold for texts that ``value`` is a part of (case-sensitive), and for lists that it is an element of."""
+        """Hold for texts that ``value`` is a part of (case-sensitive), and for lists that it is an element of.
+
+        Raises:
+            InvalidQuery: the field is neither a text nor a list, or the value is of another type.
+        """
         element = self.type.element
         if element is not None:
             try:
@@ -242,11 +258,19 @@ class Attr(Number[O, T]):
         return Contains(attr=self, value=value)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
-        """Return the (UTC) day of a time."""
+        """Return the (UTC) day of a time.
+
+        Raises:
+            InvalidQuery: the field is no datetime.
+        """
         return self._truncated("date")
 
     def truncate(self: Attr[O, datetime] | Attr[O, datetime | None], format: str, /) -> Attr[O, str]:
-        """Return the (UTC) time as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals."""
+        """Return the (UTC) time as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+
+        Raises:
+            InvalidQuery: the field is no datetime, or the format is not of these directives.
+        """
         given: object = format
         fault = time_format_fault(datetime, given) if isinstance(given, str) else "a time format is text"
         if fault is not None:
@@ -259,7 +283,11 @@ class Attr(Number[O, T]):
         return attrs.evolve(self, part=part, type=self.type.nested((part,)))
 
     def at(self, get: Callable[[T], U], /) -> Attr[O, U]:
-        """Return a nested value: ``User.home.at(lambda home: home.city)``."""
+        """Return a nested value: ``User.home.at(lambda home: home.city)``.
+
+        Raises:
+            InvalidQuery: the type of the field has no such value, or the function returns something else.
+        """
         recorded = get(_Recorder(()))  # type: ignore[arg-type]
         if not isinstance(recorded, _Recorder) or not recorded.path_:
             raise InvalidQuery(f"{self!r}.at(…): the function must return an attribute of its argument")
@@ -274,7 +302,11 @@ class Attr(Number[O, T]):
     @overload
     def __getitem__(self: Attr[O, dict[str, U]] | Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
     def __getitem__(self, name: str, /) -> Attr[O, Any]:
-        """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict."""
+        """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict.
+
+        Raises:
+            InvalidQuery: the type of the field has no such value.
+        """
         return self.at(lambda value: value[name])  # type: ignore[index]
 
     def __iter__(self) -> NoReturn:
@@ -293,7 +325,11 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:
-        """Add to what is stored; a missing value counts as nothing."""
+        """Add to what is stored; a missing value counts as nothing.
+
+        Raises:
+            InvalidQuery: the field cannot be added to, or the value is of another type.
+        """
         if not self.type.summable:
             raise InvalidQuery(f"{self!r}.add(…): {self.type.name} cannot be added to")
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)

@@ -69,14 +69,27 @@ class Results(Generic[T_co]):
         return self._taken(most if limit is None else min(most, limit))
 
     def one(self) -> T_co:
-        """Return the only result; raise EntityNotFound if there is none, InvalidQuery if there are several."""
+        """Return the only result.
+
+        Raises:
+            EntityNotFound: there is none.
+            InvalidQuery: there are several.
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         found = self.one_or_none()
         if found is None:
             raise EntityNotFound(f"{shown(self, _LONG)}: there is no such entity", entity=self._names)
         return found
 
     def one_or_none(self) -> T_co | None:
-        """Return the only result, or None; raise InvalidQuery if there are several."""
+        """Return the only result, or None.
+
+        Raises:
+            InvalidQuery: there are several.
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         found = list(self._some(2))
         if len(found) > 1:
             raise InvalidQuery(f"{shown(self, _LONG)}: there are several such entities; add conditions, or use first()")
@@ -87,12 +100,24 @@ class Results(Generic[T_co]):
 
         A token is opaque and holds for this query only; it survives restarts. An entity that matches throughout and
         keeps its sort key comes exactly once, whatever is written between the pages.
+
+        Raises:
+            InvalidQuery: the size is not a number from 1 on.
+            InvalidToken: the token was changed, or is that of another query.
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
         """
         seal = Seal(self._plans, self._form(), shown(self, _LONG))
         return read_page(seal, self._positioned, size=size, limit=self._spec.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:
-        """Yield page after page; each reads the state that the store has then."""
+        """Yield page after page; each reads the state that the store has then.
+
+        Raises:
+            InvalidQuery: the size is not a number from 1 on.
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
         page = self.page(size)
         yield page
         while page.token is not None:

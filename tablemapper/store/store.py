@@ -117,7 +117,11 @@ class Store:
         raise TypeError("a Store cannot be pickled or copied; open it in the other process, by its path")
 
     def close(self) -> None:
-        """Close the files. Safe to call twice."""
+        """Close the files. Safe to call twice.
+
+        Raises:
+            StoreError: the file was removed or replaced, and what was written last is lost.
+        """
         self._engine.close()
 
     # ------------------------------------------------------------------------------------------ reading
