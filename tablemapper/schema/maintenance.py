@@ -70,6 +70,11 @@ class IndexMaintenance:
     read: Callable[[Row], Any] | None
     """Picks from an entity's row what the index reads beside the key; None if that is nothing."""
 
+    @property
+    def label(self) -> str:
+        """The name that users see: ``Product.by_name``."""
+        return f"{self.owner.name}.{self.model.name}"
+
 
 @attrs.frozen(eq=False)
 class AggregateMaintenance:

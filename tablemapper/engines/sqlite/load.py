@@ -20,6 +20,7 @@ from ...schema.rows import Row
 from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
+from .jobs import owed
 from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
 from .writes import insert_rows
@@ -67,20 +68,26 @@ class SortedLoad:
             EntityExists, UniqueViolation: the caller rolls back.
         """
         for model in [one for one in self._numbers if isinstance(one, Model)]:
-            maintenance = self._sqlite.maintenance[model]
             for rows in self._sorted(model, 2):
                 stored = insert_rows(self._sqlite.statements[model], writer, rows)
                 writer.proof = self._sqlite.statements[model].there, stored[0][:3]
-                self._count(maintenance, writer, stored)
+                self._maintain(model, writer, stored)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):
                 put_rows(self._sqlite, index, writer, rows)
 
-    def _count(self, maintenance: Maintenance, writer: Writer, rows: list[Row]) -> None:
-        """Write what entities add to aggregates: by chunks, so that no more groups are in memory than entities."""
+    def _maintain(self, model: Model, writer: Writer, rows: list[Row]) -> None:
+        """Write what entities add to aggregates, and to what is being built of them.
+
+        That is done by chunks, so that no more groups are in memory than entities.
+        """
         changes = ChangeSet()
-        changes.added(Maintenance((), maintenance.aggregates), rows)
+        for kept, passed in owed(self._sqlite, writer, model):
+            if passed is None:
+                changes.added(Maintenance((), kept.aggregates), rows)  # (the rows of its indexes are sorted already)
+            else:
+                changes.added(kept, list(filter(passed, rows)))
         write_groups(self._sqlite, writer, changes)
         for index, change in changes.indexes.items():
             self._hold_back(index, change, writer)

@@ -17,7 +17,9 @@ from ...errors import CorruptStore, TableMapperError, UniqueViolation
 from ...schema.groups import Delta, Seek
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, IndexChanges, IndexMaintenance, IndexRow
 from ...schema.rows import DAMAGE, Row, unreadable
+from .contested import delete_contested, is_noted, put_contested
 from .file.writer import Writer, sorted_rows
+from .jobs import owed
 from .statements import IndexTable, SqliteSchema, Values
 
 __all__ = ["delete_rows", "put_rows", "write_changes", "write_groups", "write_indexes"]
@@ -45,35 +47,44 @@ def write_groups(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> No
 
 
 def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
-    if change.rewrites:
-        writer.executemany(sqlite.indexes[index.model.table].put, change.rewrites)
+    rewrites = change.rewrites
+    if index in sqlite.contested:
+        rewrites = [row for row in rewrites if not is_noted(index, writer, row)]
+    if rewrites:
+        writer.executemany(sqlite.indexes[index.model.table].put, rewrites)
     if change.puts:
         put_rows(sqlite, index, writer, sorted_rows(change.puts))
 
 
 def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Delete rows of an index."""
+    if index in sqlite.contested:
+        delete_contested(sqlite, index, writer, rows)
+        return
     before = writer.total_changes()
     writer.run(sqlite.indexes[index.model.table].delete, [row[:4] for row in sorted_rows(rows)])
     if writer.total_changes() - before != len(rows):
-        raise CorruptStore(f"{index.owner.name}.{index.model.name}: index rows were missing; run check()")
+        raise CorruptStore(f"{index.label}: index rows were missing; run check()")
 
 
 def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Insert rows of an index, sorted by key."""
     table = sqlite.indexes[index.model.table]
+    if sqlite.contested.get(index):
+        put_contested(index, table, writer, rows)
+        return
     try:
         writer.run(table.insert, rows)
     except apsw.ConstraintError:
         if not index.model.unique:
-            raise CorruptStore(f"{index.owner.name}.{index.model.name}: dangling index rows; run check()") from None
+            raise CorruptStore(f"{index.label}: dangling index rows; run check()") from None
         raise _violation(table, index, writer, rows) from None
 
 
 def _violation(
     table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
 ) -> UniqueViolation:
-    label = f"{index.owner.name}.{index.model.name}"
+    label = index.label
     for row in puts:
         held = writer.get(table.holder, row[:2])
         holders = [] if held is None else [held]
@@ -134,11 +145,11 @@ def _write_groups(
         writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
-    maintenance = sqlite.maintenance[model]
-    if maintenance.indexes:
-        changes.removed(maintenance, gone)
-        changes.changed(maintenance, changed)
-        changes.added(maintenance, new)
+    for maintenance, passed in owed(sqlite, writer, model):
+        if maintenance.indexes:
+            changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
+            changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])
+            changes.added(maintenance, new if passed is None else list(filter(passed, new)))
 
 
 def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from types import MappingProxyType
+
+import attrs
 
 from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
-from ...schema.maintenance import Maintenance, index_columns, maintenance
+from ...schema.maintenance import IndexMaintenance, Maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short, values_table
 
-__all__ = ["SPILL_ROW", "IndexTable", "SqliteSchema", "Statements", "Values"]
+__all__ = ["SPILL_ROW", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
 WIDE = 4  # properties of bytes: so many are the parts of one large value, and all of them are moved
 
 
-class SqliteSchema:
-    """A schema over the tables of one file: the statements of every model, and what is maintained from it."""
+@attrs.frozen(eq=False)
+class Job:
+    """What is being built of one class, in one pass over its entities; see `jobs`."""
 
-    def __init__(self, schema: Schema, tables: dict[str, EntityTable]) -> None:
+    name: str
+    model: Model
+    targets: Maintenance
+
+
+class SqliteSchema:
+    """A schema over the tables of one file: the statements of every model, and what is maintained from it.
+
+    Attributes:
+        jobs: what is being built of each class; it is maintained for the entities that its job has passed.
+        contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        tables: dict[str, EntityTable],
+        jobs: Mapping[Model, Sequence[Job]] = MappingProxyType({}),
+        contested: Mapping[IndexMaintenance, bool] = MappingProxyType({}),
+    ) -> None:
         self.schema = schema
         self.tables = tables
+        self.jobs = jobs
+        self.contested = contested
         self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
-        self.maintenance: dict[Model, Maintenance] = {model: maintenance(schema, model) for model in schema.models}
+        self.maintenance: dict[Model, Maintenance] = {
+            model: _less(maintenance(schema, model), [job.targets for job in jobs.get(model, ())])
+            for model in schema.models
+        }
+        """For every entity; what is being built is left to its jobs."""
         self.indexes: dict[str, IndexTable] = {
             index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
         }
@@ -37,6 +66,16 @@ class SqliteSchema:
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
         return self.schema.tables()
+
+
+def _less(whole: Maintenance, parts: Iterable[Maintenance]) -> Maintenance:
+    """Return what is maintained for all entities of a class: all but what is being built."""
+    indexes = {index for part in parts for index in part.indexes}
+    aggregates = {aggregate for part in parts for aggregate in part.aggregates}
+    return Maintenance(
+        tuple([index for index in whole.indexes if index not in indexes]),
+        tuple([aggregate for aggregate in whole.aggregates if aggregate not in aggregates]),
+    )
 
 
 _KEY = "PartitionKey=?1 AND RowKey=?2"

@@ -18,6 +18,7 @@ from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
 from .file.writer import Writer, sorted_rows
+from .jobs import Passed, owed
 from .maintained import put_rows, write_changes, write_indexes
 from .statements import SqliteSchema, Statements
 
@@ -35,6 +36,12 @@ class _Batch:
     updates: list[Operation] = attrs.field(factory=list)
     deletes: list[Operation] = attrs.field(factory=list)
 
+    def only(self, passed: Passed) -> _Batch:
+        """Return the operations on entities that a cursor has passed."""
+        return _Batch(
+            *[[one for one in some if passed(one.key)] for some in (self.inserts, self.updates, self.deletes)]
+        )
+
 
 def apply(
     sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
@@ -46,7 +53,7 @@ def apply(
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
     try:
-        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None:
+        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None and not sqlite.jobs:
             _insert_one(sqlite, writer, operations[0])
         else:
             _apply(sqlite, writer, operations, maintained_limit)
@@ -95,13 +102,14 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             (batch.inserts if operation.old is None else batch.updates).append(operation)
     changes = ChangeSet()
     for model, batch in batches.items():
-        kept = sqlite.maintenance[model]
-        if batch.deletes:
-            changes.removed(kept, _olds(batch.deletes))
-        if batch.updates:
-            changes.changed(kept, list(zip(_olds(batch.updates), _news(batch.updates), strict=True)))
-        if batch.inserts:
-            changes.added(kept, _news(batch.inserts))
+        for kept, passed in owed(sqlite, writer, model):
+            some = batch if passed is None else batch.only(passed)
+            if some.deletes:
+                changes.removed(kept, _olds(some.deletes))
+            if some.updates:
+                changes.changed(kept, list(zip(_olds(some.updates), _news(some.updates), strict=True)))
+            if some.inserts:
+                changes.added(kept, _news(some.inserts))
     for model, batch in batches.items():
         statements = sqlite.statements[model]
         if batch.deletes:
@@ -129,7 +137,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
     groups: dict[AggregateMaintenance, Groups] = {}
     (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
-        statements, kept = sqlite.statements[batch.model], sqlite.maintenance[batch.model]
+        statements = sqlite.statements[batch.model]
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
         chunk = _CHUNK if pages < _PAGES else len(batch.rows)
         for at in range(0, len(batch.rows), chunk):
@@ -137,7 +145,8 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
-            changes.added(kept, sorted_rows(rows))
+            for kept, passed in owed(sqlite, writer, batch.model):
+                changes.added(kept, sorted_rows(rows if passed is None else list(filter(passed, rows))))
             write_indexes(sqlite, writer, changes)
     write_changes(sqlite, writer, ChangeSet(groups=groups))
 

@@ -1,0 +1,78 @@
+"""Unique indexes that are not unique yet: the first holder of a value stands in the index, further ones are noted.
+
+Those who wrote the entities never promised that the values differ. So while such an index is being built, a further holder
+is noted and not refused; once it is built, each new one is refused. The first noted one moves up when the holder goes.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from ...errors import CorruptStore
+from ...schema.maintenance import IndexMaintenance, IndexRow
+from .file.writer import Writer, sorted_rows
+from .statements import IndexTable, SqliteSchema
+
+__all__ = ["CREATE_VIOLATIONS", "VIOLATIONS", "delete_contested", "is_noted", "put_contested", "violated"]
+
+VIOLATIONS = "tablemapper_violations"
+_PLACE = '"index", "PartitionKey", "RowKey", "_pk", "_rk"'
+CREATE_VIOLATIONS = f"CREATE TABLE {VIOLATIONS}({_PLACE}, PRIMARY KEY({_PLACE})) WITHOUT ROWID"
+_HERE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
+_NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
+_NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+_FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+_NEXT = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk" LIMIT 1'
+_ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
+
+
+def violated(writer: Writer, label: str) -> bool:
+    """Return whether a value of an index is held twice."""
+    return writer.get(_ANY, (label,)) is not None
+
+
+def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Delete rows, from the index or from what is noted; the next holder of each value that comes free moves up.
+
+    The entities are written already, so a row that moves up is what its entity makes it now.
+    """
+    table = sqlite.indexes[index.model.table]
+    free = []
+    for row in sorted_rows(rows):
+        if _deletes(writer, table.delete, row[:4]):
+            free.append(row[:2])
+        elif not _deletes(writer, _FORGET, (index.label, *row[:4])):
+            raise CorruptStore(f"{index.label}: index rows were missing; run check()")
+    for place in free:
+        if (holder := writer.get(_NEXT, (index.label, *place))) is not None:
+            writer.execute(_FORGET, (index.label, *place, *holder))
+            writer.execute(table.insert, _row(sqlite, index, writer, (*place, *holder)))
+
+
+def is_noted(index: IndexMaintenance, writer: Writer, row: IndexRow) -> bool:
+    """Return whether a row stands among those that are noted."""
+    return writer.get(_NOTED, (index.label, *row[:4])) is not None
+
+
+def put_contested(index: IndexMaintenance, table: IndexTable, writer: Writer, rows: list[IndexRow]) -> None:
+    """Put rows into an index that is being built; those whose value is held already are noted."""
+    for row in rows:
+        try:
+            writer.execute(table.insert, row)
+        except apsw.ConstraintError:
+            writer.execute(_NOTE, (index.label, *row[:4]))
+
+
+def _deletes(writer: Writer, sql: str, values: tuple[str, ...]) -> bool:
+    before = writer.total_changes()
+    writer.execute(sql, values)
+    return writer.total_changes() != before
+
+
+def _row(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, key: IndexRow) -> IndexRow:
+    stored = writer.get(sqlite.statements[index.owner].get, key[2:4])
+    rows = () if stored is None else index.rows((stored,))
+    for row in rows:
+        if row[:4] == key:
+            return row
+    raise CorruptStore(f"{index.label}: {key[2:4]} is noted for a value that it does not have; run check()")

@@ -1,0 +1,44 @@
+"""Jobs: indexes and aggregates that are built beside writers, and what each write owes to them.
+
+One invariant holds at each commit: what a job builds is exactly what the entities up to its cursor make it. A batch adds
+the entities behind the cursor, in the order of their keys, and moves it. A write adds what it changes of an entity up to the
+cursor, and nothing of one behind it. SQLite has one writer at a time, which reads the cursor in its own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from ...schema.maintenance import Maintenance
+from ...schema.model import Model
+from .contested import CREATE_VIOLATIONS, VIOLATIONS
+from .file.writer import Writer
+from .statements import SqliteSchema
+
+__all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "Passed", "owed", "passed_by"]
+
+BUILDS = "tablemapper_builds"
+CREATE_JOBS = {
+    BUILDS: f"CREATE TABLE {BUILDS}(name PRIMARY KEY, class, targets, pk, rk, done, total, since) WITHOUT ROWID",
+    VIOLATIONS: CREATE_VIOLATIONS,
+}
+# No key is NULL: a job that has built nothing has that for its cursor ("" is a key).
+CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
+
+Passed: TypeAlias = Callable[[Sequence[Any]], bool]
+"""Whether a cursor has passed a row, by its first two values."""
+
+
+def owed(sqlite: SqliteSchema, writer: Writer, model: Model) -> Iterator[tuple[Maintenance, Passed | None]]:
+    """Yield what a write of a class has to maintain, each with the entities that it is maintained for; None: for all."""
+    yield sqlite.maintenance[model], None
+    for job in sqlite.jobs.get(model, ()):
+        pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
+        if pk is not None:
+            yield job.targets, passed_by(pk, rk)
+
+
+def passed_by(pk: str, rk: str) -> Passed:
+    """Return the test of a cursor."""
+    return lambda row: row[0] < pk or (row[0] == pk and row[1] <= rk)
