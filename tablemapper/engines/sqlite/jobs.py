@@ -7,14 +7,14 @@ cursor, and nothing of one behind it. SQLite has one writer at a time, which rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ...schema.maintenance import Maintenance
 from ...schema.model import Model
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 from .file.writer import Writer
-from .statements import SqliteSchema
+from .statements import Job, SqliteSchema
 
 __all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "Passed", "owed", "passed_by"]
 
@@ -30,10 +30,14 @@ Passed: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a cursor has passed a row, by its first two values."""
 
 
-def owed(sqlite: SqliteSchema, writer: Writer, model: Model) -> Iterator[tuple[Maintenance, Passed | None]]:
-    """Yield what a write of a class has to maintain, each with the entities that it is maintained for; None: for all."""
-    yield sqlite.maintenance[model], None
-    for job in sqlite.jobs.get(model, ()):
+def owed(sqlite: SqliteSchema, writer: Writer, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
+    """Return what a write of a class has to maintain, each with the entities that it is maintained for; None: for all."""
+    whole = (sqlite.maintenance[model], None)
+    return (whole, *_building(sqlite.jobs[model], writer)) if model in sqlite.jobs else (whole,)
+
+
+def _building(jobs: Iterable[Job], writer: Writer) -> Iterator[tuple[Maintenance, Passed]]:
+    for job in jobs:
         pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
         if pk is not None:
             yield job.targets, passed_by(pk, rk)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 
 import attrs
 
@@ -44,13 +43,13 @@ class SqliteSchema:
         self,
         schema: Schema,
         tables: dict[str, EntityTable],
-        jobs: Mapping[Model, Sequence[Job]] = MappingProxyType({}),
-        contested: Mapping[IndexMaintenance, bool] = MappingProxyType({}),
+        jobs: Mapping[Model, Sequence[Job]] | None = None,
+        contested: Mapping[IndexMaintenance, bool] | None = None,
     ) -> None:
         self.schema = schema
         self.tables = tables
-        self.jobs = jobs
-        self.contested = contested
+        self.jobs = jobs = jobs or {}
+        self.contested = contested or {}
         self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
         self.maintenance: dict[Model, Maintenance] = {
             model: _less(maintenance(schema, model), [job.targets for job in jobs.get(model, ())])
