@@ -10,7 +10,7 @@ a class here, or a word in the ``measures`` of one, and a function in `entities.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property, partial
@@ -394,12 +394,13 @@ class AggregateModel:
         return after
 
     @cached_property
-    def advance(self) -> Callable[[bytes | None, Delta, Seek], tuple[State | None, bytes]]:
-        """The function that adds a delta to a stored state: (blob, delta, seek) → the state after it, and its blob.
+    def advance(self) -> Callable[[Sequence[Any] | None, Delta, Seek], tuple[State | None, bytes]]:
+        """The function that adds a delta to a stored group: (row, delta, seek) → the state after it, and its blob.
 
-        None for a state: there is no such group. It raises what is in DAMAGE if the blob cannot be read.
+        The row ends in the blob. None for a row, and for a state: there is no such group. It raises what is in DAMAGE if
+        the blob cannot be read.
         """
-        advance: Callable[[bytes | None, Delta, Seek], tuple[State | None, bytes]] = self._generated["advance"]
+        advance: Callable[[Sequence[Any] | None, Delta, Seek], tuple[State | None, bytes]] = self._generated["advance"]
         return advance
 
     def shown(self, state: State) -> list[Any]:
@@ -445,8 +446,8 @@ class AggregateModel:
             "def unpack(blob):",
             f"    {', '.join(f'v{at}' for at in range(len(unpacked)))}, = decode(blob)",
             f"    return [{', '.join(unpacked)}]",
-            "def advance(blob, delta, seek):",
-            "    state = combine(None if blob is None else unpack(blob), delta, seek)",
+            "def advance(row, delta, seek):",
+            "    state = combine(None if row is None else unpack(row[-1]), delta, seek)",
             "    return state, b'' if state is None else pack(state)",
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",

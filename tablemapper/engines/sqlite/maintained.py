@@ -121,13 +121,12 @@ def _write_groups(
                 _count_values(slots.counted_slots, values, writer, key, delta)
                 seek = partial(_seek, writer, values, key)
             stored = read(sql, key).fetchone()
-            blob = None if stored is None else stored[-1]
-            state, packed = advance(blob, delta, seek)
+            state, packed = advance(stored, delta, seek)
             if state is None:
                 if stored is not None:
                     gone.append((*key, *stored[:-1]))
                 continue
-            if packed == blob:
+            if stored is not None and packed == stored[-1]:
                 continue
             row = aggregate.row(*key, writer.timestamp, state)
             if stored is None:
