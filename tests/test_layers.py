@@ -15,7 +15,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress"]}],
     [
         {"values": ["scalars", "geo", "extra", "json_schema", "nested"]},
-        {"keys": ["forms", "codec", "template", "overlap"]},
+        {"keys": ["forms", "times", "codec", "template", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "entity", "aggregates"]}],

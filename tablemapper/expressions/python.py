@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from ..codegen import Names, compile_functions
 from ..errors import InvalidQuery, shown
+from ..keys.times import time_pattern
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
-__all__ = ["alike", "attribute_source", "cut", "matcher", "python_source", "walk"]
-
-
-def cut(value: datetime, format: str) -> str:
-    """Return a time as text, by our own formats: strftime writes the year 999 as ``999`` and knows no milliseconds."""
-    parts = {
-        "%Y": f"{value.year:04d}",
-        "%m": f"{value.month:02d}",
-        "%d": f"{value.day:02d}",
-        "%H": f"{value.hour:02d}",
-        "%M": f"{value.minute:02d}",
-        "%S": f"{value.second:02d}",
-        "%L": f"{value.microsecond // 1000:03d}",
-        "%f": f"{value.microsecond:06d}",
-    }
-    for directive, text in parts.items():
-        format = format.replace(directive, text)
-    return format
+__all__ = ["alike", "attribute_source", "matcher", "python_source", "walk"]
 
 
 def walk(value: Any, path: tuple[str, ...]) -> Any:
@@ -44,8 +27,9 @@ def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
     if attr.path:
         field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
     if attr.part:
-        value = "time.date()" if attr.part == "date" else f"{names.name('cut', cut)}(time, {attr.part!r})"
-        field = f"(None if (time := {field}) is None else {value})"
+        pattern, values = time_pattern(attr.part, "time")
+        part = "time.date()" if attr.part == "date" else f"{pattern!r} % {values}"
+        field = f"(None if (time := {field}) is None else {part})"
     return field
 
 

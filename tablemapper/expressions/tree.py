@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, T
 import attrs
 
 from ..errors import InvalidQuery, shown
-from ..keys.codec import KeyCodec, time_format_fault
+from ..keys.codec import KeyCodec
+from ..keys.times import time_format_fault
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number

@@ -1,6 +1,7 @@
 """How values become partition keys and row keys, in order, and back.
 
 - `forms`: the text of each type and spec.
+- `times`: time formats.
 - `codec`: the escaping of texts.
 - `template`: templates, from class body to generated functions.
 - `overlap`: whether two templates can make the same key.

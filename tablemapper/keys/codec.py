@@ -10,8 +10,8 @@ import enum
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -51,30 +51,19 @@ from .forms import (
     text_codec,
     unescape,
 )
+from .times import (
+    UNITS,
+    UNITS_OF,
+    first_moment,
+    from_coarse_to_fine,
+    next_moment,
+    plain_cut,
+    split_format,
+    time_format_fault,
+    time_pattern,
+)
 
-__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault", "plain_cut", "time_format_fault"]
-
-# %-code: format, attribute, the kinds that have it; the units from coarse to fine
-_TIME_CODES: dict[str, tuple[str, str]] = {
-    "%Y": ("%04d", "year"),
-    "%m": ("%02d", "month"),
-    "%d": ("%02d", "day"),
-    "%H": ("%02d", "hour"),
-    "%M": ("%02d", "minute"),
-    "%S": ("%02d", "second"),
-    "%L": ("%03d", "microsecond // 1000"),
-    "%f": ("%06d", "microsecond"),
-}
-_UNITS = tuple(_TIME_CODES)
-_CODES_OF: dict[type, tuple[str, ...]] = {datetime: _UNITS, date: _UNITS[:3], time: _UNITS[3:]}
-_STEPS = {
-    "%d": timedelta(days=1),
-    "%H": timedelta(hours=1),
-    "%M": timedelta(minutes=1),
-    "%S": timedelta(seconds=1),
-    "%L": timedelta(milliseconds=1),
-    "%f": MICROSECOND,
-}
+__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault"]
 
 
 def _moment(value: Any) -> datetime:
@@ -85,28 +74,6 @@ def _moment(value: Any) -> datetime:
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     moment: datetime = datetime.combine(date(2000, 1, 1), value, UTC)
     return moment
-
-
-def _floor(moment: datetime, unit: str) -> datetime:
-    """Return the first moment of the year, month, day … that holds this one."""
-    finer = _UNITS[_UNITS.index(unit) + 1 :]
-    if unit == "%L":
-        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    if unit == "%f":
-        return moment
-    least = {"%m": ("month", 1), "%d": ("day", 1), "%H": ("hour", 0), "%M": ("minute", 0), "%S": ("second", 0),
-             "%f": ("microsecond", 0)}  # fmt: skip
-    return moment.replace(**dict(least[code] for code in finer if code != "%L"))  # type: ignore[arg-type]
-
-
-def _next(moment: datetime, unit: str) -> datetime:
-    """Return the first moment of the next year, month, day …; OverflowError past the last."""
-    if unit in _STEPS:
-        return moment + _STEPS[unit]
-    months = moment.year * 12 + moment.month - 1 + (12 if unit == "%Y" else 1)
-    if months >= 120_000:
-        raise OverflowError
-    return moment.replace(year=months // 12, month=months % 12 + 1)
 
 
 # -- one kind, one spec --------------------------------------------------------------------------------------------
@@ -244,7 +211,7 @@ class KeyCodec:
     def _truncated(self, op: str, value: Any) -> str:
         if op == "<":
             moment = _moment(value)
-            return op if _floor(moment, self.unit) == moment else "<="
+            return op if first_moment(moment, self.unit) == moment else "<="
         return ">=" if op == ">" else op
 
     def buckets_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[str] | None:
@@ -261,21 +228,21 @@ class KeyCodec:
             return []
         if moment > last:
             return []
-        moment = _floor(moment, self.unit)
+        moment = first_moment(moment, self.unit)
         texts: dict[str, None] = {}
         for _ in range(limit + 1):
             if moment > last:
                 return list(texts)
             texts[self.encode(moment)] = None
             try:
-                moment = _next(moment, self.unit)
+                moment = next_moment(moment, self.unit)
             except OverflowError:
                 return list(texts) if len(texts) <= limit else None
         return None
 
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
-        step = _STEPS["%d"] if self.base is date else MICROSECOND
+        step = timedelta(days=1) if self.base is date else MICROSECOND
         return _moment(value) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
@@ -454,71 +421,34 @@ def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
     }
 
 
-_TIME_TOKENS = re.compile(r"%.|[^%]+|%").findall
-
-
-def time_format_fault(base: type, spec: str) -> str | None:
-    """Say why a text is no time format of datetimes, dates or times; None if it is one."""
-    codes = _CODES_OF[base]
-    tokens = [token for token in _TIME_TOKENS(spec) if token[0] == "%"]
-    if tokens and all(token in codes for token in tokens):
-        return None
-    strange = ", ".join(token for token in tokens if token not in codes) or "no part of a time is in it"
-    return f"{strange}: a time format of {base.__name__} has {' '.join(codes)} and literals"
-
-
 def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
-    if base not in _CODES_OF:
+    if base not in UNITS_OF:
         invalid(f"a time format is for datetime, date and time, this is {base.__name__}")
     if fault := time_format_fault(base, spec) or literal_fault(spec):
         invalid(fault)
-    tokens = _TIME_TOKENS(spec)
-    codes = [token for token in tokens if token in _TIME_CODES]
-    pattern = "".join(_TIME_CODES[token][0] if token in _TIME_CODES else token for token in tokens)
-    parts = ", ".join(f"$x.{_TIME_CODES[code][1]}" for code in codes)
+    codes = [part for part in split_format(spec) if part in UNITS]
     shape: Shape = ()
-    for token in tokens:
-        width = int(_TIME_CODES[token][0][1:3]) if token in _TIME_CODES else 0
-        shape += (DIGITS,) * width if width else tuple(frozenset(char) for char in token)
-    sample = pattern % ((0,) * len(codes))
-    assert len(sample) == len(shape)
-    read = eval(f"lambda x: ({parts.replace('$x', 'x')},)")
+    for part in split_format(spec):
+        shape += (DIGITS,) * UNITS[part].width if part in UNITS else tuple(frozenset(char) for char in part)
+    pattern, values = time_pattern(spec, "x")
+    read = eval(f"lambda x: {values}")
     utc = in_utc(refuse) if base is datetime else None
 
     def encode(value: Any) -> str:
         text: str = pattern % read(utc(value) if utc else value)
         return text
 
-    inline = f"$pattern % ({parts},)"
+    inline = f"$pattern % {time_pattern(spec, '$x')[1]}"
     return _lossy(
         encode,
         shape,
-        ordered=_coarse_to_fine(codes, _CODES_OF[base]),
-        unit=max(codes, key=_UNITS.index),
+        ordered=from_coarse_to_fine(codes, UNITS_OF[base]),
+        unit=max(codes, key=UNITS_OF[datetime].index),
         cut=plain_cut(base, spec),
         inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
         names={"pattern": pattern},
         beyond=beyond_datetime if utc else always_among,
     )
-
-
-def plain_cut(base: type, format: str) -> int:
-    """Return how much of the plain text of a time a format gives, if that begins with what it gives; else 0."""
-    whole = {datetime: "%Y-%m-%dT%H:%M:%S.%fZ", date: "%Y-%m-%d", time: "%H:%M:%S.%f"}[base]
-    if not whole.startswith(format):
-        return 0
-    return len(format) + sum(int(_TIME_CODES[code][0][1:3]) - len(code) for code in re.findall("%.", format))
-
-
-def _coarse_to_fine(codes: Iterable[str], units: tuple[str, ...]) -> bool:
-    """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it."""
-    seen: set[str] = set()
-    for code in codes:
-        coarser = {unit for unit in units[: units.index(code)] if unit != "%L"}
-        if not coarser <= seen:
-            return False
-        seen.add(code)
-    return True
 
 
 def _shard(plain: Encode, count: int) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import attrs
 from ..engines.protocol import Reads
 from ..errors import InvalidModel, ScanRefused
 from ..expressions.predicates import conjuncts, forms
-from ..expressions.python import cut
 from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
 from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, present
@@ -210,15 +209,10 @@ def _cut_bound(op: str, moment: datetime, part: str) -> Any:
         first = moment
     else:
         return None
-    if not _begins("%Y-%m-%d" if part == "date" else part, first):
-        return None
-    return moment.date() if part == "date" else cut(moment, part)
-
-
-def _begins(format: str, moment: datetime) -> bool:
-    """Return whether a moment is the first of those that are cut down to the same text, and texts sort as times do."""
     try:
-        text = key_codec(datetime, format)
+        codec = key_codec(datetime, "%Y-%m-%d" if part == "date" else part)
     except InvalidModel:
-        return False
-    return text.ordered and [op for op, _ in text.cuts("<", moment) or ()] == ["<"]
+        return None
+    if not codec.ordered or [op for op, _ in codec.cuts("<", first) or ()] != ["<"]:
+        return None
+    return moment.date() if part == "date" else codec.encode(moment)

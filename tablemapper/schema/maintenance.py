@@ -22,9 +22,9 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.python import attribute_source, python_source, walk
 from ..expressions.tree import Attr, Predicate
-from ..keys.codec import plain_cut
 from ..keys.forms import check_key
 from ..keys.template import Template
+from ..keys.times import plain_cut
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
 from .groups import AggregateModel, Delta, State, sortable_source
 from .model import Model, Schema

@@ -11,6 +11,7 @@ import attrs
 
 from ...expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 from ...keys.forms import successor
+from ...keys.times import UNITS, split_format
 from ...schema.model import Model
 
 __all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "value_sql"]
@@ -53,23 +54,15 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     return sql if attr.type.kind is not object and attr.type.sql_ordered else None
 
 
-_PLACES = {"%Y": (1, 4), "%m": (6, 2), "%d": (9, 2), "%H": (12, 2), "%M": (15, 2), "%S": (18, 2), "%L": (21, 3), "%f": (21, 6)}  # fmt: skip
-
-
 def cut_sql(sql: str, format: str) -> str:
-    """Return SQL for a stored time cut down to a format; ISO text has everything at a fixed place."""
-    pieces: list[str] = []
-    literal = ""
-    at = 0
-    while at < len(format):
-        if (place := _PLACES.get(format[at : at + 2])) is not None:
-            pieces += [f"'{literal}'"] if literal else []
-            pieces.append(f"substr({sql}, {place[0]}, {place[1]})")
-            literal, at = "", at + 2
-        else:
-            literal, at = literal + format[at].replace("'", "''"), at + 1
-    pieces += [f"'{literal}'"] if literal else []
-    return " || ".join(pieces)
+    """Return SQL for a stored time cut down to a format; its text has each part at a place of its own."""
+
+    def piece(part: str) -> str:
+        if (unit := UNITS.get(part)) is not None:
+            return f"substr({sql}, {unit.place + 1}, {unit.width})"
+        return "'" + part.replace("'", "''") + "'"
+
+    return " || ".join(map(piece, split_format(format)))
 
 
 def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition | None:
