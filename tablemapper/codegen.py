@@ -29,10 +29,10 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     scope = dict(names)
     exec(compile(source, filename, "exec"), scope)
-    made = {name: value for name, value in scope.items() if callable(value) and name not in names}
-    for function in made.values():  # queries come and go, and their sources with them
+    functions = {name: value for name, value in scope.items() if callable(value) and name not in names}
+    for function in functions.values():  # queries come and go, and their sources with them
         finalize(function, linecache.cache.pop, filename, None).atexit = False
-    return made
+    return functions
 
 
 class Names(dict[str, Any]):

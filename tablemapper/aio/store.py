@@ -339,18 +339,18 @@ class AsyncTransaction:
     async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
         """Return an entity as it will be after the operations so far, or None; as `Transaction.get`."""
         self._buffer.check_owner()
-        found: R | None = await self._run(self._buffer.get, key, misplaced)
-        return found
+        entity: R | None = await self._run(self._buffer.get, key, misplaced)
+        return entity
 
-    async def _found(self, key: KeyOf[R]) -> R:
-        found = await self.get(key)
-        if found is None:
+    async def _existing(self, key: KeyOf[R]) -> R:
+        entity = await self.get(key)
+        if entity is None:
             raise not_found(key)
-        return found
+        return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
         """Return an entity as it will be after the operations so far, to be awaited; as `Transaction.__getitem__`."""
-        return self._found(key)
+        return self._existing(key)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
         """Return whether an entity will have this key after the operations so far; as `Transaction.exists`."""

@@ -61,7 +61,7 @@ def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
                 "it cannot be generic, as a field has one type; write a class for each type, and let them take what "
                 "they share from a class without table="
             )
-        elif (found := base.__dict__.get("__declaration__")) is not None and found.table is not None:
+        elif (declaration := base.__dict__.get("__declaration__")) is not None and declaration.table is not None:
             faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
     others = {cls: None for base in bases for cls in base.__mro__ if "__declaration__" not in cls.__dict__}
     for base in others:
@@ -93,8 +93,8 @@ def annotations_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
         if annotate is None:
             return {}
         return annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
-    found: Mapping[str, Any] = body.get("__annotations__", {})
-    return found
+    annotations: Mapping[str, Any] = body.get("__annotations__", {})
+    return annotations
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
@@ -176,8 +176,8 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
     for base in reversed(bases):
-        if isinstance(found := base.__dict__.get("__declaration__"), AbstractDeclaration):
-            for model in found.fields:
+        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
+            for model in declaration.fields:
                 yield model.name, model
 
 
@@ -192,20 +192,20 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
         except Exception as error:  # evaluating a user's text may raise anything
             faults.append(f"{field_name}: {_unreadable(name, error, [*frame.f_locals, *frame.f_globals])}")
             continue
-        found = hints[field_name]
-        if found is ClassVar or get_origin(found) is ClassVar:
+        hint = hints[field_name]
+        if hint is ClassVar or get_origin(hint) is ClassVar:
             continue
-        if FIELD in _metadata(found):
-            kept = tuple(item for item in found.__metadata__ if item is not FIELD)
-            yield field_name, Annotated[(found.__origin__, *kept)] if kept else found.__origin__
+        if FIELD in _metadata(hint):
+            marks = tuple(item for item in hint.__metadata__ if item is not FIELD)
+            yield field_name, Annotated[(hint.__origin__, *marks)] if marks else hint.__origin__
             continue
         body.pop(field_name, None)
-        if found is Field:
+        if hint is Field:
             faults.append(f"{field_name}: tm.Field of what? Write tm.Field[str], for example")
         elif field_name.startswith("_"):
             faults.append(f"{field_name}: annotate it ClassVar[…]; a field may not begin with an underscore")
         else:
-            text = _readable(found)
+            text = _readable(hint)
             faults.append(f"{field_name}: annotate it tm.Field[{text}], or ClassVar[{text}] if it is no field")
 
 

@@ -150,18 +150,18 @@ class Declaration(AbstractDeclaration):
 
 def abstract_declaration(cls: type[Any]) -> AbstractDeclaration:
     """Return the compiled declaration of a record class, with a table or without."""
-    found = cls.__dict__.get("__declaration__")
-    if not isinstance(found, AbstractDeclaration):
+    declaration = cls.__dict__.get("__declaration__")
+    if not isinstance(declaration, AbstractDeclaration):
         raise InvalidModel(repr(cls), ["an entity class is needed: class Product(tm.Entity, table=…)"])
-    return found
+    return declaration
 
 
 def declaration_of(cls: type[Any]) -> Declaration:
     """Return the compiled declaration of a record class with a table."""
-    found = abstract_declaration(cls)
-    if not isinstance(found, Declaration):
+    declaration = abstract_declaration(cls)
+    if not isinstance(declaration, Declaration):
         raise InvalidModel(cls.__name__, ["it has no table; derive a class with table= from it"])
-    return found
+    return declaration
 
 
 def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]:
@@ -279,17 +279,17 @@ def _templates(
     is_key = isinstance(declared, Key)
     for part in ("partition", "row"):
         text = getattr(declared, part)
-        found = list(_unusable(text, kinds, fields, is_key=is_key))
+        problems = list(_unusable(text, kinds, fields, is_key=is_key))
         try:
-            template = None if found else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key)
+            template = None if problems else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key)
             templates.append(template)
             most = MAX_KEY_UNITS if is_key or part == "partition" else MAX_INDEX_ROW_UNITS
             if template is not None and template.least_units > most:
-                found.append(f"every text of it has {template.least_units} characters or more, the most is {most}")
+                problems.append(f"every text of it has {template.least_units} characters or more, the most is {most}")
         except InvalidModel as error:
-            found += error.faults
+            problems += error.faults
             templates.append(None)
-        faults += [f"{name} {part}=: {fault}" for fault in found]
+        faults += [f"{name} {part}=: {fault}" for fault in problems]
     return templates[0], templates[1]
 
 

@@ -532,8 +532,8 @@ def key_of(entity: Record) -> KeyOf[Any]:
 
     `Record` itself declares none: pyright would then take the type of every class's key from there.
     """
-    found: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
-    return found
+    key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
+    return key
 
 
 def etag_text(timestamp: int) -> str:

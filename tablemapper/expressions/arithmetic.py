@@ -318,14 +318,14 @@ class Computed(Number[O, T_co]):
                 raise InvalidQuery(f"{shown(self)}: {shown(one)} cannot be calculated with; a number or a time can")
             if (fault := _fault(one)) is not None:
                 raise InvalidQuery(f"{shown(self)}: {fault}")
-        found = calculation(self.op, self.left, self.right)
-        if found is None:
+        result = calculation(self.op, self.left, self.right)
+        if result is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
             raise InvalidQuery(f"{shown(self)}: {f' {self.op} '.join(kinds)} means nothing")
         depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
         if depth > MAX_DEPTH:
             raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")
-        object.__setattr__(self, "kind", found[0])
+        object.__setattr__(self, "kind", result[0])
         object.__setattr__(self, "depth", depth)
 
     def __repr__(self) -> str:

@@ -288,8 +288,8 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         raise InvalidEntity(subject, [f"{slot} cannot hold {shown(value)}: {why}"])
 
     base = _base(kind, invalid)
-    made = _spec(base, spec, refuse, invalid, raw)
-    write = made["encode"]
+    attributes = _spec(base, spec, refuse, invalid, raw)
+    write = attributes["encode"]
     names: dict[str, Any] = {
         "special": SPECIAL_AT,
         "unescape": unescape,
@@ -297,18 +297,18 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         "iso": iso,
         "datetime": datetime.fromisoformat,
         "date": date.fromisoformat,
-        **made.pop("names", {}),
+        **attributes.pop("names", {}),
     }
-    decode = made.get("decode")
+    decode = attributes.get("decode")
     if base is not kind:
-        made["encode"] = lambda member: write(member._value_)
+        attributes["encode"] = lambda member: write(member._value_)
         if decode is not None:
             members = _Members(kind, decode)
             members.update((write(member.value), member) for member in kind)
-            made["decode"], made["inline_decode"] = members.__getitem__, "$members[$t]"
+            attributes["decode"], attributes["inline_decode"] = members.__getitem__, "$members[$t]"
             names["members"] = members
-    names |= {"encode": write, "decode": made.get("decode"), "escape": names.get("escape", write)}
-    return KeyCodec(kind=kind, spec=spec, base=base, write=write, names=names, **made)
+    names |= {"encode": write, "decode": attributes.get("decode"), "escape": names.get("escape", write)}
+    return KeyCodec(kind=kind, spec=spec, base=base, write=write, names=names, **attributes)
 
 
 KINDS: tuple[type, ...] = tuple(FORMS)

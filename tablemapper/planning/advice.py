@@ -58,7 +58,7 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     way = conditions(ways[0])
     types = {
         name: leaf.attr.type
-        for leaf, name in way.said_by.items()
+        for leaf, name in way.fields.items()
         if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
     }
     elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)

@@ -38,13 +38,15 @@ AnyPredicate = Predicate[Any]
 # ---------------------------------------------------------------------------------------------- by name
 
 
-def named(made: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
+def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
     """Yield what an index says of entities that is called with values, the first parameters: its slots have their texts."""
     slots = (*index.partition.slots, *index.row.slots)
     for number, name in enumerate(index.arguments[:count]):
         head, *path = name.split(".")
-        field = made.field(head)
-        attr: Attr[Any, Any] = Attr(made.cls, head, field.type.nested(tuple(path)) if path else field.type, tuple(path))
+        field = declaration.field(head)
+        attr: Attr[Any, Any] = Attr(
+            declaration.cls, head, field.type.nested(tuple(path)) if path else field.type, tuple(path)
+        )
         own = tuple(slot for slot in slots if slot.field == name)
         if all(not slot.lossless for slot in own):
             yield SameText(attr=attr, texts=tuple(slot.text for slot in own), value=Parameter(number))
@@ -94,8 +96,8 @@ def _united(parts: list[AnyPredicate]) -> AnyPredicate:
                 continue
         held = lists.get(attr.source)
         lists[attr.source] = In(attr=attr, values=values if held is None else held.values + values)
-    made = [_normal(one) for one in lists.values()]
-    return made[0] if len(made) == 1 and not rest else Or(parts=(*made, *rest))
+    equalities = [_normal(one) for one in lists.values()]
+    return equalities[0] if len(equalities) == 1 and not rest else Or(parts=(*equalities, *rest))
 
 
 def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
@@ -108,18 +110,18 @@ def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
 
 def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
     """Return lists of predicates: each result satisfies all of one list. An *or* that multiplies them is left out."""
-    found: list[list[AnyPredicate]] = [[]]
+    ways: list[list[AnyPredicate]] = [[]]
     choices: list[Or[Any]] = []
     for predicate in where:
         if isinstance(predicate, Or):
             choices.append(predicate)
         else:
-            found[0].append(predicate)
+            ways[0].append(predicate)
     for choice in choices:
         parts = [one for part in choice.parts for one in alternatives(conjuncts([part]))]
-        if len(found) * len(parts) <= MAX_ALTERNATIVES:
-            found = [[*one, *part] for one in found for part in parts]
-    return found
+        if len(ways) * len(parts) <= MAX_ALTERNATIVES:
+            ways = [[*one, *part] for one in ways for part in parts]
+    return ways
 
 
 # ---------------------------------------------------------------------------------------------- field by field
@@ -138,7 +140,7 @@ class Conditions:
     """Values that have the same texts in the slots of an index; of fields that have lossy ones only."""
     present: set[str] = attrs.field(factory=set)
     """Fields that have a value wherever the conditions hold."""
-    said_by: dict[AnyPredicate, str] = attrs.field(factory=dict)
+    fields: dict[AnyPredicate, str] = attrs.field(factory=dict)
     """The predicates that the five above come from, with the field's name."""
 
 
@@ -149,17 +151,17 @@ def field_name(attr: Attr[Any, Any]) -> str | None:
 
 def conditions(where: Iterable[AnyPredicate]) -> Conditions:
     """Sort predicates that all hold by the field that they are about."""
-    made = Conditions()
+    way = Conditions()
     for predicate in where:
-        made.present.update(field_name(attr) or attr.name for attr in present(predicate))
+        way.present.update(field_name(attr) or attr.name for attr in present(predicate))
         match predicate:
             case Compare(value=Attr()):
                 pass
             case Compare() | In() | StartsWith() | Contains() | SameText():
                 name = field_name(predicate.attr)
-                if name is not None and _sorted_in(made, predicate, name):
-                    made.said_by[predicate] = name
-    return made
+                if name is not None and _add(way, predicate, name):
+                    way.fields[predicate] = name
+    return way
 
 
 def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
@@ -172,23 +174,23 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
     return ()
 
 
-def _sorted_in(made: Conditions, predicate: AnyPredicate, name: str) -> bool:
-    """Keep what a predicate says, unless something else is known already; return whether it was kept."""
+def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
+    """Keep what a predicate says, unless something else is known already; return whether it was new."""
     match predicate:
         case Contains(attr=attr, value=value) if attr.type.element is not None:
-            return made.elements.setdefault(name, value) is value
+            return way.elements.setdefault(name, value) is value
         case SameText(value=value):
-            return made.texts.setdefault(name, value) is value
+            return way.texts.setdefault(name, value) is value
         case Compare() | In() if predicate.attr.type.element is not None:
             return False  # (no slot holds a whole list)
         case Compare(op="==", value=value):
-            return made.equal.setdefault(name, value) is value
+            return way.equal.setdefault(name, value) is value
         case Compare(op=op, value=value) if op != "!=":
-            made.compared.setdefault(name, []).append((op, value))
+            way.compared.setdefault(name, []).append((op, value))
             return True
         case StartsWith(text=text):
-            made.compared.setdefault(name, []).append(("startswith", text))
+            way.compared.setdefault(name, []).append(("startswith", text))
             return True
         case In(values=values):
-            return made.among.setdefault(name, values) is values
+            return way.among.setdefault(name, values) is values
     return False

@@ -81,12 +81,12 @@ class Path:
         if self.index is None:
             return True
         partition, row = self.model.declaration.templates
-        kept = {field.name for field in self.index.include}
-        kept |= partition.whole_fields | row.whole_fields
+        names = {field.name for field in self.index.include}
+        names |= partition.whole_fields | row.whole_fields
         for template in self.templates:
-            kept |= template.whole_fields
-        kept.discard(self.index.fan_out or "")
-        return attr.name in kept
+            names |= template.whole_fields
+        names.discard(self.index.fan_out or "")
+        return attr.name in names
 
 
 @attrs.frozen(eq=False)

@@ -76,7 +76,7 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
     ways = [conditions(one) for one in alternatives(where)]
     if form.along is not None:
         return [_along(form, Path(model, model.index(form.along)), where, ways)], []
-    found: list[Plan] = []
+    plans: list[Plan] = []
     refused: list[str] = []
     for path in (Path(model), *(Path(model, index) for index in model.indexes)):
         if path.index is not None and (why := _unfit(form, path.index, where, ways)) is not None:
@@ -84,8 +84,8 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
             continue
         one = _along(form, path, where, ways)
         if path.index is None or not one.scan:
-            found.append(one)
-    return found, refused
+            plans.append(one)
+    return plans, refused
 
 
 def _unfit(form: QueryForm, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
@@ -131,7 +131,7 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
     if index is not None and (query_identity := form.implied.get(index.name)):
         left = tuple(p for p in left if p not in query_identity)
     if not scan and len(ways) == 1:
-        left = tuple(p for p in left if not _said(path, accesses[0], ways[0], p))
+        left = tuple(p for p in left if not _is_in_bounds(path, accesses[0], ways[0], p))
     # (Only what is one partition each comes in the order of row keys.)
     several = (len(accesses) > 1 or accesses[0].several) and all(access.partition.point for access in accesses)
     if form.mixed:
@@ -196,13 +196,13 @@ def _two_sided(compared: list[Comparison] | None) -> bool:
     return ops >= {"<", ">"}
 
 
-def _said(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
+def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
     """Return whether the bounds say already, and exactly, what a predicate says."""
     index = path.index
     if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
         attr = predicate.part.attr
         return attr.name in index.fields and not attr.path
-    name = way.said_by.get(predicate)
+    name = way.fields.get(predicate)
     if isinstance(predicate, SameText):
         slots = [slot for template in path.templates for slot in template.slots if slot.field == name]
         return all(access.text(slot) == predicate.value for slot in slots)

@@ -48,20 +48,20 @@ def _in_keys(path: Path, *, covering: bool) -> dict[str, tuple[str, Template]]:
     """Return the fields that the keys of a path's rows give back, each with the key: a variable and its template."""
     partition, row = path.model.declaration.templates
     stored: Iterable[str] = path.model.position
-    found: dict[str, tuple[str, Template]] = {}
+    keys: dict[str, tuple[str, Template]] = {}
     if covering and path.index is not None:
         stored = {field.name for field in index_columns(path.model, path.index)}
         for variable, template in (("ipk", path.index.partition), ("irk", path.index.row)):
             names = template.whole_fields - {path.index.fan_out}
-            found |= {name: (variable, template) for name in names if name not in stored}
+            keys |= {name: (variable, template) for name in names if name not in stored}
     for variable, template in (("rk", row), ("pk", partition)):
-        found |= {name: (variable, template) for name in template.whole_fields if name not in stored}
-    return found
+        keys |= {name: (variable, template) for name in template.whole_fields if name not in stored}
+    return keys
 
 
 def tuples(
     path: Path,
-    made: Layout,
+    layout: Layout,
     wanted: Sequence[Attr[Any, Any]],
     residual: Sequence[AnyPredicate] = (),
     *,
@@ -83,8 +83,8 @@ def tuples(
     needed = {attr.name for attr in (*wanted, *(a for p in residual for a in p.attributes()))}
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
     keyed = _in_keys(path, covering=covering)
-    fields = made.fields or ()
-    lines = ["def tuples(rows, v):", "    made = []; add = made.append", "    row = None", "    try:"]
+    fields = layout.fields or ()
+    lines = ["def tuples(rows, v):", "    items = []; add = items.append", "    row = None", "    try:"]
     heads = [*(f"_s{at}" for at in range(sorted_by)), *places, *(f"c_{name}" for name in fields)]
     lines.append("        for row in rows:")
     lines.append(f"            {', '.join(heads)}, *rest = row")
@@ -95,13 +95,13 @@ def tuples(
     for predicate in residual:
         lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
     values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)
-    lines.append(f"            add(({values}{'*rest,' if made.state else ''}))")
+    lines.append(f"            add(({values}{'*rest,' if layout.state else ''}))")
     lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, row, error) from error")
-    lines.append("    return made")
+    lines.append("    return items")
     source = "\n".join(lines) + "\n"
-    made_function: Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]
-    made_function = compile_functions(f"{path} tuples", source, names)["tuples"]
-    return made_function
+    function: Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]
+    function = compile_functions(f"{path} tuples", source, names)["tuples"]
+    return function
 
 
 def _decoded(keyed: dict[str, tuple[str, Template]], needed: set[str], names: Names) -> Iterator[str]:
@@ -135,12 +135,12 @@ def chosen(
     return compile_functions("chosen attributes", source, names)["chosen"]
 
 
-def _of_entities(name: str, made: str, names: Names) -> str:
+def _of_entities(name: str, value: str, names: Names) -> str:
     """Return source of a function that makes something of the entities of rows."""
     names.update(DAMAGE=DAMAGE, unreadable=unreadable, ours=TableMapperError)
     lines = [
         f"def {name}(rows, v):",
-        f"    try: return {made}",
+        f"    try: return {value}",
         "    except ours: raise",
         "    except DAMAGE as error: raise unreadable('a query', None, error) from error",
     ]

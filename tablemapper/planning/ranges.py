@@ -144,11 +144,11 @@ def _disjoint(ranges: list[KeyRange]) -> Iterator[KeyRange]:
         else:
             spans.append(one.partition)
     wide = list(_united(spans))
-    made = [KeyRange(span) for span in wide]
+    parts = [KeyRange(span) for span in wide]
     for partition, rows in points.items():
         if not any(span.holds(partition) for span in wide):
-            made += [KeyRange(Bound(partition, None, True), row) for row in _united(rows)]
-    yield from sorted(made, key=lambda one: (one.partition.lo, one.row.lo))
+            parts += [KeyRange(Bound(partition, None, True), row) for row in _united(rows)]
+    yield from sorted(parts, key=lambda one: (one.partition.lo, one.row.lo))
 
 
 def _united(bounds: list[Bound]) -> Iterator[Bound]:

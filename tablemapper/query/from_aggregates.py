@@ -85,10 +85,10 @@ def matching_aggregate(
     """
     targets = plans.engine.schema.aggregates_of(spec.model)
     for target in sorted(targets, key=lambda one: len(one.declaration.key_fields)):
-        found = match_aggregate(spec, target, groups, slot)
-        if isinstance(found, Match):
+        match = match_aggregate(spec, target, groups, slot)
+        if isinstance(match, Match):
             try:
-                return AggregateRead(target, found, slot, *plans.find(found.spec, found.groups, state=True))
+                return AggregateRead(target, match, slot, *plans.find(match.spec, match.groups, state=True))
             except ScanRefused:
                 continue
     return None
@@ -104,8 +104,8 @@ def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]
                 if measure is not None and measure.attr is not None and measure.kind in kinds:
                     slots |= {f"{kind}({measure.attr.label})": slot_of(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
-        if (found := matching_aggregate(plans, spec, (), slot)) is not None:
-            yield label, found.target.name
+        if (read := matching_aggregate(plans, spec, (), slot)) is not None:
+            yield label, read.target.name
 
 
 def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
@@ -150,26 +150,26 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
         rest = [part for part, form in zip(parts, query_identity, strict=True) if form not in held.query_identity]
         where = [one for part in rest if (one := _translated(part, own)) is not None]
         if len(where) == len(rest):
-            made = attrs.evolve(spec, model=target, where=tuple(where), order=())
-            return Match(made, tuple(own[attr.source] for attr in groups), held)
+            of_groups = attrs.evolve(spec, model=target, where=tuple(where), order=())
+            return Match(of_groups, tuple(own[attr.source] for attr in groups), held)
         mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in part.attributes())
         reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
-    kept = "entities" if wanted.attr is None else wanted.attr.label
-    return reasons[0] if reasons else f"it does not keep the {wanted.name} of {kept}"
+    subject = "entities" if wanted.attr is None else wanted.attr.label
+    return reasons[0] if reasons else f"it does not keep the {wanted.name} of {subject}"
 
 
 def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:
     """Return the values that may be what is wanted."""
     every = forms(aggregate.where)
-    found = [KeptValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
+    values = [KeptValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
         if attrs.evolve(slot, where=None).identity != wanted.identity:
             continue
         if slot.where is None:
-            found.append(KeptValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+            values.append(KeptValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
-            found.append(KeptValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
-    return found
+            values.append(KeptValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
+    return values
 
 
 def _optional(attr: Attr[Any, Any], model: Model) -> bool:
@@ -180,8 +180,8 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
     """Return what a condition on entities says of their groups; None if a group can have some that satisfy it."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
-            made = [one for part in parts if (one := _translated(part, own)) is not None]
-            return attrs.evolve(predicate, parts=tuple(made)) if len(made) == len(parts) else None
+            own_parts = [one for part in parts if (one := _translated(part, own)) is not None]
+            return attrs.evolve(predicate, parts=tuple(own_parts)) if len(own_parts) == len(parts) else None
         case Not(part=part):
             inner = _translated(part, own)
             return None if inner is None else Not(part=inner)

@@ -113,7 +113,7 @@ class _Mixed(Results[T]):
         runs = self._runs()
         if limit == 0:
             return iter(())
-        items: Iterator[T] = chain.from_iterable(run.made(rows) for run, rows in self._read(runs, None, limit))
+        items: Iterator[T] = chain.from_iterable(run.items_of(rows) for run, rows in self._read(runs, None, limit))
         return items if limit is None else islice(items, limit)
 
     def first(self) -> T | None:
@@ -136,7 +136,7 @@ class _Mixed(Results[T]):
             return self.first() is not None
         runs = self._runs(lean=True)
         with self._plans.reads.snapshot() as state:
-            return any(any(map(run.made, run.chunks(limit=1, within=state))) for run in runs)
+            return any(any(map(run.items_of, run.chunks(limit=1, within=state))) for run in runs)
 
     def count(self) -> int:
         """Return the number of results.
@@ -151,7 +151,7 @@ class _Mixed(Results[T]):
         with reads.snapshot() as state:
             for run in runs:
                 count = reads.count(run.bound, within=state)
-                total += sum(map(len, map(run.made, run.chunks(within=state)))) if count is None else count
+                total += sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
         return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:
@@ -189,7 +189,7 @@ class _Mixed(Results[T]):
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
         read = self._read(self._runs(), after, limit)
         places = ((run, rows, _place(run)) for run, rows in read)
-        return ((place(row), item) for run, rows, place in places for row in rows for item in run.made((row,)))
+        return ((place(row), item) for run, rows, place in places for row in rows for item in run.items_of((row,)))
 
     def _read(
         self, runs: Sequence[Run], after: Position | None, limit: int | None
@@ -291,7 +291,7 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
 def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
     """Return the query over a class, with more conditions."""
     for predicate in conjuncts(predicates):
-        mine = _asked_of(predicate, part.model)
+        mine = _of_class(predicate, part.model)
         if mine is False and part.refuted is None:
             part = attrs.evolve(part, refuted=predicate_text(predicate, ()))
         elif not isinstance(mine, bool):
@@ -299,18 +299,18 @@ def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
     return part
 
 
-def _asked_of(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
+def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
     """Return a predicate on one class's own fields; True or False if it is the same for all its entities."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             decisive = isinstance(predicate, Or)
-            made = [_asked_of(part, model) for part in parts]
-            left = [one for one in made if not isinstance(one, bool)]
-            if decisive in made or not left:
-                return decisive if decisive in made else not decisive
+            own_parts = [_of_class(part, model) for part in parts]
+            left = [one for one in own_parts if not isinstance(one, bool)]
+            if decisive in own_parts or not left:
+                return decisive if decisive in own_parts else not decisive
             return attrs.evolve(predicate, parts=tuple(left))
         case Not(part=part):
-            inner = _asked_of(part, model)
+            inner = _of_class(part, model)
             return not inner if isinstance(inner, bool) else Not(part=inner)
         case Leaf():
             own = predicate.with_attributes(lambda attr: _own(attr, model))

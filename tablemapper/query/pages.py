@@ -109,12 +109,12 @@ def read_page(
     size = counted("page", size, least=1)
     after, done = (None, 0) if token is None else seal.open(token)
     left = size if limit is None else min(size, limit - done)
-    found = read(after, left + 1)
+    results = read(after, left + 1)
     items: list[T] = []
     last: Position = ()
     if left <= 0:
         return Page([], None)
-    for position, item in found:
+    for position, item in results:
         if len(items) == left:
             more = limit is None or done + left < limit
             return Page(items, seal.token(last, done + left) if more else None)

@@ -6,7 +6,7 @@ The form is everything but the constants: a query that is asked again with other
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -16,7 +16,6 @@ from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
 from ..expressions.tree import Attr
 from ..keys.template import Template
-from ..planning.budget import Spending
 from ..planning.plan import Access, Plan
 from ..planning.planner import plan
 from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout_of, tuples
@@ -37,82 +36,78 @@ class PreparedPlan:
     def __init__(
         self,
         engine: Engine,
-        made: Plan,
+        plan: Plan,
         wanted: tuple[Attr[Any, Any], ...] | None,
         *,
         filtering: bool,
         state: bool = False,
     ) -> None:
-        self.plan = made
-        self.residual = engine.reads.residual(made) if filtering else made.filter
-        self.whole = not self.residual and not made.distinct
+        self.plan = plan
+        self.residual = engine.reads.residual(plan) if filtering else plan.filter
+        self.whole = not self.residual and not plan.distinct
         """Whether every row that is read is a result."""
-        steps = len(made.sort)
-        paths = 4 if made.index is not None else 2
+        steps = len(plan.sort)
+        paths = 4 if plan.index is not None else 2
         self.width = steps + paths
         """How many values in front of a row, if it has its place, are that."""
-        lean = wanted is not None and not made.distinct
+        lean = wanted is not None and not plan.distinct
         if lean and wanted is not None:
             needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
-            self.layout = attrs.evolve(layout_of(made.path, needed, covering=made.covering), state=state)
-            self._make = tuples(made.path, self.layout, wanted, self.residual, covering=made.covering, sorted_by=steps)
+            self.layout = attrs.evolve(layout_of(plan.path, needed, covering=plan.covering), state=state)
+            self._make = tuples(plan.path, self.layout, wanted, self.residual, covering=plan.covering, sorted_by=steps)
             self.placed = self.layout
         else:
             self.placed = Layout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
-            placed = made.sorted or made.distinct or (made.index is not None and made.merged)
+            placed = plan.sorted or plan.distinct or (plan.index is not None and plan.merged)
             self.layout = self.placed if placed else ENTITIES
-            self._make = filtered(made.model.build, self.residual)
+            self._make = filtered(plan.model.build, self.residual)
             if wanted is not None:
                 self._make = chosen(self._make, wanted)
         self._lean = lean
-        access = made.accesses[0]
+        access = plan.accesses[0]
         # (A filter may be the engine's own, which does not run where a row is read by its key.)
-        single = made.index is None and not made.filter and len(made.accesses) == 1 and not access.several
+        single = plan.index is None and not plan.filter and len(plan.accesses) == 1 and not access.several
         single = single and access.row is not None and access.row.point
         self.key = (
-            _key_of(f"{made.model.name} key", access, *made.model.declaration.templates)
+            _key_of(f"{plan.model.name} key", access, *plan.model.declaration.templates)
             if single and wanted is None
             else None
         )
         """Gives the key of the only entity that can be a result, of values; None if there can be several."""
-        plain = wanted is None and self.layout is ENTITIES and filtering and not made.filter and not made.scan
-        partition = len(made.accesses) == 1 and not access.several and access.partition.point
+        plain = wanted is None and self.layout is ENTITIES and filtering and not plan.filter and not plan.scan
+        partition = len(plan.accesses) == 1 and not access.several and access.partition.point
         partition = partition and (access.row is None or not (access.row.fixed or access.row.ops))
-        self.partition = _partition(engine.reads, made) if plain and partition and not single else None
+        self.partition = _partition(engine.reads, plan) if plain and partition and not single else None
         """Gives the entities of the one partition that is the result, of values, if they are few; else None."""
         self._entries = None
-        if made.distinct:
-            kept = maintenance(engine.schema, made.model).indexes
-            self._entries = next(one.rows for one in kept if one.model is made.index)
+        if plan.distinct:
+            indexes = maintenance(engine.schema, plan.model).indexes
+            self._entries = next(one.rows for one in indexes if one.model is plan.index)
 
     def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
         return bind(self.plan, values)
 
-    def items(self, rows: Iterable[Row], found: BoundPlan, made: Layout) -> list[Any]:
+    def items(self, rows: Iterable[Row], bound: BoundPlan, layout: Layout) -> list[Any]:
         """Return the entities or tuples of rows, of those that satisfy what the engine left to be checked."""
         if self._entries is not None:
-            rows = [row for row in rows if self._is_first(row, found)]
-        if made.places and not self._lean:
+            rows = [row for row in rows if self._is_first(row, bound)]
+        if layout.places and not self._lean:
             width = self.width
             rows = [row[width:] for row in rows]
-        return self._make(rows, found.values)
+        return self._make(rows, bound.values)
 
-    def counted(self, rows: Iterator[Row], spending: Spending | None) -> Iterator[Row]:
-        """Return rows, each of which is counted before it is given out; what is sorted was counted before the first."""
-        return rows if spending is None or self.plan.sorted else spending.counted(rows)
-
-    def position(self, row: Row, made: Layout) -> Position:
+    def position(self, row: Row, layout: Layout) -> Position:
         """Return where a row stands."""
-        return row[: self.width] if made.places else row[:2]
+        return row[: self.width] if layout.places else row[:2]
 
-    def _is_first(self, row: Row, found: BoundPlan) -> bool:
+    def _is_first(self, row: Row, bound: BoundPlan) -> bool:
         """Return whether a row is the first of its entity between the bounds: others would give the entity again."""
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]
-        held = [entry[:2] for entry in self._entries((row[self.width :],)) if found.holds((entry,))]
+        held = [entry[:2] for entry in self._entries((row[self.width :],)) if bound.holds((entry,))]
         if self.plan.merged:
             held.sort(key=lambda one: (one[1], one[0]))
         else:
@@ -225,14 +220,14 @@ class PlanCache:
         if prepared is None:
             if len(self._prepared) >= MAX_PLANS:
                 self._prepared.clear()
-            made = plan(query_form(spec, wanted, by_time=by_time, state=state))
-            prepared = PreparedPlan(self.engine, made, wanted, filtering=spec.budget is None, state=state)
+            new = plan(query_form(spec, wanted, by_time=by_time, state=state))
+            prepared = PreparedPlan(self.engine, new, wanted, filtering=spec.budget is None, state=state)
             self._prepared[key] = prepared
         return prepared, values
 
     def fingerprint(self, model: Model) -> Any:
         """Return what a page token depends on, besides its query."""
-        made = self._fingerprints.get(model)
-        if made is None:
-            made = self._fingerprints[model] = model.to_json()
-        return made
+        form = self._fingerprints.get(model)
+        if form is None:
+            form = self._fingerprints[model] = model.to_json()
+        return form

@@ -107,8 +107,8 @@ class ClassResults(Results[T_co]):
         run = self._run(*self._bound(prepared, values))
         return run.items(limit) if limit != 0 else iter(())
 
-    def _run(self, prepared: PreparedPlan, found: BoundPlan) -> Run:
-        return Run(self._plans.reads, prepared, found, prepared.layout, start(self._spec.budget, self))
+    def _run(self, prepared: PreparedPlan, bound: BoundPlan) -> Run:
+        return Run(self._plans.reads, prepared, bound, prepared.layout, start(self._spec.budget, self))
 
     def first(self) -> T_co | None:
         """Return the first result, or None.
@@ -121,11 +121,11 @@ class ClassResults(Results[T_co]):
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
-            prepared, found = self._bound(prepared, values)
+            prepared, bound = self._bound(prepared, values)
             if not prepared.whole:
-                return next(self._run(prepared, found).items(), None)
-            row = self._plans.reads.find(found, prepared.layout)
-            return None if row is None else prepared.items((row,), found, prepared.layout)[0]
+                return next(self._run(prepared, bound).items(), None)
+            row = self._plans.reads.find(bound, prepared.layout)
+            return None if row is None else prepared.items((row,), bound, prepared.layout)[0]
         return next(iter(self), None)
 
     def exists(self) -> bool:
@@ -148,10 +148,10 @@ class ClassResults(Results[T_co]):
         limit = self._spec.limit
         if self._spec.budget is not None:
             return sum(1 for _ in lean)
-        prepared, found = lean._find()
-        if (count := self._plans.reads.count(found)) is not None:
+        prepared, bound = lean._find()
+        if (count := self._plans.reads.count(bound)) is not None:
             return count if limit is None else min(count, limit)
-        return sum(1 for _ in lean._run(prepared, found).items(limit))
+        return sum(1 for _ in lean._run(prepared, bound).items(limit))
 
     def explain(self) -> Explanation:
         """Return how the query is answered: the path, its ranges, what is filtered and sorted, and why.
@@ -159,19 +159,19 @@ class ClassResults(Results[T_co]):
         Raises:
             ScanRefused: no key or index bounds the query.
         """
-        prepared, found = self._find(warn=False)
+        prepared, bound = self._find(warn=False)
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
-        texts = [(predicate_text(predicate, found.values), id(predicate) in left) for predicate in plan.filter]
+        texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
         return Explanation(
             str(plan.path),
             plan,
-            found.ranges,
+            bound.ranges,
             tuple(text for text, _ in texts),
             tuple(text for text, after in texts if after),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
-            reads.between_bounds(found, MOST_COUNTED),
-            tuple(reads.explain(found, prepared.layout)),
+            reads.between_bounds(bound, MOST_COUNTED),
+            tuple(reads.explain(bound, prepared.layout)),
             dict(totals_served(self._plans, self._spec)),
             tuple(mismatches(self._plans, self._spec)),
         )
@@ -201,10 +201,10 @@ class ClassResults(Results[T_co]):
     def _bound(
         self, prepared: PreparedPlan, values: Sequence[Any], *, warn: bool = True
     ) -> tuple[PreparedPlan, BoundPlan]:
-        found = self._plans.bind(prepared, values, self._spec, self._wanted)
-        if warn and found[0].plan.scan:
+        prepared, bound = self._plans.bind(prepared, values, self._spec, self._wanted)
+        if warn and prepared.plan.scan:
             _scans.warning("%r reads the whole table %s", self, self._spec.model.table)
-        return found
+        return prepared, bound
 
     def _form(self) -> Any:
         return query_identity(self._plans, self._spec, self._wanted)
@@ -348,10 +348,10 @@ class Query(ClassResults[E]):
             ScanRefused: no aggregate fits, and no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        found = matching_aggregate(self._plans, self._spec, (), COUNT)
-        if found is None:
+        read = matching_aggregate(self._plans, self._spec, (), COUNT)
+        if read is None:
             return super().count()
-        return sum(number for number, _ in found.states(self._plans.reads).values())
+        return sum(number for number, _ in read.states(self._plans.reads).values())
 
     def sum(self, field: Expr[A | None], /) -> A | None:
         """Add up a field, exactly; None if no entity has a value.
@@ -431,9 +431,9 @@ class Query(ClassResults[E]):
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
         if slot.attr is not None:
             _own(slot.attr, self._spec.model)
-        found = matching_aggregate(self._plans, self._spec, by, slot)
-        if found is not None:
-            return found.states(self._plans.reads)
+        read = matching_aggregate(self._plans, self._spec, by, slot)
+        if read is not None:
+            return read.states(self._plans.reads)
         spec = self._spec
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())
@@ -444,8 +444,8 @@ class Query(ClassResults[E]):
 
     def _end(self, slot: Slot, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""
-        found = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
-        return summed_up([] if found is None else [found], slot)
+        row = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
+        return summed_up([] if row is None else [row], slot)
 
 
 class Rows(ClassResults[T]):

@@ -77,10 +77,10 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        found = self.one_or_none()
-        if found is None:
+        result = self.one_or_none()
+        if result is None:
             raise EntityNotFound(f"{shown(self, _LONG)}: there is no such entity", entity=self._names)
-        return found
+        return result
 
     def one_or_none(self) -> T_co | None:
         """Return the only result, or None.
@@ -90,10 +90,10 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        found = list(self._some(2))
-        if len(found) > 1:
+        results = list(self._some(2))
+        if len(results) > 1:
             raise InvalidQuery(f"{shown(self, _LONG)}: there are several such entities; add conditions, or use first()")
-        return found[0] if found else None
+        return results[0] if results else None
 
     def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
         """Return some results, and the token of the page after them.

@@ -64,13 +64,13 @@ class Run:
         """Yield rows, as `chunks` does, within the budget."""
         return self.counted(self.chunks(after, limit, examined=examined))
 
-    def made(self, rows: Iterable[Row]) -> list[Any]:
+    def items_of(self, rows: Iterable[Row]) -> list[Any]:
         """Return the items of rows: entities, or tuples."""
         return self.prepared.items(rows, self.bound, self.layout)
 
     def items(self, limit: int | None = None) -> Iterator[Any]:
         """Yield items, at most so many."""
-        items = chain.from_iterable(map(self.made, self.rows(None, limit)))
+        items = chain.from_iterable(map(self.items_of, self.rows(None, limit)))
         return items if limit is None else islice(items, limit)
 
     def positioned(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
@@ -78,8 +78,8 @@ class Run:
         position, layout = self.prepared.position, self.layout
         for rows in self.rows(after, limit):
             if self.prepared.whole:  # each row is an item, so they can be made together
-                yield from zip([position(row, layout) for row in rows], self.made(rows), strict=True)
+                yield from zip([position(row, layout) for row in rows], self.items_of(rows), strict=True)
             else:
                 for row in rows:
-                    for item in self.made((row,)):
+                    for item in self.items_of((row,)):
                         yield position(row, layout), item

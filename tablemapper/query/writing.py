@@ -105,7 +105,7 @@ class WriteByQuery:
         check_outside(self.engine, doing.partition("(")[0])
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
-        prepared, found = self.plans.find(spec, None)
+        prepared, bound = self.plans.find(spec, None)
         if prepared.plan.scan:
             _scans.warning("%s reads the whole table %s", what, spec.model.table)
         place = None
@@ -118,10 +118,10 @@ class WriteByQuery:
         verb = doing.partition("(")[0]
         spending = None if spec.budget is None else spec.budget.start(what)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, spec, self._judge(spec, found), work, place, spending, meter)
+            run = _Run(self, spec, self._judge(spec, bound), work, place, spending, meter)
             try:
                 if prepared.plan.index is None and spec.limit is None:
-                    run.by_page(prepared, found)
+                    run.by_page(prepared, bound)
                 else:
                     run.by_key()
             except BaseException as error:
@@ -129,7 +129,7 @@ class WriteByQuery:
                 raise
         return run.written
 
-    def _judge(self, spec: QuerySpec, found: BoundPlan) -> Callable[[Any], bool]:
+    def _judge(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
         form, values = spec.parts()
         tests = self.plans.tests
@@ -144,9 +144,9 @@ class WriteByQuery:
         holds = test
         if spec.range is None:
             return lambda entity: holds(entity, values)
-        kept = maintenance(self.engine.schema, spec.model)
-        index = next(one for one in kept.indexes if one.model is found.plan.index)
-        return lambda entity: found.holds(index.rows((entity._row,))) and holds(entity, values)
+        indexes = maintenance(self.engine.schema, spec.model)
+        index = next(one for one in indexes.indexes if one.model is bound.plan.index)
+        return lambda entity: bound.holds(index.rows((entity._row,))) and holds(entity, values)
 
 
 # ---------------------------------------------------------------------------------------------- one run
@@ -177,26 +177,26 @@ class _Run:
         self.written = 0 if place is None else place.written
         self._meter.advance(self.written)
 
-    def by_page(self, prepared: PreparedPlan, found: BoundPlan) -> None:
+    def by_page(self, prepared: PreparedPlan, bound: BoundPlan) -> None:
         """Go through the entities along the key."""
         after = None if self._place is None else self._place.position
         more = True
         while more:
-            entities, after, more = self._page(prepared, found, after)
+            entities, after, more = self._page(prepared, bound, after)
             self._batch(entities)
         self._end()
 
-    def _page(self, prepared: PreparedPlan, found: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
+    def _page(self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
         """Return some entities, up to where they go, and whether there may be more."""
         batch, spending = self._writing.pace.batch, self._spending
-        run = Run(self._engine.reads, prepared, found, prepared.layout, spending)
+        run = Run(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
         entities: list[Any] = []
         read = 0
         for rows in run.rows(after, examined=most):
             read += len(rows)
             after = rows[-1][:2]
-            entities += run.made(rows)
+            entities += run.items_of(rows)
             if len(entities) >= batch or read >= most:
                 return entities, after, True
         return entities, after, False
@@ -219,8 +219,8 @@ class _Run:
 
     def _keys(self) -> Iterator[Key]:
         """Yield the keys of what the query finds, all of one state of the store, in the order of the query."""
-        prepared, found = self._writing.plans.find(self._spec, ())
-        run = Run(self._engine.reads, prepared, found, prepared.placed, self._spending)
+        prepared, bound = self._writing.plans.find(self._spec, ())
+        run = Run(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         limit = self._spec.limit
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
@@ -267,13 +267,13 @@ class _Run:
 
     def _again(self, operations: list[Operation]) -> list[Operation]:
         rows = self._engine.get_many([(one.model, one.partition, one.row) for one in operations])
-        found: list[Operation | None] = []
+        again: list[Operation | None] = []
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
-                found.append(operation)
+                again.append(operation)
             elif row is not None and self._judge(entity := self._model.build_one(row)):
-                found.append(self._work(entity))
-        return [operation for operation in found if operation is not None]
+                again.append(self._work(entity))
+        return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
         if self._place is not None:

@@ -91,8 +91,8 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     Raises:
         InvalidEntity: with everything that is wrong.
     """
-    made = model.declaration
-    known = [field.name for field in made.fields]
+    declaration = model.declaration
+    known = [field.name for field in declaration.fields]
     faults: list[str] = []
     steps: dict[str, _Step] = {}
     wanted: list[tuple[str, Any, bool]] = []
@@ -106,13 +106,13 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     for name, value, adds in [*wanted, *((name, value, False) for name, value in values.items())]:
         if name not in known:
             faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
-        elif name in made.key_fields:
+        elif name in declaration.key_fields:
             faults.append(f"{name}: a key field cannot be assigned; store.move(entity, new_key) gives another key")
         elif name in steps:
             faults.append(f"{name}: it is assigned twice")
         else:
             try:
-                steps[name] = _step(model, made.field(name), value, adds=adds)
+                steps[name] = _step(model, declaration.field(name), value, adds=adds)
             except ValueError as error:
                 faults.append(located(name, error))
     if not faults and not steps:
@@ -169,13 +169,13 @@ def _function(value: Number[Any, Any]) -> Callable[[Any], Any]:
     """Return a function that calculates an expression for an entity; made once for all that differ in constants only."""
     constants: list[Any] = []
     form = _form(value, constants)
-    made = _functions.get(form)
-    if made is None:
+    function = _functions.get(form)
+    if function is None:
         if len(_functions) >= MAX_FUNCTIONS:
             _functions.clear()
-        made = _functions[form] = _compiled(value)
-    function = made
-    return lambda entity: function(entity, constants)
+        function = _functions[form] = _compiled(value)
+    calculate = function
+    return lambda entity: calculate(entity, constants)
 
 
 def _form(value: Any, constants: list[Any]) -> Hashable:
@@ -198,9 +198,9 @@ def _compiled(value: Number[Any, Any]) -> Callable[[Any, Sequence[Any]], Any]:
         nonlocal constants
         if isinstance(one, Computed):
             left, right = lower(one.left), lower(one.right)
-            found = calculation(one.op, one.left, one.right)
-            assert found is not None
-            call = f"{names.name('operation', found[1])}({left}, {right})"
+            step = calculation(one.op, one.left, one.right)
+            assert step is not None
+            call = f"{names.name('operation', step[1])}({left}, {right})"
             missing = [f"{part} is None" for part in (left, right) if part[0] == "x"]
             source = f"None if {' or '.join(missing)} else {call}" if missing else call
         elif isinstance(one, Attr):

@@ -148,8 +148,8 @@ class Operations:
             def change(old: Row | None) -> Row:
                 if old is None:
                     return row
-                kept = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
-                entity_merged = model.build_one((*kept, *old[len(row) :]))
+                values = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
+                entity_merged = model.build_one((*values, *old[len(row) :]))
                 return model.to_row(entity_merged)
 
             operation.change = change

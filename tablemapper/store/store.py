@@ -135,8 +135,8 @@ class Store:
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
         stored = self._engine.get(model, key[1], key[2])
-        found: R | None = None if stored is None else model.build_one(stored)
-        return found
+        entity: R | None = None if stored is None else model.build_one(stored)
+        return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
         """Return the entity with this key.
@@ -145,10 +145,10 @@ class Store:
             EntityNotFound: there is none.
             InvalidEntity: as `get`.
         """
-        found = self.get(key)
-        if found is None:
+        entity = self.get(key)
+        if entity is None:
             raise not_found(key)
-        return found
+        return entity
 
     def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
         """Return the entities with these keys, None where there is none, all of one state of the store.

@@ -182,10 +182,10 @@ class Transaction:
             EntityNotFound: there will be none.
             InvalidTransaction: as `get`.
         """
-        found = self.get(key)
-        if found is None:
+        entity = self.get(key)
+        if entity is None:
             raise not_found(key)
-        return found
+        return entity
 
     def exists(self, key: KeyOf[Any], /) -> bool:
         """Return whether an entity will have this key after the operations so far.

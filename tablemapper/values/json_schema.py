@@ -122,5 +122,7 @@ class _Schema:
 
 
 def _constraints(info: Any) -> dict[str, Any]:
-    found = {name: getattr(info, name) for name in info.__struct_fields__}
-    return {name: value for name, value in found.items() if isinstance(value, (int, float, str)) and value is not None}
+    settings = {name: getattr(info, name) for name in info.__struct_fields__}
+    return {
+        name: value for name, value in settings.items() if isinstance(value, (int, float, str)) and value is not None
+    }

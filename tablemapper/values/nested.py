@@ -143,19 +143,19 @@ def _fault_of(error: Exception) -> Fault:
     return Fault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
 
 
-def _compare(given: Any, kept: Any, path: str) -> None:
+def _compare(given: Any, back: Any, path: str) -> None:
     """Raise a `Fault` where a value read back is not the one that was given."""
-    if given == kept:
+    if given == back:
         return
-    if isinstance(given, dict) and isinstance(kept, dict):
+    if isinstance(given, dict) and isinstance(back, dict):
         for name in given:
-            if name not in kept:
-                raise Fault(f'no field "{name}" (fields: {", ".join(kept)}){did_you_mean(name, kept)}', path)
-            _compare(given[name], kept[name], f"{path}.{name}")
-    elif given.__class__ is kept.__class__ and isinstance(given, (list, tuple)) and len(given) == len(kept):
+            if name not in back:
+                raise Fault(f'no field "{name}" (fields: {", ".join(back)}){did_you_mean(name, back)}', path)
+            _compare(given[name], back[name], f"{path}.{name}")
+    elif given.__class__ is back.__class__ and isinstance(given, (list, tuple)) and len(given) == len(back):
         for number, item in enumerate(given):
-            _compare(item, kept[number], f"{path}[{number}]")
-    raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(kept).__name__} {shown(kept)}", path)
+            _compare(item, back[number], f"{path}[{number}]")
+    raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(back).__name__} {shown(back)}", path)
 
 
 def _json_type(annotation: Any) -> ValueType:
@@ -180,8 +180,8 @@ def _json_type(annotation: Any) -> ValueType:
         try:
             given = _take_apart(value)
             text = encode(_plain(given, "", 0))
-            kept = decode(text)
-            _compare(given, _take_apart(kept), "")
+            back = decode(text)
+            _compare(given, _take_apart(back), "")
         except Fault:
             raise
         except msgspec.MsgspecError as error:
@@ -190,7 +190,7 @@ def _json_type(annotation: Any) -> ValueType:
             raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
         except Exception as error:  # a hook may raise anything
             raise Fault(f"{type(error).__name__}: {error}") from error
-        return kept, text.decode()
+        return back, text.decode()
 
     both = _list_of(element, readable) if shape is list and element is not None else through_text
 
@@ -266,15 +266,15 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
     def both(value: Any) -> tuple[Any, str]:
         if not isinstance(value, list):
             raise unexpected(name, value)
-        kept: list[Any] = []
+        items: list[Any] = []
         try:
             for item in value:
-                kept.append(element.check(item))
+                items.append(element.check(item))
         except Fault as fault:
-            raise Fault(fault.problem, f"[{len(kept)}]") from None
-        if element.kind is float and not all(map(math.isfinite, kept)):
+            raise Fault(fault.problem, f"[{len(items)}]") from None
+        if element.kind is float and not all(map(math.isfinite, items)):
             raise Fault("a nested float must be finite: JSON knows no infinity")
-        return kept, msgspec.json.encode([element.to_json(item) for item in kept]).decode()
+        return items, msgspec.json.encode([element.to_json(item) for item in items]).decode()
 
     return both
 

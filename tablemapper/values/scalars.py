@@ -189,16 +189,16 @@ class ValueType:
             return self
         if self.cuttable and len(path) == 1 and (path[0] == "date" or "%" in path[0]):
             return SCALARS[date if path[0] == "date" else str]
-        found = self
+        inner = self
         for name in path:
-            found = found._member(name)[0]
-        return inside_json(found)
+            inner = inner._member(name)[0]
+        return inside_json(inner)
 
     def json_path(self, path: tuple[str, ...]) -> str:
         """Return where a nested value stands in the JSON text, as SQLite's ``json_extract`` takes it."""
-        found, text = self, "$"
+        inner, text = self, "$"
         for name in path:
-            found, step = found._member(name)
+            inner, step = inner._member(name)
             text += step
         return text
 

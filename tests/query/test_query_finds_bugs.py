@@ -86,7 +86,7 @@ def a_day_forgotten(patch: Patch) -> None:
 
 
 def a_filter_dropped(patch: Patch) -> None:
-    patch.setattr(planner, "_said", lambda *given: isinstance(given[-1], Compare))
+    patch.setattr(planner, "_is_in_bounds", lambda *given: isinstance(given[-1], Compare))
 
 
 def a_superset_taken_for_exact(patch: Patch) -> None:

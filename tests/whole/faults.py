@@ -82,7 +82,7 @@ def a_day_forgotten(patch: Patch) -> None:
 
 
 def a_filter_dropped(patch: Patch) -> None:
-    patch.setattr(planner, "_said", lambda *given: isinstance(given[-1], Compare))
+    patch.setattr(planner, "_is_in_bounds", lambda *given: isinstance(given[-1], Compare))
 
 
 def a_superset_taken_for_exact(patch: Patch) -> None:
@@ -154,9 +154,9 @@ def a_zero_that_groups_as_nothing_does(patch: Patch) -> None:
 
 
 def a_whole_list_taken_for_an_element(patch: Patch) -> None:
-    real = conditions._sorted_in
+    real = conditions._add
 
-    def sorted_in(made: Any, predicate: Any, name: str) -> bool:
+    def add(made: Any, predicate: Any, name: str) -> bool:
         match predicate:
             case Compare(op="==", value=value):
                 return made.equal.setdefault(name, value) is value
@@ -164,7 +164,7 @@ def a_whole_list_taken_for_an_element(patch: Patch) -> None:
                 return made.among.setdefault(name, values) is values
         return real(made, predicate, name)
 
-    patch.setattr(conditions, "_sorted_in", sorted_in)
+    patch.setattr(conditions, "_add", add)
 
 
 def a_stored_key_field_sought_in_the_index(patch: Patch) -> None:

@@ -115,15 +115,15 @@ class SqliteEngine:
         number = 't."_type"' if "_type" in layout.has else "NULL"
         sql = f'SELECT {number}, {columns} FROM {quoted(table)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
         for chunk in self.file.stream(sql, (partition,)):
-            found: list[tuple[Model | None, Row]] = []
+            rows: list[tuple[Model | None, Row]] = []
             for kind, *values in chunk:
                 place = numbers.get(kind)
                 if place is None:
                     named = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
-                    found.append((None, (*values[:3], named)))
+                    rows.append((None, (*values[:3], named)))
                 else:
-                    found.append((models[place], tuple([values[at] for at in pickers[place]])))
-            yield found
+                    rows.append((models[place], tuple([values[at] for at in pickers[place]])))
+            yield rows
 
     # ------------------------------------------------------------------------------------------ writing
 

@@ -103,8 +103,8 @@ class SqliteReads:
         def rows(partition: str) -> list[Row] | None:
             if not select.few or (can_be_lean and not select.lean):
                 return None
-            found = read(sql, (partition, _CHUNK + 1))
-            return None if len(found) > _CHUNK or (can_be_lean and _moved_aside(found)) else found
+            chunk = read(sql, (partition, _CHUNK + 1))
+            return None if len(chunk) > _CHUNK or (can_be_lean and _moved_aside(chunk)) else chunk
 
         return rows
 
@@ -143,18 +143,18 @@ class SqliteReads:
         if select.residual or (bound.plan.distinct and len(bound.ranges) > 1):
             return None
         with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
-            found = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
-        return sum(int(row[0]) for row in found if row is not None)
+            counts = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
+        return sum(int(row[0]) for row in counts if row is not None)
 
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
-        select, found = self.select(bound.plan), 0
+        select, count = self.select(bound.plan), 0
         with self._file.snapshot() as snapshot:
             for sql, args in select.counts(bound, filtered=False, most=most):
-                found += sum(snapshot.get(sql, args) or ())
-                if found >= most:
+                count += sum(snapshot.get(sql, args) or ())
+                if count >= most:
                     return most
-        return found
+        return count
 
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
         """Return SQLite's own plan of the first range."""

@@ -193,9 +193,9 @@ class Select:
         )
 
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
-        found = [*conditions, *([self._kind] if self._kind else [])]
-        found += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
-        return _all(found)
+        terms = [*conditions, *([self._kind] if self._kind else [])]
+        terms += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
+        return _all(terms)
 
     def in_merged_order(self, layout: Layout) -> Callable[[Row], Any]:
         """Return the function that gives what several ranges are merged by: the order of each, then the partition key."""

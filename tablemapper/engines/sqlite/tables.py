@@ -109,10 +109,10 @@ class EntityTable:
 
     def ddl(self) -> dict[str, str]:
         """Return the statements that make the table, by the name of what they make."""
-        made = {self.name: self.create}
+        statements = {self.name: self.create}
         if self.spills:
-            made[self.big_name] = self.create_big
-        return made
+            statements[self.big_name] = self.create_big
+        return statements
 
     @cached_property
     def _column(self) -> dict[str, str]:

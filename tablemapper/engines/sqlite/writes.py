@@ -206,8 +206,8 @@ def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
     if holder is not None and (slots := model.declaration.lossy_slots):
         new, old = model.build_one(row), model.build_one(holder)
         pairs = [(slot, getattr(new, slot.field), getattr(old, slot.field)) for slot in slots]
-        if told := [f"{slot} makes one key of {a!r} and the stored {b!r}" for slot, a, b in pairs if a != b]:
-            fault = f"{' and '.join(told)}; replace, merge or upsert that entity, or choose another value"
+        if differences := [f"{slot} makes one key of {a!r} and the stored {b!r}" for slot, a, b in pairs if a != b]:
+            fault = f"{' and '.join(differences)}; replace, merge or upsert that entity, or choose another value"
     operation = Operation("insert", model, *row[:2])
     return EntityExists(f"{operation}: {fault}", entity=model.name, key=operation.key)
 

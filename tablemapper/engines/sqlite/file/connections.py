@@ -158,8 +158,8 @@ class Location:
             return True  # no way to know
 
     def _find(self) -> tuple[int, int]:
-        found = os.stat(self.path)
-        return found.st_dev, found.st_ino
+        status = os.stat(self.path)
+        return status.st_dev, status.st_ino
 
     def gone(self) -> StoreError:
         """Return the error of a file that is not there any more."""

@@ -151,13 +151,13 @@ class File:
         readers = self._readers
         reader = readers.take()
         try:
-            found = fetch(reader.execute(sql, args))
+            result = fetch(reader.execute(sql, args))
         except Exception as error:
             readers.drop(reader)
             self.check_open()
             raise translated(error, self.path) from error
         readers.give(reader)
-        return found
+        return result
 
     def _read_here(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
         # No lock is taken: an interrupt may run code in between, a handler of a signal or a finaliser, which may write.

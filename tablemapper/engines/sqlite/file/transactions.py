@@ -91,8 +91,8 @@ class Transactions:
         self.check_outside()
         try:
             with self.queue.lock:
-                found = use()
-                return found  # noqa: RET504  (an interrupt between call and return would keep the lock)
+                result = use()
+                return result  # noqa: RET504  (an interrupt between call and return would keep the lock)
         finally:
             self.queue.wake_next()
 
@@ -259,16 +259,16 @@ class Transactions:
         that, what the log held before is gone for good.
         """
         proof = self._timestamps.proof
-        found: bool | None = None
+        present: bool | None = None
         self.disconnect()
         self._busy.start(None)
         try:
             connection = self.reconnect()
-            found = _found(connection, writes, proof)
+            present = _present(connection, writes, proof)
             with connection:
                 connection.execute(FENCE)
-            final = found is not None
-            if found:
+            final = present is not None
+            if present:
                 # The system may take pages that it failed to sync for clean: only a copy in the file itself can be trusted.
                 behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 final = behind == done
@@ -277,13 +277,13 @@ class Transactions:
             if self._busy.interrupt is not None:
                 raise self._busy.interrupt from None
             # A full disk fails in a write, not in a sync: the frame that commits is safe, or is not there.
-            final = found is not None and isinstance(error, apsw.FullError)
+            final = present is not None and isinstance(error, apsw.FullError)
         if not final:
             raise OutcomeUnknown(
                 f'"{self._path}": the disk failed while a transaction was committed, and it is not known whether it '
                 "was written; read what it wrote before you try again"
             ) from error
-        if not found:
+        if not present:
             raise translated(error, self._path) from error
 
     # The connection
@@ -328,7 +328,7 @@ class Transactions:
             self.disconnect()
 
 
-def _found(
+def _present(
     connection: apsw.Connection, writes: Sequence[PendingWrite[Any]], proof: tuple[str, Any] | None
 ) -> bool | None:
     """Tell whether writes that shared a transaction are in the file; None if that cannot be known.
