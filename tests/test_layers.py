@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "entity", "aggregates"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "evolution", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "evolution", "following", "assignments", "check"]}],
     [
         {
             "planning": [
@@ -34,7 +34,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "catalogue", "check", "filters", "select", "reads", "engine"],
+            "engines.sqlite": ["tables", "catalogue", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "takeover", "check", "filters", "select", "reads", "engine"],
             "": ["engines.opening"],
         }
     ],

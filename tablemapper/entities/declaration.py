@@ -26,6 +26,7 @@ __all__ = [
     "abstract_declaration",
     "by_property",
     "check_value",
+    "compile_index",
     "declaration_of",
     "declare",
     "dump_by_property",
@@ -227,7 +228,7 @@ def declare(
     compiled = [
         model
         for name, index in indexes.items()
-        if (model := _index(cls, name, index, table, fields, faults)) is not None
+        if (model := compile_index(cls, name, index, table, fields, faults)) is not None
     ]
     if partition is None or row is None:
         return AbstractDeclaration(cls=cls, table=table, fields=models, of=options.of, where=where)
@@ -360,7 +361,7 @@ def index_table(table: str, name: str) -> str:
     return table + "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def _index(
+def compile_index(
     cls: Any, name: str, index: Index[Any], table: str, fields: Mapping[str, FieldModel], faults: list[str]
 ) -> IndexModel | None:
     types = dict(_index_types(index, fields))

@@ -15,6 +15,7 @@ import attrs
 
 from ..errors import InvalidModel
 from ..expressions.tree import Attr, Expr, Predicate
+from ..values.extra import Extra
 from ..values.scalars import ValueType
 
 __all__ = [
@@ -238,6 +239,8 @@ class FieldModel:
     @_property
     def missing(self) -> Any:
         """What the field reads as where no property is stored: None if it is optional, else its default."""
+        if self.type.undeclared and not self.optional:
+            return Extra()
         return None if self.optional or self.default is attrs.NOTHING else self.default
 
     @_property

@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,7 @@ from ..limits import utf16_units
 from .codec import KeyCodec, key_codec, literal_fault
 from .forms import SEPARATOR, NotAKey, bind
 
-__all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template"]
+__all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template", "renamed_text"]
 
 _DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
 
@@ -161,15 +161,11 @@ class Template:
             names: what a field is called there, by its own name.
         """
 
-        def renamed(field: str) -> str:
-            head, dot, path = field.partition(".")
-            return names.get(head, head) + dot + path
-
         text: Any = self.text if isinstance(self.text, str) else list(self.text)
-        if any(renamed(field) != field for field in self.fields):
-            texts = [_renamed(one, renamed) for one in ([text] if isinstance(text, str) else text)]
+        if any(_renamed(field, names) != field for field in self.fields):
+            texts = [renamed_text(one, names) for one in ([text] if isinstance(text, str) else text)]
             text = texts[0] if isinstance(text, str) else texts
-        slots = [[renamed(slot.field), slot.spec, slot.text.base.__name__] for slot in self.slots]
+        slots = [[_renamed(slot.field, names), slot.spec, slot.text.base.__name__] for slot in self.slots]
         return {"text": text, "slots": slots}
 
     # -- one key ---------------------------------------------------------------------------------------------------
@@ -428,13 +424,18 @@ def compile_template(
     return Template(text if isinstance(text, str) else texts, subject, tuple(components))
 
 
-def _renamed(text: str, renamed: Callable[[str], str]) -> str:
+def _renamed(field: str, names: Mapping[str, str]) -> str:
+    head, dot, path = field.partition(".")
+    return names.get(head, head) + dot + path
+
+
+def renamed_text(text: str, names: Mapping[str, str]) -> str:
     """Return the text of a component with other names of its fields."""
     parts = []
     for literal, field, spec, _ in string.Formatter().parse(text):
         parts.append(literal.replace("{", "{{").replace("}", "}}"))
         if field is not None:
-            parts.append(f"{{{renamed(field)}{':' + spec if spec else ''}}}")
+            parts.append(f"{{{_renamed(field, names)}{':' + spec if spec else ''}}}")
     return "".join(parts)
 
 

@@ -1,15 +1,17 @@
-"""What may follow what: a catalogue's models against those that a store is opened with.
+"""What may follow what: a catalogue's classes against those that a store is opened with.
 
-Additions that old rows can be read with are taken over; anything else would lose or misread data, or leave an index or
-an aggregate behind, and is a fault. Nothing here touches a store.
+Each change is of one rule. ``open``: what is stored stays readable, so the change is taken over as the store is opened.
+``build``: something new is to be built beside what the file maintains. ``migration``: what is stored has to be changed
+first. ``refused``: never. A class that holds no entities may change at will, and a form that was opened before is always
+opened again, unless it was retired. Nothing here touches a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import date, datetime, time, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import attrs
@@ -19,103 +21,208 @@ from msgspec.structs import replace
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template, compile_template
-from .forms import ModelForm, TemplateForm
+from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, VersionForm, stored_default
 from .members import Members, follow
 from .model import Model, Schema
 from .rows import DAMAGE
 
-__all__ = ["Evolution", "evolve"]
+__all__ = ["Change", "Contents", "Evolution", "Versions", "evolve", "key_templates", "retirement"]
+
+Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
+Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
+"""Every form that was ever opened, by the name of the class."""
+
+
+@attrs.frozen
+class Change:
+    """One difference between a catalogue and the classes that a store is opened with."""
+
+    where: str
+    """The class, field, index or aggregate: ``Product``, ``Product.price``."""
+    rule: Rule
+    message: str
+    code: str = ""
+    """The step of a migration that makes it."""
+    warning: bool = False
+    """Whether a user should know of it, though it is taken over."""
+
+    def __str__(self) -> str:
+        owner = self.where.partition(".")[0]
+        return f"{owner}: {self.message}" + (f"; this needs a migration: {self.code}" if self.code else "")
+
+
+class Contents(Protocol):
+    """What a store holds of the classes of its catalogue, where a rule depends on it."""
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of a class."""
+        ...
+
+    def holds_other(self, name: str, property: str, value: Any) -> bool:
+        """Return whether a row of a class holds something in a property, and not this stored value."""
+        ...
+
+    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
+        """Return whether a row of a class holds one of some stored values in a property."""
+        ...
+
+    def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
+        """Return the key of a row that holds a property among those that its class does not declare."""
+        ...
+
+    def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
+        """Return the keys of rows of a class that fall into the range of a more special one."""
+        ...
 
 
 @attrs.frozen
 class Evolution:
-    """The difference between a catalogue and a schema."""
+    """The difference between a catalogue and a schema, and what the catalogue says afterwards."""
 
-    faults: tuple[str, ...]
+    changes: tuple[Change, ...]
     models: tuple[Model, ...]
-    """New classes, aggregates among them."""
+    """Classes that are new, or declared anew, aggregates among them."""
+    dropped: frozenset[str]
+    """Classes, by name, whose tables go: they hold nothing, and were declared anew, or maintained from one that was."""
     fields: tuple[tuple[Model, str], ...]
     """New fields of known classes, by their property."""
+    typed: tuple[Model, ...]
+    """Known classes that have a type name from now on."""
     indexes: tuple[tuple[Model, str], ...]
     """New indexes of known classes, by name."""
-    catalogue: dict[str, ModelForm]
-    """What the catalogue says afterwards, if there are no faults."""
+    widened: tuple[tuple[str, str], ...]
+    """Properties, each with the name of its class, that can hold values which those who knew them cannot read."""
+    models_after: dict[str, ModelForm]
+    versions_after: dict[str, list[VersionForm]]
     changed: bool
     """Whether the catalogue has to be written."""
     extends: bool
-    """Whether more is stored or maintained than before: a store that was opened earlier must not write any more."""
+    """Whether more is stored or maintained than before: those that opened the store earlier have to follow."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps the store from being opened so."""
+        return tuple([str(change) for change in self.changes if change.rule != "open"])
 
 
-def evolve(catalogue: Mapping[str, ModelForm], schema: Schema) -> Evolution:
-    """Compare a catalogue, ``{class: form}``, with the schema that is opened."""
-    faults: list[str] = []
+def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
+    """Compare a catalogue with the schema that is opened.
+
+    Args:
+        catalogue: the union forms of its classes.
+        versions: the forms of them that were opened.
+        schema: the classes.
+        contents: what the store holds.
+        now: µs since 1970.
+    """
+    changes: list[Change] = []
     models: list[Model] = []
     fields: list[tuple[Model, str]] = []
     indexes: list[tuple[Model, str]] = []
-    after = dict(catalogue)
-    extends = False
+    widened: list[tuple[str, str]] = []
+    typed: list[Model] = []
+    after, history = dict(catalogue), {name: list(forms) for name, forms in versions.items()}
+    dropped: set[str] = set()
     for model in schema.models:
-        form = model.form
-        old = catalogue.get(model.name)
+        name, form, old = model.name, model.form, catalogue.get(model.name)
+        opened = [version for version in history.get(name, ()) if version.form == model.form_hash]
+        if any(version.until is None for version in opened):
+            continue
         if old is None:
             models.append(model)
-            faults += _strangers(model, catalogue, schema)
-            extends = True
+            changes += _new(model, catalogue, schema, contents)
+            after[name] = form
         else:
-            faults += [f"{model.name}: {fault}" for fault in _known(model, old, form)]
-            faults += [f"{model.name}: {fault}" for fault in _unseen(model, catalogue, schema)]
-            fields += [(model, name) for name in form.fields if name not in old.fields]
-            indexes += [(model, name) for name in form.indexes if name not in old.indexes]
-            extends |= _without_schemas(form) != _without_schemas(old)
-            members = {name: one for name, one in _members(old, form) if not one.faults}
-            extends |= any(one.extends for one in members.values())
-            form = _with_schemas(form, {name: one.schema for name, one in members.items()})
-        after[model.name] = form
-    for name, old in catalogue.items():
-        if old.aggregate and old.aggregate.of in schema.by_name and name not in schema.by_name:
-            source = old.aggregate.of
-            faults.append(f"{source}: the file maintains the aggregate {name} from it; open {name} too")
-    changed = after != dict(catalogue)
-    return Evolution(tuple(faults), tuple(models), tuple(fields), tuple(indexes), after, changed, extends)
+            found = list(_changes(model, old, contents))
+            if opened:
+                found.append(Change(name, "refused", _retired(opened[-1])))
+            maintained = [n for n, f in catalogue.items() if f.aggregate and f.aggregate.of == name]
+            if any(one.rule != "open" for one in found) and not any(map(contents.count, [name, *maintained])):
+                models.append(model)
+                dropped |= {name, *maintained}
+                changes.append(Change(name, "open", "it holds no entities, and is declared anew"))
+                for gone in (name, *maintained):
+                    after.pop(gone, None)
+                    history[gone] = [_ended(version, now) for version in history.get(gone, ())]
+                models += [one for one in schema.models if one.name in maintained]
+                after |= {one.name: one.form for one in (model, *schema.models) if one.name in {name, *maintained}}
+            else:
+                changes += found
+                after[name] = union = _union(old, form)
+                fields += [(model, property) for property in union.fields if property not in old.fields]
+                indexes += [(model, index) for index in union.indexes if index not in old.indexes]
+                widened += [
+                    (name, p) for p, was in old.fields.items() if p in form.fields and _widens(was, form.fields[p])
+                ]
+                typed += [model] if union.type != old.type else []
+    for model in schema.models:
+        opened = history.setdefault(model.name, [])
+        if not any(version.form == model.form_hash and version.until is None for version in opened):
+            opened.append(VersionForm(model.form_hash, now))
+    return Evolution(
+        tuple(changes), tuple(dict.fromkeys(models)), frozenset(dropped), tuple(fields), tuple(typed), tuple(indexes),
+        tuple(widened), after, history, history != {n: list(v) for n, v in versions.items()}, after != dict(catalogue),
+    )  # fmt: skip
 
 
-def _members(old: ModelForm, new: ModelForm) -> Iterator[tuple[str, Members]]:
-    """Yield the nested types that both forms know, by property."""
-    for name, form in old.fields.items():
-        now = new.fields.get(name)
-        if now is not None and form.type == now.type and form.json is not UNSET and now.json is not UNSET:
-            try:
-                yield name, follow(form.json, now.json)
-            except DAMAGE as error:
-                raise CorruptStore(
-                    f'the catalogue cannot be read: the members of "{name}": {error!r}; restore a backup'
-                ) from error
+def _ended(version: VersionForm, now: int) -> VersionForm:
+    return replace(version, until=now) if version.until is None else version
 
 
-def _with_schemas(form: ModelForm, schemas: Mapping[str, Any]) -> ModelForm:
-    """Return a form with other schemas of nested types, by property."""
-    fields = {
-        name: replace(field, json=schemas[name]) if name in schemas else field for name, field in form.fields.items()
-    }
-    return replace(form, fields=fields)
+def retirement(model: Model, versions: Versions) -> str | None:
+    """Return why a class cannot go on as it is: its form was retired; None if it was not."""
+    opened = [version for version in versions.get(model.name, ()) if version.form == model.form_hash]
+    return None if not opened or any(version.until is None for version in opened) else _retired(opened[-1])
 
 
-def _without_schemas(form: ModelForm) -> ModelForm:
-    return _with_schemas(form, dict.fromkeys(form.fields, UNSET))
+def _retired(version: VersionForm) -> str:
+    ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
+    how = (
+        "when it held no entities and was declared anew"
+        if version.retired_by is None
+        else f"when {version.retired_by} ended that"
+    )
+    return f"this is what it was until {ended}, {how}; deploy the version that has it as it is now"
 
+
+def _union(old: ModelForm, new: ModelForm) -> ModelForm:
+    """Return the form of everything that either form stores or maintains."""
+    fields = dict(old.fields)
+    for name, field in new.fields.items():
+        was = old.fields.get(name)
+        fields[name] = field if was is None else _joined(was, field)
+    return replace(old, type=old.type or new.type, fields=fields, indexes={**new.indexes, **old.indexes})
+
+
+def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
+    """Return the form of a field that holds the values of two, of which one takes those of the other."""
+    joined = replace(old, optional=old.optional or new.optional)
+    if _takes(new, old):
+        joined = replace(joined, type=old.type if old.json is not UNSET else new.type, members=_members(old, new))
+    if old.json is UNSET:
+        return replace(joined, json=new.json)
+    if new.json is UNSET or (nested := _nested(old, new)).faults:
+        return joined
+    kept = not nested.extends and old.json.get("partial") == nested.schema.get("partial")
+    return joined if kept else replace(joined, json=nested.schema)
+
+
+def _members(old: FieldForm, new: FieldForm) -> Any:
+    if old.members is UNSET or new.members is UNSET:
+        return UNSET
+    return old.members if set(new.members) <= set(old.members) else new.members
+
+
+# ---------------------------------------------------------------------------------------------- a class that is new
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes)
 }
 
 
-def _unseen(model: Model, catalogue: Mapping[str, ModelForm], schema: Schema) -> Iterator[str]:
-    """Yield why a class cannot be opened without another one of its table: it could overwrite its rows."""
-    for name, old in catalogue.items():
-        if name in schema.by_name or old.table != model.table:
-            continue
-        if disjoint(model.declaration.templates, (_template(old.partition), _template(old.row))) == "carve b":
-            yield f"a key of it could be one of {name}, which is in the same table; open {name} too"
+def key_templates(form: ModelForm) -> tuple[Template, Template]:
+    """Return the templates of a class's keys."""
+    return _template(form.partition), _template(form.row)
 
 
 def _template(form: TemplateForm) -> Template:
@@ -127,51 +234,252 @@ def _template(form: TemplateForm) -> Template:
         raise CorruptStore(f"the catalogue cannot be read: the template {form}: {error}; restore a backup") from error
 
 
-def _strangers(model: Model, catalogue: Mapping[str, ModelForm], schema: Schema) -> Iterator[str]:
-    """Yield what keeps a new class from sharing its tables with what the file holds already."""
-    for name, old in catalogue.items():
-        if name in schema.by_name:
-            continue
+def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
+    """Yield what there is to say of a new class beside what the file holds already."""
+    name, form = model.name, model.form
+    for other, old in catalogue.items():
         if old.table.lower() == model.table.lower():
-            yield (
-                f'{model.name} is new in the table "{old.table}", which holds {name}; '
-                f"open {name} too, so that both keys can be compared"
-            )
-        for index, form in old.indexes.items():
-            if form.table.lower() in {model.table.lower(), *(i.table.lower() for i in model.indexes)}:
-                yield f'{model.name}: the table "{form.table}" is that of the index {name}.{index}; say table=…'
+            yield from _beside(model, other, old, contents)
+        for index, known in old.indexes.items():
+            if other not in schema.by_name and known.table.lower() in {
+                model.table.lower(),
+                *(i.table.lower() for i in model.indexes),
+            }:
+                yield Change(
+                    name, "refused", f'the table "{known.table}" is that of the index {other}.{index}; say table=…'
+                )
+        if (
+            other not in schema.by_name
+            and old.aggregate is UNSET
+            and _same_fields(old, form)
+            and (rows := contents.count(other))
+        ):
+            yield Change(
+                name, "open",
+                f"{other} ({rows:,} entities) has the same fields and is not opened; if {name} is its new name: "
+                f"m.rename_class(old.{other}, new.{name})", warning=True,
+            )  # fmt: skip
 
 
-def _known(model: Model, old: ModelForm, new: ModelForm) -> Iterator[str]:
-    for part, meaning in (("table", "table"), ("partition", "partition key"), ("row", "row key"), ("type", "type=")):
+def _same_fields(old: ModelForm, new: ModelForm) -> bool:
+    return {n: (f.type, f.optional) for n, f in old.fields.items()} == {
+        n: (f.type, f.optional) for n, f in new.fields.items()
+    }
+
+
+def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Iterator[Change]:
+    """Yield why a new class cannot share a table with a known one."""
+    name = model.name
+    if old.table != model.table:
+        yield Change(name, "refused", f'the tables "{model.table}" and "{old.table}" of {other} differ only in case')
+        return
+    verdict = disjoint(model.declaration.templates, key_templates(old))
+    if verdict == "overlap":
+        yield Change(
+            name, "refused",
+            f'it shares the table "{model.table}" with {other}, but their keys can be equal: {model.form.partition} / '
+            f"{model.form.row} and {old.partition} / {old.row}; give one a literal of its own",
+        )  # fmt: skip
+    elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
+        rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
+        yield Change(
+            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, …, into=[new.{other}, new.{name}])"
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- a class that is known
+
+
+def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
+    name, new = model.name, model.form
+    pair = f"old.{name}, new.{name}"
+    if old.table != new.table:
+        yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
+    for part, meaning in (("partition", "partition key"), ("row", "row key")):
         if (was := getattr(old, part)) != (now := getattr(new, part)):
-            yield f"its {meaning} was {_shown(was)} and is {_shown(now)}; that needs a migration"
-    for name, field in old.fields.items():
-        other = new.fields.get(name)
-        if other is None:
-            yield f'the property "{name}" ({field.type}) is in the file, but not in the class; declare it, or migrate'
-            continue
-        for part in ("type", "optional", "in_key"):
-            if (was := getattr(field, part)) != (now := getattr(other, part)):
-                yield f'the property "{name}": {part} was {_shown(was)} and is {_shown(now)}; that needs a migration'
-    for name, members in _members(old, new):
-        yield from (f'the property "{name}": {fault}' for fault in members.faults)
-    for column in model.columns:
-        if column.property not in old.fields and not column.optional and column.missing is None:
-            yield (
-                f'the property "{column.property}" is new, and rows that are there have no value for it; '
-                f"make it optional or give it a default (a factory does not count), or migrate"
+            yield Change(name, "migration", f"its {meaning} was {was} and is {now}", f"m.rekey({pair})")
+    if old.type is None and new.type is not None:
+        yield Change(name, "open", f'type="{new.type}" is new')
+    elif old.type != new.type:
+        now = "none" if new.type is None else f'"{new.type}"'
+        yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', f"m.rekey({pair})")
+    yield from _aggregates(name, old, new)
+    if old.aggregate is UNSET:
+        yield from _gone(name, old, new, contents)
+        yield from _added(model, old, new, contents)
+    for property, was in old.fields.items():
+        if (now := new.fields.get(property)) is not None:
+            yield from _field(name, property, was, now, contents)
+    for index, known in old.indexes.items():
+        yield from _index(name, index, known, new.indexes.get(index))
+    for index in new.indexes.keys() - old.indexes.keys():
+        yield Change(f"{name}.{index}", "open", f"the index {index} is new")
+
+
+def _aggregates(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
+    was, now = old.aggregate, new.aggregate
+    if was is UNSET or now is UNSET:
+        if was is not now:
+            yield Change(
+                name, "refused", "one of an entity and an aggregate cannot become the other; choose another name"
             )
-    for name, index in old.indexes.items():
-        found = new.indexes.get(name)
-        if found is None:
-            yield f"the file maintains the index {name}; declare it, or migrate"
-        elif found != index:
-            parts = [part for part in index.__struct_fields__ if getattr(index, part) != getattr(found, part)]
-            yield f"the index {name} differs in {', '.join(parts)}; give it another name, or migrate"
-    if old.aggregate != new.aggregate:
-        yield "its measures, groups or condition differ from those in the file; declare another aggregate, or migrate"
+        return
+    if was != now:
+        yield Change(
+            name, "build",
+            "its measures, groups or condition differ from those in the file, which keeps them for programs that declare "
+            "them so; declare another aggregate",
+        )  # fmt: skip
+    elif list(was.measures) != list(now.measures):
+        yield Change(
+            name, "refused", f"its measures stand in another order than in the file; leave them so: {', '.join(was.measures)}"
+        )  # fmt: skip
 
 
-def _shown(form: Any) -> str:
-    return str(form) if isinstance(form, TemplateForm) else repr(form)
+def _gone(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+    gone = [property for property in old.fields if property not in new.fields]
+    added = [property for property in new.fields if property not in old.fields]
+    for property in gone:
+        form, where = old.fields[property], f"{name}.{property}"
+        if not form.in_key and not contents.holds_other(name, property, stored_default(form)):
+            yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file')
+            continue
+        drop = f"m.drop(old.{where})"
+        if len(gone) == len(added) == 1 and (form.type, form.members) == (
+            new.fields[added[0]].type,
+            new.fields[added[0]].members,
+        ):
+            drop = f"m.rename(old.{where}, new.{name}.{added[0]})   # or {drop}"
+        yield Change(
+            where, "migration", f'the property "{property}" ({form}) is in the file, but not in the class', drop
+        )
+
+
+def _added(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+    name = model.name
+    extra = next((property for property, form in old.fields.items() if form.type == "extra"), None)
+    for property in new.fields.keys() - old.fields.keys():
+        form, where = new.fields[property], f"{name}.{property}"
+        if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
+            yield Change(
+                where, "migration",
+                f'the property "{property}" is new, but {key} has one among its undeclared ones',
+                f'm.fill(new.{where}, lambda e: e.{extra}["{property}"])',
+            )  # fmt: skip
+        elif form.optional or form.default is not None or form.in_key:
+            yield Change(where, "open", f'the property "{property}" is new')
+        else:
+            yield Change(
+                where, "migration",
+                f'the property "{property}" is new, and rows that are there have no value for it (a factory is no default '
+                "for them); make it optional or give it a default, or fill it",
+                f"m.fill(new.{where}, lambda e: …)",
+            )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- fields
+
+_LOSSLESS = {("int", "float"): "float", ("int", "Decimal"): "Decimal", ("str", "UUID"): "UUID", ("UUID", "str"): "str"}
+
+
+def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
+    where = f"{name}.{property}"
+    pair = f"old.{where}, new.{where}"
+    label = f'the property "{property}"'
+    if old.in_key != new.in_key:
+        now = "is" if new.in_key else "is not"
+        yield Change(
+            where, "migration", f"{label} {now} left to the key alone any more (stored=)", f"m.rekey(old.{name}, new.{name})"
+        )  # fmt: skip
+    if not _takes(new, old) and not _takes(old, new):
+        convert = "str" if new.type == "str" else _LOSSLESS.get((old.type, new.type), "lambda x: …")
+        yield Change(where, "migration", f"{label} was {old} and is {new}", f"m.convert({pair}, {convert})")
+    elif not _takes(new, old):
+        lost = [value for value in _values(old) if value not in _values(new)]
+        if not lost or contents.holds_one_of(name, property, lost):
+            gone = f"{', '.join(map(repr, lost))} " if lost else ""
+            what = (
+                f"{label} was {old} and is {new}"
+                if not gone
+                else f"{label} holds {gone}in the file, which it cannot any more"
+            )
+            code = (
+                f"m.convert({pair}, {{{', '.join(f'{value!r}: …' for value in lost)}}})"
+                if lost
+                else f"m.convert({pair}, lambda x: …)"
+            )
+            yield Change(where, "migration", what, code)
+    elif _widens(replace(old, optional=True), replace(new, optional=True)):
+        yield Change(where, "open", f"{label} was {old} and is {new}")
+    if old.optional and not new.optional:
+        missing = (
+            f"m.fill(new.{where}, lambda e: …)"
+            if new.default is None
+            else f"m.convert({pair}, lambda x: {new.default!r} if x is None else x)"
+        )
+        yield Change(where, "migration", f"{label} was {old} and is {new}", missing)
+    elif new.optional and not old.optional:
+        yield Change(where, "open", f"{label} may be None")
+    if old.json is not UNSET and new.json is not UNSET:
+        for fault in _nested(old, new).faults:
+            yield Change(where, "migration", f"{label}: {fault}", f"m.convert({pair}, lambda x: …)")
+
+
+def _nested(old: FieldForm, new: FieldForm) -> Members:
+    assert old.json is not UNSET
+    assert new.json is not UNSET
+    try:
+        return follow(old.json, new.json)
+    except DAMAGE as error:
+        raise CorruptStore(
+            f"the catalogue cannot be read: the members of a nested type: {error!r}; restore a backup"
+        ) from error
+
+
+def _values(form: FieldForm) -> Iterable[Any]:
+    return () if form.members is UNSET else form.members
+
+
+def _takes(new: FieldForm, old: FieldForm) -> bool:
+    """Return whether everything that one field holds is a value of another, None aside."""
+    if old.json is not UNSET and new.json is not UNSET:
+        return True  # (compared by their members)
+    if new.type != old.type and (old.type, new.type) not in (("int32", "int"), ("list[int32]", "list[int]")):
+        return False
+    return new.members is UNSET or (old.members is not UNSET and set(old.members) <= set(new.members))
+
+
+def _widens(old: FieldForm, new: FieldForm) -> bool:
+    """Return whether one field can hold what those who know it as another cannot read."""
+    if new.optional and not old.optional:
+        return True
+    if old.json is not UNSET and new.json is not UNSET:
+        return _nested(old, new).widens
+    return not _takes(old, new)
+
+
+# ---------------------------------------------------------------------------------------------- indexes
+
+
+def _index(name: str, index: str, old: IndexForm, new: IndexForm | None) -> Iterator[Change]:
+    where = f"{name}.{index}"
+    if new is None:
+        yield Change(where, "open", f"the index {index} is not declared, and stays maintained")
+    elif new != old:
+        parts = [part for part in old.__struct_fields__ if getattr(old, part) != getattr(new, part)]
+        yield Change(
+            where, "build",
+            f"the index {index}: {', '.join(_difference(part, old, new) for part in parts)}; the file keeps it as it was "
+            "for programs that declare it so: give the new one another name",
+        )  # fmt: skip
+
+
+def _difference(part: str, old: IndexForm, new: IndexForm) -> str:
+    was, now = getattr(old, part), getattr(new, part)
+    if part == "where":
+        return "its condition (where=) differs"
+    if part == "unique":
+        return "it was unique and is not" if was else "it was not unique and is"
+    if part == "include":
+        was, now = (", ".join(names) or "nothing" for names in (was, now))
+    return f"its {part} was {was} and is {now}"

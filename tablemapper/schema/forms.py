@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
-__all__ = ["AggregateForm", "FieldForm", "IndexForm", "ModelForm", "TemplateForm"]
+from ..entities.fields import MeasureKind
+from ..values.extra import Extra
+from ..values.geo import GeoPoint
+from ..values.nested import value_type
+from ..values.scalars import SCALARS, Int32
+
+__all__ = [
+    "AggregateForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "VersionForm",
+    "annotation", "form_hash", "from_first_format", "split_type", "stored_default",
+]  # fmt: skip
 
 
 class _Form(msgspec.Struct, forbid_unknown_fields=True):
@@ -26,17 +40,31 @@ class TemplateForm(_Form):
         shown = ", ".join(f'"{text}"' for text in texts)
         return shown if isinstance(self.text, str) else f"({shown})"
 
+    @property
+    def fields(self) -> set[str]:
+        """The properties that it reads."""
+        return {field.partition(".")[0] for field, _, _ in self.slots}
+
 
 class FieldForm(_Form):
     """A field, by its property."""
 
     type: str
+    """The type without the members of an Enum or a Literal: that of their values."""
     optional: bool
     in_key: bool
     default: Any
-    """What rows read as that lack the property."""
+    """What rows read as that lack the property: set once, with the property."""
+    members: list[Any] | UnsetType = UNSET
+    """The values of an Enum or a Literal, sorted."""
     json: dict[str, Any] | UnsetType = UNSET
     """The JSON schema of a nested value; files that were written before there was one have none."""
+
+    def __str__(self) -> str:
+        text = self.type.removeprefix("json[").removesuffix("]") if self.type.startswith("json[") else self.type
+        if self.members is not UNSET:
+            text = f"{text} of {', '.join(map(repr, self.members))}"
+        return f"{text} | None" if self.optional else text
 
 
 class IndexForm(_Form):
@@ -49,6 +77,11 @@ class IndexForm(_Form):
     unique: bool
     where: Any
 
+    @property
+    def fields(self) -> set[str]:
+        """The properties that its rows hold."""
+        return {*self.include, *self.partition.fields, *self.row.fields}
+
 
 class AggregateForm(_Form):
     """What a class maintains over the entities of another, as `AggregateModel.to_json` gives it."""
@@ -56,11 +89,14 @@ class AggregateForm(_Form):
     of: str
     where: Any
     groups: dict[str, str]
-    measures: dict[str, tuple[str, str | None, Any]]
+    measures: dict[str, tuple[MeasureKind, str | None, Any]]
 
 
 class ModelForm(_Form):
-    """Everything that decides what is stored and maintained of a class."""
+    """Everything that decides what is stored and maintained of a class.
+
+    In a catalogue it is the union of all forms of the class that were ever opened.
+    """
 
     table: str
     type: str | None
@@ -69,3 +105,92 @@ class ModelForm(_Form):
     fields: dict[str, FieldForm]
     indexes: dict[str, IndexForm]
     aggregate: AggregateForm | UnsetType = UNSET
+
+
+class VersionForm(_Form):
+    """A form of a class that was opened once."""
+
+    form: str
+    """Its `form_hash`."""
+    since: int
+    """µs since 1970."""
+    until: int | None = None
+    """When it was retired; None while it may run."""
+    retired_by: str | None = None
+    """The migration that retired it; None if the class held no entities and was declared anew."""
+
+
+class StateForm(_Form):
+    """Whether an index or an aggregate is maintained, and read."""
+
+    state: Literal["building", "violated", "ready", "disabled", "dropping", "dropped"]
+    since: int
+    by: str | None = None
+    """The migration that brought it there."""
+
+
+Forms: TypeAlias = Mapping[str, ModelForm]
+"""By the name of the class."""
+
+
+def form_hash(form: ModelForm) -> str:
+    """Return 32 hex digits that two forms of a class share if they store and maintain the same.
+
+    Defaults are left out: those of a catalogue are set once.
+    """
+    plain = msgspec.to_builtins(replace(form, fields={n: replace(f, default=None) for n, f in form.fields.items()}))
+    return hashlib.blake2b(msgspec.json.encode(plain, order="deterministic"), digest_size=16).hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------- types by their names
+
+_MEMBER = re.compile(r"""\w+=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\w.-]+)(?:,|$)""")
+_ANYTHING = list[Any] | dict[str, Any]
+_ANNOTATIONS: dict[str, Any] = {
+    **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
+}  # fmt: skip
+
+
+def split_type(name: str) -> tuple[str, list[Any] | None]:
+    """Return the name of a `ValueType` without the members of an Enum or a Literal, and these members."""
+    if name.startswith("list["):
+        base, members = split_type(name[5:-1])
+        return f"list[{base}]", members
+    if name.startswith("enum["):
+        kind, _, listed = name[5:-1].partition(": ")[2].partition(" ")
+        values = [ast.literal_eval(text) if text[0] in "'\"" else text for text in _MEMBER.findall(listed)]
+        return kind, _sorted(map(int, values) if kind == "int" else values)
+    if name.startswith("literal["):
+        values = list(ast.literal_eval(f"[{name[8:-1]}]"))
+        return type(values[0]).__name__, _sorted(values)
+    return name, None
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    return sorted(dict.fromkeys(values))
+
+
+def annotation(form: FieldForm) -> Any:
+    """Return a type that stores the values of a field as they are stored; what is nested is not looked into."""
+    name, listed = form.type, form.type.startswith("list[")
+    kind = _ANNOTATIONS.get(name[5:-1] if listed else name, _ANYTHING)
+    if form.members is not UNSET:
+        kind = Literal.__getitem__(tuple(form.members))
+    return list.__class_getitem__(kind) if listed else kind
+
+
+def stored_default(form: FieldForm) -> Any:
+    """Return the default of a field, as it is stored."""
+    if form.default is None:
+        return None
+    kind, _ = value_type(annotation(form))
+    return kind.store(kind.undump(form.default))
+
+
+def from_first_format(form: ModelForm) -> ModelForm:
+    """Return the form of a class for what the first format of files kept of it, where types had their members in them."""
+    fields = {}
+    for name, field in form.fields.items():
+        base, members = split_type(field.type)
+        fields[name] = replace(field, type=base, members=UNSET if members is None else members)
+    return replace(form, fields=fields)

@@ -38,7 +38,9 @@ __all__ = [
     "IndexMaintenance",
     "IndexRow",
     "Maintenance",
+    "aggregate_maintenance",
     "index_columns",
+    "index_maintenance",
     "maintenance",
 ]
 
@@ -208,8 +210,8 @@ def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row
 def maintenance(schema: Schema, model: Model) -> Maintenance:
     """Return what is maintained from a model."""
     return Maintenance(
-        tuple([_index_maintenance(model, index) for index in model.indexes]),
-        tuple([_aggregate_maintenance(model, target) for target in schema.aggregates_of(model)]),
+        tuple([index_maintenance(model, index) for index in model.indexes]),
+        tuple([aggregate_maintenance(model, target) for target in schema.aggregates_of(model)]),
     )
 
 
@@ -310,7 +312,7 @@ def _key_lines(
 
 
 @lru_cache(maxsize=None)
-def _index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
+def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=_too_many)
     fields = _Fields(model, names)
     label = f"{model.name}.{index.name}"
@@ -371,7 +373,7 @@ def _too_many(label: str, count: int) -> None:
 
 
 @lru_cache(maxsize=None)
-def _aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
+def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None
     names = Names(check_key=check_key, walk=walk)

@@ -29,6 +29,8 @@ class Members:
     """What would be lost, or cannot be read, a line each."""
     extends: bool
     """Whether more can be stored than before, which a store that was opened with the old class would lose."""
+    widens: bool
+    """Whether values can be stored that the old class cannot read. (It reads over members that it does not know.)"""
     schema: _Schema
     """What the file keeps of it from now on, if there are no faults."""
 
@@ -37,14 +39,19 @@ def follow(old: _Schema, new: _Schema) -> Members:
     """Compare the schema of a nested type in a file with that of the class, as `json_schema` gives them."""
     walk = _Walk(old, new)
     faults = tuple(dict.fromkeys(walk.changes(old, new, "it")))
-    return Members(faults, walk.extends, {**new, "partial": sorted(walk.partial)} if walk.partial else new)
+    return Members(
+        faults,
+        walk.extends or walk.widens,
+        walk.widens,
+        {**new, "partial": sorted(walk.partial)} if walk.partial else new,
+    )
 
 
 class _Walk:
     """Goes through two schemas side by side."""
 
     def __init__(self, old: _Schema, new: _Schema) -> None:
-        self.extends = False
+        self.extends = self.widens = False
         self.partial = set(new.get("partial", ()))
         self._old: _Schema = old.get("$defs", {})
         self._new: _Schema = new.get("$defs", {})
@@ -58,7 +65,7 @@ class _Walk:
             return
         kind = _kind(new, self._new)
         if _kind(old, self._old) != kind:
-            self.extends = True
+            self.widens = True
             if kind:  # (else anything is possible now)
                 yield f"{what} was {_text(old)} and is {_text(new)}"
         elif "$ref" in new:
@@ -66,7 +73,7 @@ class _Walk:
                 self._seen.add(pair)
                 yield from self._members(*pair)
         elif "enum" in new:
-            self.extends |= len(new["enum"]) > len(old["enum"])
+            self.widens |= len(new["enum"]) > len(old["enum"])
             if gone := [value for value in old["enum"] if value not in new["enum"]]:
                 yield f"{what} can be {', '.join(map(_text, gone))} in the file, but not in the class"
         else:
@@ -78,7 +85,7 @@ class _Walk:
 
     def _alternatives(self, old: list[_Schema], new: list[_Schema], what: str) -> Iterator[str]:
         """Yield the old alternatives that are none of the new. Their kinds differ, or no reader could distinguish them."""
-        self.extends |= len(new) > len(old)
+        self.widens |= len(new) > len(old)
         for one in old:
             kind = _kind(one, self._old)
             alike = [other for other in new if _kind(other, self._new) in (kind, {})]

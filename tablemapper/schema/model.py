@@ -17,11 +17,11 @@ from ..expressions.predicates import forms
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import Edm, entity_size
-from .forms import ModelForm
+from .forms import ModelForm, form_hash, split_type
 from .groups import AggregateModel, aggregate_model
 from .rows import FIRST, Row, row_fault, row_functions
 
-__all__ = ["Model", "Schema", "compile_schema", "reserved_keys", "writable"]
+__all__ = ["Model", "Schema", "compile_schema", "model_of", "reserved_keys", "writable"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -118,16 +118,7 @@ class Model:
             "type": made.type_name,
             "partition": partition.to_json(made.properties),
             "row": row.to_json(made.properties),
-            "fields": {
-                field.property: {
-                    "type": field.type.name,
-                    "optional": field.optional,
-                    "in_key": field.name in made.key_only,
-                    "default": None if field.missing is None else field.type.dump(field.missing),
-                    **({} if field.type.json_schema is None else {"json": field.type.json_schema}),
-                }
-                for field in made.fields
-            },
+            "fields": {field.property: _field_form(field, in_key=field.name in made.key_only) for field in made.fields},
             "indexes": {index.name: index.to_json(made.properties) for index in made.indexes},
         }
         if self.aggregate is not None:
@@ -138,6 +129,24 @@ class Model:
     def form(self) -> ModelForm:
         """What a catalogue gives back of `to_json`."""
         return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelForm)
+
+    @cached_property
+    def form_hash(self) -> str:
+        return form_hash(self.form)
+
+
+def _field_form(field: FieldModel, *, in_key: bool) -> dict[str, Any]:
+    name, members = split_type(field.type.name)
+    form = {
+        "type": name,
+        "optional": field.optional,
+        "in_key": in_key,
+        "default": None if field.missing is None else field.type.dump(field.missing),
+    }
+    for part, value in (("members", members), ("json", field.type.json_schema)):
+        if value is not None:
+            form[part] = value
+    return form
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -191,7 +200,7 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
             faults.append(f"{shown(cls)} is not an entity class with table=")
             continue
         try:
-            models.append(_model(cls))
+            models.append(model_of(cls))
         except InvalidModel as error:
             faults += [f"{error.subject}: {fault}" for fault in error.faults]
     schema = Schema(tuple(models))
@@ -272,7 +281,7 @@ def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], s
 
 
 @lru_cache(maxsize=None)
-def _model(cls: Any) -> Model:
+def model_of(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
     made = declaration_of(cls)
     columns = tuple(field for field in made.fields if field.name not in made.key_only)

@@ -42,13 +42,13 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
-    real = changes._aggregate_maintenance
+    real = changes.aggregate_maintenance
 
     def maintained(model: Any, target: Any) -> Any:
         kept = real(model, target)
         return attrs.evolve(kept, collect=lambda rows, groups, sign: sign > 0 and kept.collect(rows, groups, sign))
 
-    patch.setattr(changes, "_aggregate_maintenance", maintained)
+    patch.setattr(changes, "aggregate_maintenance", maintained)
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:

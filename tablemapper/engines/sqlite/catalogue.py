@@ -1,81 +1,136 @@
-"""The catalogue: what a file maintains, and how a file comes to follow a schema.
+"""The catalogue: what a file holds and maintains, whoever opens it.
 
 What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
-generation first, so a store that was compiled from an older catalogue never writes.
+generation first, and a store that was opened with an older one follows before it writes.
+
+A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of those who know
+an older one fail, and they read the catalogue again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import attrs
 import msgspec
 
-from ...errors import CorruptStore, SchemaMismatch
-from ...progress import Meter
-from ...schema.evolution import Evolution, evolve
-from ...schema.forms import ModelForm
-from ...schema.maintenance import ChangeSet, Maintenance
-from ...schema.model import Model, Schema
-from ...schema.rows import Row
+from ...errors import CorruptStore
+from ...schema.forms import ModelForm, StateForm, VersionForm, form_hash, from_first_format
 from ..protocol import Note, NoteChanged
-from .file.timestamps import STATE
 from .file.writer import Writer
-from .maintained import write_groups, write_indexes
-from .statements import IndexTable, SqliteSchema
-from .tables import EntityTable, TableForm, quoted, values_ddl
+from .tables import EntityTable, TableForm
 
-__all__ = ["CREATE_CATALOGUE", "READ_NOTE", "Catalogue", "read_catalogue", "take_over", "verify", "write_note"]
+__all__ = [
+    "CREATE_CATALOGUE", "NAME", "READ_NOTE", "Catalogue", "Read", "changed", "read_catalogue", "write_catalogue",
+    "write_note",
+]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
-_CHUNK = 1000
 
 
-class _Reads(Protocol):
+class Read(Protocol):
+    """Runs a statement on one state of a file, and returns its rows."""
+
     def __call__(self, sql: str, args: tuple[Any, ...] = ..., /) -> list[tuple[Any, ...]]: ...
 
 
+class _Tables(msgspec.Struct, forbid_unknown_fields=True):
+    entities: dict[str, TableForm]
+    indexes: dict[str, str]
+    past: list[str]
+
+
+@attrs.frozen
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
 
-    def __init__(self, models: dict[str, ModelForm], tables: dict[str, EntityTable]) -> None:
-        self.models = models
-        self.tables = tables
-        for name, form in models.items():
-            table = tables[form.table]
+    models: dict[str, ModelForm] = attrs.field(factory=dict)
+    """The union of all forms of each class that were ever opened."""
+    versions: dict[str, list[VersionForm]] = attrs.field(factory=dict)
+    """All of these."""
+    states: dict[str, StateForm] = attrs.field(factory=dict)
+    """By the label of an index or an aggregate: ``Product.by_name``, ``DailyClimate``."""
+    tables: dict[str, EntityTable] = attrs.field(factory=dict)
+    """Entity tables, by their public name."""
+    index_tables: dict[str, str] = attrs.field(factory=dict)
+    """The physical names of the tables of indexes, by label."""
+    past: frozenset[str] = frozenset()
+    """Physical names, in lower case, that once had a meaning."""
+    first_format: bool = False
+    """Whether the file is still as the first format had it."""
+
+    def check(self) -> None:
+        """Raise ValueError if the parts contradict each other."""
+        for name, form in self.models.items():
+            table = self.tables[form.table]
             held = dict(table.properties)
             if name not in table.types or any(p not in held for p, f in form.fields.items() if not f.in_key):
                 raise ValueError(f'the table "{table.name}" has no place for {name}')
-
-    def evolution(self, schema: Schema) -> Evolution:
-        """Compare with a schema; raise SchemaMismatch, with every difference, where it cannot be followed."""
-        evolution = evolve(self.models, schema)
-        if evolution.faults:
-            raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
-        return evolution
+            if lost := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
+                raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
 
 
-def read_catalogue(read: _Reads) -> Catalogue:
+def read_catalogue(read: Read) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new."""
     if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
-        return Catalogue({}, {})
-    rows = dict(read(f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables')"))
+        return Catalogue()
+    rows = dict(read(f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables', 'versions', 'states')"))
     try:
-        models = msgspec.json.decode(rows["models"], type=dict[str, ModelForm])
-        tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
-        catalogue = Catalogue(models, {name: EntityTable.of(name, form) for name, form in tables.items()})
-    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError) as error:
+        catalogue = _decoded(rows) if "versions" in rows else _first_format(rows)
+        catalogue.check()
+    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for table in catalogue.tables.values():
         for name, sql in table.ddl().items():
             if created.get(name) != sql:
-                raise _changed("table", name)
+                raise changed("table", name)
     return catalogue
 
 
-def _changed(kind: str, name: str) -> CorruptStore:
+def _decoded(rows: dict[str, str]) -> Catalogue:
+    decode = msgspec.json.decode
+    tables = decode(rows["tables"], type=_Tables)
+    return Catalogue(
+        models=decode(rows["models"], type=dict[str, ModelForm]),
+        versions=decode(rows["versions"], type=dict[str, list[VersionForm]]),
+        states=decode(rows["states"], type=dict[str, StateForm]),
+        tables={name: EntityTable.of(name, form) for name, form in tables.entities.items()},
+        index_tables=tables.indexes,
+        past=frozenset(tables.past),
+    )
+
+
+def _first_format(rows: dict[str, str]) -> Catalogue:
+    models = msgspec.json.decode(rows["models"], type=dict[str, ModelForm])
+    tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
+    models = {name: from_first_format(form) for name, form in models.items()}
+    return Catalogue(
+        models=models,
+        versions={name: [VersionForm(form_hash(form), 0)] for name, form in models.items()},
+        tables={name: EntityTable.of(name, form) for name, form in tables.items()},
+        index_tables={
+            f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()
+        },
+        first_format=True,
+    )
+
+
+def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
+    """Write a catalogue over the one that is there."""
+    entities = {name: table.form() for name, table in catalogue.tables.items()}
+    for name, form in (
+        ("models", catalogue.models),
+        ("versions", catalogue.versions),
+        ("states", catalogue.states),
+        ("tables", _Tables(entities, catalogue.index_tables, sorted(catalogue.past))),
+    ):
+        writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
+
+
+def changed(kind: str, name: str) -> CorruptStore:
+    """Return the error of something in the file that is not what the catalogue says."""
     return CorruptStore(
         f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: restore a backup'
     )
@@ -97,164 +152,3 @@ def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:
         return f"SELECT 1 WHERE NOT EXISTS ({READ_NOTE})", (note.name,)
     writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (note.name, note.new))
     return f"{READ_NOTE} AND form = ?", (note.name, note.new)
-
-
-def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> None:
-    """Compare the file's own schema with what we would write; a file that was tampered with is not used.
-
-    Args:
-        found: ``type, name, tbl_name, sql`` of each entry.
-        sqlite: the opened models.
-        catalogue: what the file says of all.
-    """
-    expected = {NAME: CREATE_CATALOGUE}
-    for table in catalogue.tables.values():
-        expected |= table.ddl()
-    expected |= {name: index.create for name, index in sqlite.indexes.items()}
-    for model in sqlite.schema.models:
-        expected |= dict(values_ddl(model))
-        if (table := sqlite.tables[model.table]) != table.extended(model):
-            raise _changed("table", table.name)
-    # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
-    listed = {
-        name
-        for form_name, form in catalogue.models.items()
-        for name in (*(index.table for index in form.indexes.values()), f"{form.table}_{form_name}_values")
-    }
-    unopened = listed - set(expected)
-    here = set()
-    for kind, name, _, sql in found:
-        here.add(name)
-        if kind == "table" and (name in unopened or name in (STATE, "sqlite_sequence", "sqlite_stat1")):
-            continue
-        if kind == "index" and sql is None:  # SQLite's own, of a primary key
-            continue
-        if kind != "table" or expected.get(name) != sql:
-            raise _changed(kind, name)
-    if lost := sorted(set(expected) - here):
-        raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
-
-
-def take_over(writer: Writer, schema: Schema, read: _Reads, meter: Callable[[str, int], Meter]) -> Catalogue:
-    """Make a file follow a schema, in one transaction: tables, columns, and what is built over rows that are there."""
-    catalogue = read_catalogue(read)
-    evolution = catalogue.evolution(schema)
-    if not evolution.changed:
-        return catalogue
-    if not catalogue.models:
-        writer.execute(CREATE_CATALOGUE)
-    tables = dict(catalogue.tables)
-    for model in schema.models:
-        before = tables.get(model.table)
-        tables[model.table] = (before or EntityTable(model.table, (), (), (), ())).extended(model)
-    _tables(writer, catalogue.tables, tables)
-    after = Catalogue(evolution.catalogue, tables)
-    sqlite = SqliteSchema(schema, tables)
-    for model, property in evolution.fields:
-        _fill(writer, catalogue, sqlite, model, property)
-    _build(writer, sqlite, evolution, catalogue, meter)
-    for name, form in (
-        ("models", after.models),
-        ("tables", {name: table.form() for name, table in after.tables.items()}),
-    ):
-        writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
-    if evolution.extends:
-        writer.bump_generation()
-    return after
-
-
-def _tables(writer: Writer, before: dict[str, EntityTable], after: dict[str, EntityTable]) -> None:
-    for name, table in after.items():
-        old = before.get(name)
-        if old == table:
-            continue
-        if old is None:
-            for sql in table.ddl().values():
-                writer.execute(sql)
-            continue
-        for column in table.columns[len(old.columns) :]:
-            writer.execute(f"ALTER TABLE {quoted(name)} ADD COLUMN {column.sql}")
-        if table.spills and not old.spills:
-            writer.execute(table.create_big)
-        for spill in table.spills[len(old.spills) :] if old.spills else ():
-            writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
-
-
-def _fill(writer: Writer, catalogue: Catalogue, sqlite: SqliteSchema, model: Model, property: str) -> None:
-    """Give the rows that are there the default of a new property, where adding its column has not."""
-    table = sqlite.tables[model.table]
-    old = catalogue.tables[model.table]
-    default = model.defaults.get(property)
-    if property not in dict(table.properties):
-        return  # the key holds it
-    statements = sqlite.statements[model]
-    condition = statements.type_filter("t") or "TRUE"
-    extra = next((field for field in model.columns if field.type.undeclared), None)
-    if extra is not None and extra.property in dict(old.properties):
-        held = writer.get(
-            f'SELECT "PartitionKey", "RowKey" FROM {quoted(table.name)} t '
-            f"WHERE {condition} AND json_type({statements.value(extra, 't')}, ?) IS NOT NULL LIMIT 1",
-            (f'$."{property}"',),
-        )
-        if held is not None:
-            raise SchemaMismatch(
-                model.name,
-                [
-                    f'the property "{property}" is new, but {held} has one among its undeclared ones; that needs a migration'
-                ],
-            )
-    column = table.column(property)
-    added = column not in old.has
-    if added and next(c.default for c in table.columns if c.name == column) == default:
-        return
-    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
-
-
-def _build(
-    writer: Writer,
-    sqlite: SqliteSchema,
-    evolution: Evolution,
-    catalogue: Catalogue,
-    meter: Callable[[str, int], Meter],
-) -> None:
-    new_indexes = {(model.name, name) for model, name in evolution.indexes}
-    new_indexes |= {(model.name, index.name) for model in evolution.models for index in model.indexes}
-    new_models = set(evolution.models)
-    for model in sqlite.schema.models:
-        for index in model.indexes:
-            if (model.name, index.name) in new_indexes:
-                writer.execute(IndexTable(model, index).create)
-        if model in new_models:
-            for _, sql in values_ddl(model):
-                writer.execute(sql)
-    # Aggregates last: what their indexes hold is known once every group is.
-    for model in sorted(sqlite.schema.models, key=lambda one: one.aggregate is not None):
-        if (model.name if model.aggregate is None else model.aggregate.source.__name__) not in catalogue.models:
-            continue
-        kept = sqlite.maintenance[model]
-        wanted = Maintenance(
-            tuple(index for index in kept.indexes if (model.name, index.model.name) in new_indexes),
-            tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
-        )
-        if not wanted.indexes and not wanted.aggregates:
-            continue
-        table = quoted(model.table)
-        (total,) = writer.get(f"SELECT count(*) FROM {table}", ()) or (0,)
-        with meter(f"building over {model.name}", total) as progress:
-            for rows in _chunks(writer, sqlite, model):
-                changes = ChangeSet()
-                changes.added(wanted, rows)
-                write_indexes(sqlite, writer, changes)
-                write_groups(sqlite, writer, changes)
-                progress.advance(len(rows))
-
-
-def _chunks(writer: Writer, sqlite: SqliteSchema, model: Model) -> Iterator[list[Row]]:
-    """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
-    statements = sqlite.statements[model]
-    scan = f"{statements.scan_after} LIMIT {_CHUNK}"
-    first = statements.scan + f" LIMIT {_CHUNK}"
-    rows = writer.execute(first).fetchall()
-    while rows:
-        yield rows
-        rows = writer.execute(scan, rows[-1][:2]).fetchall()

@@ -57,13 +57,13 @@ class _Stored:
         return self._run(f"SELECT * FROM {quoted(values_table(model))}")
 
     def index_rows(self, index: IndexMaintenance) -> Iterable[IndexRow]:
-        return self._run(self._sqlite.indexes[index.model.table].scan)
+        return self._run(self._sqlite.indexes[index.model].scan)
 
     def index_row(self, index: IndexMaintenance, key: IndexRow) -> IndexRow | None:
-        return next(self._run(self._sqlite.indexes[index.model.table].get, key), None)
+        return next(self._run(self._sqlite.indexes[index.model].get, key), None)
 
     def index_count(self, index: IndexMaintenance) -> int:
-        return int(next(self._run(f"SELECT count(*) FROM {quoted(index.model.table)}"))[0])
+        return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
 
 
 def _moved(table: EntityTable, rows: Rows) -> Iterator[Problem]:

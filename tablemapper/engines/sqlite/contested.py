@@ -36,7 +36,7 @@ def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writ
 
     The entities are written already, so a row that moves up is what its entity makes it now.
     """
-    table = sqlite.indexes[index.model.table]
+    table = sqlite.indexes[index.model]
     free = []
     for row in sorted_rows(rows):
         if _deletes(writer, table.delete, row[:4]):

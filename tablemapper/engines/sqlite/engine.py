@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
-from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...progress import Meter, ProgressOption, start_meter
 from ...schema.check import Report
+from ...schema.evolution import Evolution, retirement
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Note, Operation
-from .catalogue import READ_NOTE, Catalogue, read_catalogue, take_over, verify, write_note
+from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_note
 from .check import check
+from .file.driver_errors import NoSuchName
 from .file.file import File
 from .file.opening import open_file
+from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .load import SortedLoad
 from .reads import SqliteReads
 from .statements import SqliteSchema, Statements
 from .tables import quoted
+from .takeover import evolution_of, take_over, verify
 from .writes import Get, Vanished, apply, insert, missing, stale
 
 __all__ = ["SqliteEngine"]
 
+_FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 
 
 class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
 
-    def __init__(self, file: File, schema: Schema, catalogue: Catalogue, generation: int) -> None:
+    def __init__(self, file: File, sqlite: SqliteSchema) -> None:
         self.file = file
-        self.schema = schema
+        self.schema = sqlite.schema
         self.store_id = file.store_id()
-        self._generation = generation
-        self._sqlite = SqliteSchema(schema, catalogue.tables)
-        self._gets = {model: Get(statements) for model, statements in self._sqlite.statements.items()}
-        self.reads = SqliteReads(file, self._sqlite)
+        self.reads = SqliteReads(file, sqlite, self._catch_up)
+        self._catching_up = threading.Lock()
+        self._use(sqlite)
+
+    def _use(self, sqlite: SqliteSchema) -> None:
+        self._sqlite = self.reads.sqlite = sqlite
+        self._gets = {model: Get(statements) for model, statements in sqlite.statements.items()}
 
     @classmethod
     def open(
@@ -64,18 +75,21 @@ class SqliteEngine:
         file = open_file(path, durability=durability, timeout=timeout, **options)
         try:
             catalogue, generation = _current(file)
-            if catalogue.evolution(schema).changed:
+            if catalogue.first_format or _evolution(file, catalogue, schema).changed:
 
-                def follow(writer: Writer) -> tuple[Catalogue, int]:
+                def write(writer: Writer) -> tuple[Catalogue, int]:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    made = take_over(writer, schema, read, lambda what, total: start_meter(progress, what, total=total))
-                    return made, writer.generation
+                    after = take_over(
+                        writer, schema, read, lambda what, total: start_meter(progress, what, total=total)
+                    )
+                    return after, writer.generation
 
-                catalogue, generation = file.write(follow)
-            verify(file.schema(), SqliteSchema(schema, catalogue.tables), catalogue)
-            return cls(file, schema, catalogue, generation)
+                catalogue, generation = file.write(write)
+            sqlite = SqliteSchema(schema, catalogue, generation)
+            verify(file.schema(), sqlite, catalogue)
+            return cls(file, sqlite)
         except BaseException:
             file.close()
             raise
@@ -91,7 +105,11 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        return self._gets[model].row(self.file.seek, (partition, row))
+        try:
+            return self._gets[model].row(self.file.seek, (partition, row))
+        except NoSuchName:
+            self._catch_up()
+            return self._gets[model].row(self.file.seek, (partition, row))
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
@@ -107,23 +125,34 @@ class SqliteEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
-        models = self._sqlite.by_table[table]
-        statements = [self._sqlite.statements[model] for model in models]
-        layout = self._sqlite.tables[table]
-        columns, pickers = _union(statements)
-        numbers = {layout.type_number(model): place for place, model in enumerate(models)}
+        try:
+            rows = self._partition(table, partition)
+        except NoSuchName:
+            self._catch_up()
+            rows = self._partition(table, partition)
+        yield from rows
+
+    def _partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
+        sqlite = self._sqlite
+        models = sqlite.by_table[table]
+        layout = sqlite.tables[table]
+        columns, pickers = _union([sqlite.statements[model] for model in models])
+        numbers = {layout.type_number(model.name): place for place, model in enumerate(models)}
         number = 't."_type"' if "_type" in layout.has else "NULL"
-        sql = f'SELECT {number}, {columns} FROM {quoted(table)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
-        for chunk in self.file.stream(sql, (partition,)):
-            rows: list[tuple[Model | None, Row]] = []
-            for kind, *values in chunk:
-                place = numbers.get(kind)
-                if place is None:
-                    named = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
-                    rows.append((None, (*values[:3], named)))
-                else:
-                    rows.append((models[place], tuple([values[at] for at in pickers[place]])))
-            yield rows
+        sql = f'SELECT {number}, {columns} FROM {quoted(layout.name)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
+
+        def named(kind: int | None, values: Sequence[Any]) -> tuple[Model | None, Row]:
+            place = numbers.get(kind)
+            if place is None:
+                held = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
+                return None, (*values[:3], held)
+            model, row = models[place], tuple([values[at] for at in pickers[place]])
+            if (followed := sqlite.followed.get(model)) is not None:
+                followed.check_row(row)
+            return model, row
+
+        chunks = self.file.stream(sql, (partition,))
+        return ([named(kind, values) for kind, *values in chunk] for chunk in chunks)
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -140,11 +169,10 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
-        sqlite = self._sqlite
         alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
         given = [] if alone else [(one.old, one.new) for one in operations]
 
-        def write(writer: Writer) -> None:
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
             for operation, (old, new) in zip(operations, given, strict=False):
                 operation.old, operation.new = old, new  # as before a run that was undone because of others
             for note in notes:
@@ -156,30 +184,51 @@ class SqliteEngine:
                 writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
 
         try:
-            self.file.write(write, generation=self._generation, alone=alone)
+            self._write(write, alone=alone)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities in one transaction, and what is maintained from them."""
-        sqlite = self._sqlite
 
-        def write(writer: Writer) -> None:
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
             insert(sqlite, writer, batches)
             first = batches[0]
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
-        self.file.write(write, generation=self._generation, alone=True)
+        self._write(write, alone=True)
+
+    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool) -> None:
+        """Write in one transaction, by what the file holds and maintains at that moment."""
+        for _ in range(_FOLLOWS):
+            sqlite = self._sqlite
+            with suppress(OtherGeneration):
+                self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
+                return
+            self._catch_up()
+        sqlite = self._sqlite
+        self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
+
+    def _catch_up(self) -> None:
+        """Follow the catalogue, if another process changed it."""
+        with self._catching_up:
+            catalogue, generation = _current(self.file)
+            if generation == self._sqlite.generation:
+                return
+            for model in self.schema.models:
+                if (retired := retirement(model, catalogue.versions)) is not None:
+                    raise SchemaMismatch(model.name, [f"{retired}; nothing was written"])
+            self._use(SqliteSchema(self.schema, catalogue, generation))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
-        with SortedLoad(self._sqlite) as rows:
+        with SortedLoad() as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
                     rows.add(window)
                     sorting.advance(sum(len(batch.rows) for batch in window))
             with meter("insert_many", rows.count) as writing:
-                self.file.write(lambda writer: rows.write(writer, writing), generation=self._generation, alone=True)
+                self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing), alone=True)
             return rows.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
@@ -196,6 +245,7 @@ class SqliteEngine:
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
+        self._catch_up()
         with self.file.snapshot(cold=True) as snapshot:
 
             def rows(sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
@@ -222,6 +272,11 @@ class SqliteEngine:
             done = copied
 
         self.file.backup(path, tell)
+
+
+def _evolution(file: File, catalogue: Catalogue, schema: Schema) -> Evolution:
+    with file.snapshot() as snapshot:
+        return evolution_of(catalogue, schema, snapshot.read)
 
 
 def _current(file: File) -> tuple[Catalogue, int]:

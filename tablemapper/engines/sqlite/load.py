@@ -23,7 +23,7 @@ from .file.writer import Writer
 from .jobs import owed
 from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
-from .writes import insert_rows
+from .writes import completed_rows, insert_rows
 
 __all__ = ["SortedLoad"]
 
@@ -34,9 +34,8 @@ _CACHE = 32 << 10  # KiB that are sorted before a part goes to the disk
 class SortedLoad:
     """The rows of a load, before any of them is written; for ``with``."""
 
-    def __init__(self, sqlite: SqliteSchema) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self._sqlite = sqlite
         self._numbers: dict[Model | IndexMaintenance, int] = {}
         self._connection = apsw.Connection("")
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):
@@ -50,32 +49,32 @@ class SortedLoad:
         self._connection.close()
 
     def add(self, batches: Sequence[Batch]) -> None:
-        """Keep entities, and the rows that they will have in indexes."""
+        """Keep entities."""
         try:
             for batch in batches:
-                maintenance = self._sqlite.maintenance[batch.model]
                 self._keep(batch.model, batch.rows)
-                for index in maintenance.indexes:
-                    self._keep(index, index.rows(batch.rows))
                 self.count += len(batch.rows)
         except DRIVER_ERRORS as error:
             raise translated(error, "the temporary file of a load") from error
 
-    def write(self, writer: Writer, meter: Meter) -> None:
-        """Write everything.
+    def write(self, sqlite: SqliteSchema, writer: Writer, meter: Meter) -> None:
+        """Write everything, and what the file maintains from it by now: that may have changed while entities came.
 
         Raises:
             EntityExists, UniqueViolation: the caller rolls back.
         """
+        self._sqlite = sqlite
         for model in [one for one in self._numbers if isinstance(one, Model)]:
             for rows in self._sorted(model, 2):
-                stored = insert_rows(self._sqlite.statements[model], writer, rows)
-                writer.proof = self._sqlite.statements[model].there, stored[0][:3]
+                stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, model, rows))
+                writer.proof = sqlite.statements[model].there, stored[0][:3]
+                for index in sqlite.maintenance[model].indexes:
+                    self._keep(index, index.rows(stored))
                 self._maintain(model, writer, stored)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):
-                put_rows(self._sqlite, index, writer, rows)
+                put_rows(sqlite, index, writer, rows)
 
     def _maintain(self, model: Model, writer: Writer, rows: list[Row]) -> None:
         """Write what entities add to aggregates, and to what is being built of them.

@@ -51,7 +51,7 @@ def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: 
     if index in sqlite.contested:
         rewrites = [row for row in rewrites if not is_noted(index, writer, row)]
     if rewrites:
-        writer.executemany(sqlite.indexes[index.model.table].put, rewrites)
+        writer.executemany(sqlite.indexes[index.model].put, rewrites)
     if change.puts:
         put_rows(sqlite, index, writer, sorted_rows(change.puts))
 
@@ -62,14 +62,14 @@ def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, r
         delete_contested(sqlite, index, writer, rows)
         return
     before = writer.total_changes()
-    writer.run(sqlite.indexes[index.model.table].delete, [row[:4] for row in sorted_rows(rows)])
+    writer.run(sqlite.indexes[index.model].delete, [row[:4] for row in sorted_rows(rows)])
     if writer.total_changes() - before != len(rows):
         raise CorruptStore(f"{index.label}: index rows were missing; run check()")
 
 
 def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Insert rows of an index, sorted by key."""
-    table = sqlite.indexes[index.model.table]
+    table = sqlite.indexes[index.model]
     if sqlite.contested.get(index):
         put_contested(index, table, writer, rows)
         return

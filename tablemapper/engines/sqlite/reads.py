@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, wraps
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...planning.budget import Spending
 from ...planning.conditions import AnyPredicate
@@ -16,6 +16,7 @@ from ...planning.projection import ENTITIES, Layout
 from ...planning.ranges import BoundPlan
 from ...schema.rows import Row, readable
 from ..protocol import Position
+from .file.driver_errors import NoSuchName
 from .file.file import File
 from .file.snapshots import Snapshot
 from .select import Select, Statement
@@ -24,23 +25,42 @@ from .statements import SqliteSchema
 __all__ = ["SqliteReads"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _CHUNK = 256
+_NOTHING: tuple[Any, Any] = (None, None)
+
+
+def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
+    """Read once more if the file has other names for what is read by now."""
+
+    @wraps(read)
+    def reading(self: SqliteReads, /, *args: P.args, **options: P.kwargs) -> T:
+        try:
+            return read(self, *args, **options)
+        except NoSuchName:
+            self.catch_up()
+            return read(self, *args, **options)
+
+    return reading
 
 
 class SqliteReads:
     """Runs searches over one file."""
 
-    def __init__(self, file: File, sqlite: SqliteSchema) -> None:
+    def __init__(self, file: File, sqlite: SqliteSchema, catch_up: Callable[[], None]) -> None:
         self._file = file
-        self._sqlite = sqlite
+        self.sqlite = sqlite
+        self.catch_up = catch_up
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once."""
-        select: Select | None = plan.lowered.get(self)
-        if select is None:
-            select = plan.lowered[self] = Select(plan, self._sqlite)
+        select: Select
+        sqlite, select = plan.lowered.get(self, _NOTHING)
+        if sqlite is not self.sqlite:
+            sqlite, select = plan.lowered[self] = self.sqlite, Select(plan, self.sqlite)
         return select
 
+    @_again
     def rows(
         self,
         bound: BoundPlan,
@@ -60,7 +80,9 @@ class SqliteReads:
             select.few = False
         statements = list(select.statements(bound, layout, after, limit, spending))
         if len(statements) != 1:
-            return self._several(select, statements, layout, within)
+            chunks = self._several(select, statements, layout, within)
+            first = next(chunks, None)
+            return iter(()) if first is None else chain([first], chunks)
         sql, args = statements[0]
         if within is not None:
             return within.stream(sql, args)
@@ -95,19 +117,28 @@ class SqliteReads:
 
     def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
         """Return a function that reads all rows of one partition of a path; None if they may be many."""
-        select = self.select(plan)
-        can_be_lean = select.can_be_lean(ENTITIES)
-        sql = select.partition(lean=can_be_lean)
+        sqlite: SqliteSchema | None = None
+        select: Select
+        can_be_lean, sql = False, ""
         read = self._file.read_few
 
         def rows(partition: str) -> list[Row] | None:
+            nonlocal sqlite, select, can_be_lean, sql
+            if sqlite is not self.sqlite:
+                select, sqlite = self.select(plan), self.sqlite
+                can_be_lean = select.can_be_lean(ENTITIES)
+                sql = select.partition(lean=can_be_lean)
             if not select.few or (can_be_lean and not select.lean):
                 return None
-            chunk = read(sql, (partition, _CHUNK + 1))
+            try:
+                chunk = read(sql, (partition, _CHUNK + 1))
+            except NoSuchName:
+                return None  # the other way finds the new name
             return None if len(chunk) > _CHUNK or (can_be_lean and _moved_aside(chunk)) else chunk
 
         return rows
 
+    @_again
     def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
         """Return the first row."""
         select = self.select(bound.plan)
@@ -137,6 +168,7 @@ class SqliteReads:
             for sql, args in statements:
                 yield from within.stream(sql, args)
 
+    @_again
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(bound.plan)
@@ -146,6 +178,7 @@ class SqliteReads:
             counts = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
         return sum(int(row[0]) for row in counts if row is not None)
 
+    @_again
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, count = self.select(bound.plan), 0
@@ -156,6 +189,7 @@ class SqliteReads:
                     return most
         return count
 
+    @_again
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)

@@ -21,7 +21,7 @@ from ...values.scalars import SCALARS
 from ..protocol import Position
 from .file.functions import NAME, SqlFunction
 from .filters import balanced, lower, value_sql
-from .statements import IndexTable, SqliteSchema, Statements
+from .statements import SqliteSchema, Statements
 from .tables import quoted
 
 __all__ = ["Select", "Statement"]
@@ -47,18 +47,18 @@ class Select:
         self.plan = plan
         model, index = plan.model, plan.index
         self._statements: Statements = sqlite.statements[model]
-        self._index: IndexTable | None = None if index is None else sqlite.indexes[index.table]
+        self._index = table = None if index is None else sqlite.indexes[index]
         self._calls: list[SqlFunction] = []
-        if index is None:
+        if table is None:
             self._at = "t"
-            self._source = f"{quoted(model.table)} t{self._statements.beside}"
+            self._source = f"{quoted(self._statements.table.name)} t{self._statements.beside}"
             self._places = ['t."PartitionKey"', 't."RowKey"']
         else:
             self._at = "i"
-            self._source = f"{quoted(index.table)} i"
+            self._source = f"{quoted(table.name)} i"
             if not plan.covering:
                 self._source += (
-                    f' CROSS JOIN {quoted(model.table)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
+                    f' CROSS JOIN {quoted(self._statements.table.name)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
                     f"{self._statements.beside}"
                 )
             self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
@@ -117,7 +117,8 @@ class Select:
         if layout.fields is None:
             columns.append((self._statements.lean_list if lean else None) or self._statements.select_list)
         else:
-            columns += [self._column(name) or "NULL" for name in layout.fields]
+            key = (self._places[-2], self._places[-1])  # the entity's
+            columns += [self._statements.checked(name, self._column(name) or "NULL", key) for name in layout.fields]
         if layout.state:
             columns.append('t."_state"')
         return ", ".join(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import attrs
@@ -10,9 +10,12 @@ import attrs
 from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
-from ...schema.maintenance import IndexMaintenance, Maintenance, index_columns, maintenance
+from ...schema.following import Followed, follow
+from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
+from .catalogue import Catalogue
+from .file.functions import SqlFunction
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short, values_table
 
 __all__ = ["SPILL_ROW", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
@@ -35,6 +38,9 @@ class SqliteSchema:
     """A schema over the tables of one file: the statements of every model, and what is maintained from it.
 
     Attributes:
+        generation: of the catalogue that says so.
+        followed: the classes that are more in the file than in the code.
+        models: those of the schema, and the aggregates of them that are not opened.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
     """
@@ -42,25 +48,46 @@ class SqliteSchema:
     def __init__(
         self,
         schema: Schema,
-        tables: dict[str, EntityTable],
+        catalogue: Catalogue,
+        generation: int = 0,
+        *,
         jobs: Mapping[Model, Sequence[Job]] | None = None,
         contested: Mapping[IndexMaintenance, bool] | None = None,
     ) -> None:
         self.schema = schema
-        self.tables = tables
+        self.catalogue = catalogue
+        self.generation = generation
+        self.tables = catalogue.tables
         self.jobs = jobs = jobs or {}
         self.contested = contested or {}
-        self.statements = {model: Statements(tables[model.table], model) for model in schema.models}
-        self.maintenance: dict[Model, Maintenance] = {
-            model: _less(maintenance(schema, model), [job.targets for job in jobs.get(model, ())])
-            for model in schema.models
+        self.followed = follow(schema, catalogue.models)
+        self.models = (*schema.models, *[one for followed in self.followed.values() for one in followed.aggregates])
+        self.statements = {
+            model: Statements(self.tables[model.table], model, self.followed.get(model)) for model in self.models
         }
+        self.maintenance: dict[Model, Maintenance] = {}
         """For every entity; what is being built is left to its jobs."""
-        self.indexes: dict[str, IndexTable] = {
-            index.table: IndexTable(model, index) for model in schema.models for index in model.indexes
-        }
-        self.values = {model: Values(model) for model in schema.models if has_values(model)}
+        self.indexes: dict[IndexModel, IndexTable] = {}
+        for model in self.models:
+            whole = self._maintenance(model)
+            self.maintenance[model] = _less(whole, [job.targets for job in jobs.get(model, ())])
+            for index in whole.indexes:
+                name = catalogue.index_tables[f"{model.name}.{index.model.name}"]
+                self.indexes[index.model] = IndexTable(index.owner, index.model, name)
+        self.values = {model: Values(model) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
+
+    def _maintenance(self, model: Model) -> Maintenance:
+        kept, followed = maintenance(self.schema, model), self.followed.get(model)
+        if followed is None:
+            return kept
+        aggregates = [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
+        return Maintenance((*kept.indexes, *followed.indexes), (*kept.aggregates, *aggregates))
+
+    @property
+    def plain(self) -> bool:
+        """Whether all that is to be maintained is what the classes declare."""
+        return not self.jobs and not self.followed
 
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
@@ -87,9 +114,10 @@ class Statements:
     Each is compiled at its first use. Those that run once an operation have few quotes, see `short`.
     """
 
-    def __init__(self, table: EntityTable, model: Model) -> None:
+    def __init__(self, table: EntityTable, model: Model, followed: Followed | None = None) -> None:
         self.table = table
-        self.model = model
+        self.model = model = model if followed is None else followed.model
+        self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
         self.spilled = tuple(
             at
             for at, field in enumerate(model.columns, FIRST)
@@ -100,6 +128,11 @@ class Statements:
         self.wide = sum(field.type.kind is bytes for field in model.columns) >= WIDE
 
     # ------------------------------------------------------------------------------------------ columns
+
+    @property
+    def width(self) -> int:
+        """How many values a row has, as it is read."""
+        return FIRST + len(self.model.columns) + self.has_big
 
     @cached_property
     def _columns(self) -> list[str]:
@@ -116,7 +149,7 @@ class Statements:
     def _constants(self) -> dict[str, str]:
         """The columns in which all rows of the model are alike, with their SQL."""
         constants = {}
-        if (number := self.table.type_number(self.model)) is not None:
+        if (number := self.table.type_number(self.model.name)) is not None:
             constants["_type"] = str(number)
         if (name := self.model.declaration.type_name) is not None:
             constants["EntityType"] = literal(name)
@@ -126,10 +159,7 @@ class Statements:
 
     def type_filter(self, alias: str) -> str:
         """Return the condition that a row is of the model's class, empty if the table holds no other."""
-        if "_type" not in self.table.has:
-            return ""
-        number = self.table.type_number(self.model)
-        return f'{alias}."_type" IS {"NULL" if number is None else number}'
+        return self.table.type_filter(self.model.name, alias)
 
     @cached_property
     def _and_type(self) -> str:
@@ -181,7 +211,13 @@ class Statements:
 
     def _selected(self, field: FieldModel) -> str:
         name = quoted(self.table.column(field.property))
-        return f"coalesce(t.{name}, b.{name})" if self.wide and field.type.spillable else self.value(field, "t")
+        both = self.wide and field.type.spillable
+        return self.checked(field.name, f"coalesce(t.{name}, b.{name})" if both else self.value(field, "t"))
+
+    def checked(self, name: str, value: str, key: tuple[str, str] = ('t."PartitionKey"', 't."RowKey"')) -> str:
+        """Return the SQL of a field that is read, checked where there may be values that its class does not know."""
+        check = self._checks.get(name)
+        return value if check is None else check.sql(value, *key)
 
     def value(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""
@@ -190,7 +226,12 @@ class Statements:
     @cached_property
     def lean_list(self) -> str | None:
         """The values of a row without what is moved aside, where that is shorter; the last one is whether it is."""
-        return ", ".join(f"t.{quoted(column)}" for column in self._columns) if self.has_big and not self.wide else None
+        return ", ".join(self._lean(quoted)) if self.has_big and not self.wide else None
+
+    def _lean(self, name: Callable[[str], str]) -> Iterator[str]:
+        fields = [None] * len(FIXED) + [field.name for field in self.model.columns] + [None] * self.has_big
+        for field, column in zip(fields, self._columns, strict=True):
+            yield f"t.{name(column)}" if field is None else self.checked(field, f"t.{name(column)}")
 
     @cached_property
     def beside(self) -> str:
@@ -211,7 +252,7 @@ class Statements:
     @cached_property
     def get_lean(self) -> str:
         """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
-        listed = ",".join(map(short, self._columns))
+        listed = ",".join(self._lean(short) if self._checks else map(short, self._columns))
         return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
 
     @cached_property
@@ -289,10 +330,15 @@ def _upsert(insert: str, columns: Iterable[str]) -> str:
     return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
 
 
+def _check(followed: Followed, name: str) -> SqlFunction:
+    return SqlFunction(lambda value, partition, row: followed.check(name, value, partition, row))
+
+
 class IndexTable:
     """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
 
-    def __init__(self, model: Model, index: IndexModel) -> None:
+    def __init__(self, model: Model, index: IndexModel, table: str) -> None:
+        self.name = table
         self.model = model
         self.index = index
         included = [field.property for field in index_columns(model, index)]
@@ -307,8 +353,8 @@ class IndexTable:
         self.columns = dict(zip(included, names, strict=True))
         key = columns[:2] if index.unique else columns[:4]
         listed = ", ".join(map(quoted, columns))
-        name = quoted(index.table)
-        hot, places = short(index.table), ",".join(["?"] * len(columns))
+        name = quoted(table)
+        hot, places = short(table), ",".join(["?"] * len(columns))
         self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
         self.insert = f"INSERT INTO {hot} VALUES({places})"
         self.put = _upsert(self.insert, columns[len(key) :])

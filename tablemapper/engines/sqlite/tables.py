@@ -65,16 +65,19 @@ def literal(value: Any) -> str:
 
 
 FIXED = ("PartitionKey", "RowKey", "Timestamp")
+_OWN = ("EntityType", "_type", "_state", "_big")
 
 
 class TableForm(msgspec.Struct, forbid_unknown_fields=True):
-    """An entity table, as the catalogue keeps it."""
+    """An entity table, as the catalogue keeps it by its public name."""
 
     columns: list[tuple[str, int | float | str | dict[str, str] | None]]
     """Name and default; ``{"bytes": hex}`` and ``{"float": hex}`` stand for what JSON cannot say."""
     properties: list[tuple[str, str]]
     types: list[str]
     spills: list[str]
+    name: str = ""
+    """Its physical name, if that is another."""
 
 
 @attrs.frozen
@@ -82,6 +85,7 @@ class EntityTable:
     """An entity table as it is in the file: which column holds which property."""
 
     name: str
+    """The physical name."""
     columns: tuple[Column, ...]
     """Those after the first three, in the order they were added."""
     properties: tuple[tuple[str, str], ...]
@@ -132,9 +136,34 @@ class EntityTable:
         # A value that is in place is read once, and nothing else is read.
         return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
 
-    def type_number(self, model: Model) -> int | None:
-        """Return what ``_type`` holds for a model's rows."""
-        return self.types.index(model.name) or None
+    def type_number(self, name: str) -> int | None:
+        """Return what ``_type`` holds for the rows of a class."""
+        return self.types.index(name) or None
+
+    def type_filter(self, name: str, alias: str) -> str:
+        """Return the condition that a row is of a class, empty if the table holds no other."""
+        if "_type" not in self.has:
+            return ""
+        number = self.type_number(name)
+        return f'{alias}."_type" IS {"NULL" if number is None else number}'
+
+    def renamed(self, property: str) -> EntityTable:
+        """Return the table with another column name for a property."""
+        old, number = self.column(property), 2
+        taken = {name.lower() for name in (*FIXED, *_OWN, *self.has)}
+        while (new := f"{property}_{number}").lower() in taken:
+            number += 1
+
+        def other(name: str) -> str:
+            return new if name == old else name
+
+        return EntityTable(
+            self.name,
+            tuple([attrs.evolve(column, name=other(column.name)) for column in self.columns]),
+            tuple([(one, other(column)) for one, column in self.properties]),
+            self.types,
+            tuple(map(other, self.spills)),
+        )
 
     @property
     def has(self) -> frozenset[str]:
@@ -143,7 +172,7 @@ class EntityTable:
     def extended(self, model: Model) -> EntityTable:
         """Return the table with everything that a model needs."""
         columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
-        taken = {name.lower() for name in (*FIXED, "EntityType", "_type", "_state", "_big", *self.has)}
+        taken = {name.lower() for name in (*FIXED, *_OWN, *self.has)}
 
         def add(name: str, default: Any = None) -> str:
             base, number = name, 2
@@ -177,11 +206,12 @@ class EntityTable:
     def form(self) -> TableForm:
         """Return what the catalogue keeps."""
         columns = [(column.name, _dump(column.default)) for column in self.columns]
-        return TableForm(columns, list(self.properties), list(self.types), list(self.spills))
+        return TableForm(columns, list(self.properties), list(self.types), list(self.spills), self.name)
 
     @classmethod
     def of(cls, name: str, form: TableForm) -> EntityTable:
         """Return the table that a catalogue describes; ValueError or KeyError if there can be none."""
+        name = form.name or name
         columns = tuple([Column(column, _load(default)) for column, default in form.columns])
         table = cls(name, columns, tuple(form.properties), tuple(form.types), tuple(form.spills))
         wanted = {*(column for _, column in table.properties), *table.spills}

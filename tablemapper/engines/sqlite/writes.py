@@ -13,6 +13,7 @@ import attrs
 
 from ...entities.entity import etag_text
 from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
+from ...schema.following import Followed
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
 from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
@@ -22,7 +23,7 @@ from .jobs import Passed, owed
 from .maintained import put_rows, write_changes, write_indexes
 from .statements import SqliteSchema, Statements
 
-__all__ = ["Get", "Vanished", "apply", "exists", "insert", "insert_rows", "missing", "stale"]
+__all__ = ["Get", "Vanished", "apply", "completed_rows", "exists", "insert", "insert_rows", "missing", "stale"]
 
 _CHUNK = 2_000  # rows that stay in a processor's cache
 _PAGES = 8_000  # that the connection's cache holds
@@ -53,7 +54,7 @@ def apply(
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
     try:
-        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None and not sqlite.jobs:
+        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None and sqlite.plain:
             _insert_one(sqlite, writer, operations[0])
         else:
             _apply(sqlite, writer, operations, maintained_limit)
@@ -92,7 +93,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         if operation.verb == "insert":
             batch.inserts.append(operation)
             continue
-        if operation.old is None:
+        # (What was read before the file had more properties is too short.)
+        if operation.old is None or len(operation.old) != sqlite.statements[operation.model].width:
             _read(sqlite, writer, operation)
         if operation.verb == "delete":
             batch.deletes.append(operation)
@@ -100,6 +102,9 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             if operation.change is not None:
                 operation.new = operation.change(operation.old)
             (batch.inserts if operation.old is None else batch.updates).append(operation)
+    for model, followed in sqlite.followed.items():
+        if followed.checked and (found := batches.get(model)) is not None:
+            _complete(followed, found)
     changes = ChangeSet()
     for model, batch in batches.items():
         for kept, passed in owed(sqlite, writer, model):
@@ -128,6 +133,21 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         )
 
 
+def _complete(followed: Followed, batch: _Batch) -> None:
+    """Add to rows what their class does not know of them."""
+    for operation in (*batch.inserts, *batch.updates):
+        assert operation.new is not None
+        operation.new = followed.completed(operation.new, operation.old)
+    if batch.deletes:
+        followed.check_writable()
+
+
+def completed_rows(sqlite: SqliteSchema, model: Model, rows: list[Row]) -> list[Row]:
+    """Return rows of new entities with what their class does not know of them."""
+    followed = sqlite.followed.get(model)
+    return rows if followed is None or not followed.checked else [followed.completed(row) for row in rows]
+
+
 def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
     """Insert many entities; each batch gets its rows as they were stored.
 
@@ -141,7 +161,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
         chunk = _CHUNK if pages < _PAGES else len(batch.rows)
         for at in range(0, len(batch.rows), chunk):
-            rows = insert_rows(statements, writer, batch.rows[at : at + chunk])
+            rows = insert_rows(statements, writer, completed_rows(sqlite, batch.model, batch.rows[at : at + chunk]))
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
@@ -163,6 +183,7 @@ def _news(group: list[Operation]) -> list[Row]:
 
 def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
+    operation.old = None
     stored = writer.get(sqlite.statements[operation.model].get, operation.key)
     if stored is None:
         if operation.verb == "upsert":

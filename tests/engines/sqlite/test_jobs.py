@@ -14,7 +14,7 @@ from tablemapper.engines.sqlite import jobs as jobs_module
 from tablemapper.engines.sqlite import maintained as maintained_module
 from tablemapper.engines.sqlite.building import Batch, build_batch
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.jobs import BUILDS, CREATE_JOBS, CURSOR
+from tablemapper.engines.sqlite.jobs import BUILDS, CURSOR
 from tablemapper.engines.sqlite.statements import Job, SqliteSchema
 from tablemapper.schema.maintenance import Maintenance, maintenance
 
@@ -89,8 +89,6 @@ class Beside:
         def register(writer: Any) -> None:
             for table in TABLES:
                 writer.execute(f"DELETE FROM {table}")
-            for sql in CREATE_JOBS.values():
-                writer.execute(sql)
             for job in self.jobs:
                 writer.execute(f"INSERT INTO {BUILDS} VALUES(?, '', '', NULL, NULL, 0, 0, 0)", (job.name,))
 
@@ -99,7 +97,10 @@ class Beside:
 
     def use(self, jobs: list[Job], *, noted: bool) -> None:
         by_model = {job.model: (job,) for job in jobs}
-        self.engine._sqlite = SqliteSchema(self.engine.schema, self.sqlite.tables, by_model, {self.badges: noted})
+        sqlite = self.sqlite
+        self.engine._sqlite = SqliteSchema(
+            sqlite.schema, sqlite.catalogue, sqlite.generation, jobs=by_model, contested={self.badges: noted}
+        )
 
     def build(self, most: int) -> None:
         for job in list(self.jobs):

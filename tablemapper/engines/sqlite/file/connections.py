@@ -23,7 +23,8 @@ __all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durabil
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x746D6170  # "tmap"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_FIRST_VERSION = 1  # the first format is carried over when the catalogue is read
 Durability = Literal["full", "relaxed"]
 
 _MAGIC = b"SQLite format 3\x00"
@@ -257,7 +258,7 @@ class Location:
                 f'"{self.path}" was written by a newer tablemapper (format {version}, this one reads '
                 f"{self.format_version}); it was left as it is: upgrade tablemapper"
             )
-        if version != self.format_version:
+        if version < _FIRST_VERSION:
             raise CorruptStore(
                 f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup'
             )

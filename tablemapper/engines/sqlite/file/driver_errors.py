@@ -24,10 +24,15 @@ from ....errors import (
     TableMapperError,
 )
 
-__all__ = ["DRIVER_ERRORS", "translated"]
+__all__ = ["DRIVER_ERRORS", "NoSuchName", "translated"]
 
 #: What the driver raises by itself; it never means a mistake in the code of the caller.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
+
+
+class NoSuchName(StoreError):
+    """A statement names a table or a column that is not in the file: another process may have given it another name."""
+
 
 _DAMAGED = "it is damaged; check() lists what is wrong, and a backup is the safe way back"
 
@@ -120,6 +125,8 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     for kinds, ours, says in _SAYS:
         if issubclass(kind, kinds):
             return ours(f'"{path}": {says} ({_words(error)})')
+    if isinstance(error, apsw.SQLError) and str(error).startswith(("no such table", "no such column")):
+        return NoSuchName(f'"{path}": it changed while it was read ({error}); read again')
     if isinstance(error, apsw.Error):
         return StoreError(
             f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback'

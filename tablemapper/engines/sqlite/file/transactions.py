@@ -17,9 +17,14 @@ from .ticket_lock import TicketLock
 from .timestamps import FENCE, Timestamps
 from .writer import Writer
 
-__all__ = ["Transactions"]
+__all__ = ["OtherGeneration", "Transactions"]
 
 T = TypeVar("T")
+
+
+class OtherGeneration(SchemaMismatch):
+    """The catalogue is of another generation than the one that a write was made for; nothing was written."""
+
 
 _GATHER = 0.02  # seconds after which a transaction takes up no further writes
 _EVER, _NEVER = float("inf"), -float("inf")
@@ -213,9 +218,9 @@ class Transactions:
         writer.proof = None
         writer.timestamp = timestamp
         if write.generation is not None and write.generation != self._timestamps.generation:
-            raise SchemaMismatch(
+            raise OtherGeneration(
                 f'"{self._path}": another process changed the schema (generation {self._timestamps.generation}, '
-                f"this one was opened with {write.generation}); nothing was written: open the store again"
+                f"this one was opened with {write.generation}); nothing was written: try again"
             )
         write.result = write.apply(writer)
         write.proof = writer.proof

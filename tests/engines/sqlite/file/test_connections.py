@@ -78,7 +78,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     "text": (lambda p: p.write_text("hello\n" * 500), "nor any SQLite database"),
     "a few bytes": (lambda p: p.write_bytes(b"SQLite format 3\x00 and"), "nor any SQLite database"),
     "a newer format": (
-        lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 2", "CREATE TABLE t (a)"),
+        lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 3", "CREATE TABLE t (a)"),
         "was written by a newer tablemapper",
     ),
 }
@@ -344,7 +344,7 @@ WRITER = {
     "query_only": 0,
     "trusted_schema": 0,
     "application_id": 0x746D6170,
-    "user_version": 1,
+    "user_version": 2,
     "encoding": "UTF-8",
 }
 READER = {

@@ -1,0 +1,349 @@
+"""How a file comes to hold what a schema needs, in one transaction: tables, columns, and what is built over rows.
+
+The catalogue only grows here. What the opened classes lack stays, and stays maintained.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from ...entities.declaration import IndexModel
+from ...errors import CorruptStore, SchemaMismatch
+from ...keys.template import Template
+from ...progress import Meter
+from ...schema.evolution import Evolution, evolve
+from ...schema.forms import ModelForm, StateForm
+from ...schema.maintenance import ChangeSet, Maintenance
+from ...schema.model import Model, Schema
+from ...schema.rows import Row
+from .catalogue import CREATE_CATALOGUE, NAME, Catalogue, Read, changed, read_catalogue, write_catalogue
+from .file.connections import FORMAT_VERSION
+from .file.timestamps import STATE
+from .file.writer import Writer
+from .jobs import CREATE_JOBS
+from .maintained import write_groups, write_indexes
+from .statements import SqliteSchema
+from .tables import EntityTable, quoted, values_ddl
+
+__all__ = ["BESIDE", "evolution_of", "take_over", "verify"]
+
+BESIDE = {
+    **CREATE_JOBS,
+    "tablemapper_copies": "CREATE TABLE tablemapper_copies(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
+    "tablemapper_queue": "CREATE TABLE tablemapper_queue(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+    "tablemapper_ledger": "CREATE TABLE tablemapper_ledger(id, pk, rk, made, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+}
+"""The tables beside the catalogue, for what is being built or copied: how far that is, which values are held twice, which
+entities changed since they were copied, and what each was turned into."""
+_CHUNK = 1000
+_log = logging.getLogger("tablemapper.sqlite")
+
+
+def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0) -> Evolution:
+    """Compare a catalogue with a schema; raise SchemaMismatch, with every difference, where that cannot be taken over."""
+    evolution = evolve(catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), now=now)
+    if evolution.faults:
+        raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
+    return evolution
+
+
+class _Contents:
+    """What a file holds, as rules ask for it."""
+
+    def __init__(self, catalogue: Catalogue, read: Read) -> None:
+        self._catalogue = catalogue
+        self._read = read
+
+    def _rows(self, name: str) -> tuple[EntityTable, str]:
+        table = self._catalogue.tables[self._catalogue.models[name].table]
+        return table, f"{quoted(table.name)} t WHERE {table.type_filter(name, 't') or 'TRUE'}"
+
+    def count(self, name: str) -> int:
+        ((count,),) = self._read(f"SELECT count(*) FROM {self._rows(name)[1]}")
+        return int(count)
+
+    def holds_other(self, name: str, property: str, value: Any) -> bool:
+        table, rows = self._rows(name)
+        stored = table.value(property, "t")
+        return bool(
+            self._read(f"SELECT 1 FROM {rows} AND {stored} IS NOT NULL AND {stored} IS NOT ? LIMIT 1", (value,))
+        )
+
+    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
+        field = self._catalogue.models[name].fields[property]
+        if field.in_key:  # no column says so
+            return self.count(name) > 0
+        table, rows = self._rows(name)
+        stored, places = table.value(property, "t"), ", ".join("?" * len(values))
+        if field.type.startswith("list["):
+            stored = f"EXISTS(SELECT 1 FROM json_each({stored}) WHERE value IN ({places}))"
+        else:
+            stored = f"{stored} IN ({places})"
+        return bool(self._read(f"SELECT 1 FROM {rows} AND {stored} LIMIT 1", tuple(values)))
+
+    def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
+        table, rows = self._rows(name)
+        found = self._read(
+            f'SELECT "PartitionKey", "RowKey" FROM {rows} AND json_type({table.value(extra, "t")}, ?) IS NOT NULL LIMIT 1',
+            (f'$."{property}"',),
+        )
+        return found[0] if found else None
+
+    def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
+        keys = self._read(f'SELECT "PartitionKey", "RowKey" FROM {self._rows(name)[1]}')
+        return [(pk, rk) for pk, rk in keys if partition.matches_prefix(pk) and row.matches_prefix(rk)]
+
+
+def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> None:
+    """Compare the file's own schema with what we would write; a file that was tampered with is not used.
+
+    Args:
+        found: ``type, name, tbl_name, sql`` of each entry.
+        sqlite: the opened models.
+        catalogue: what the file says of all.
+    """
+    expected = {NAME: CREATE_CATALOGUE, **BESIDE}
+    for table in catalogue.tables.values():
+        expected |= table.ddl()
+    expected |= {index.name: index.create for index in sqlite.indexes.values()}
+    for model in sqlite.models:
+        expected |= dict(values_ddl(model))
+        if (table := sqlite.tables[model.table]) != table.extended(model):
+            raise changed("table", table.name)
+    # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
+    listed = {f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
+    unopened = (listed | {*catalogue.index_tables.values()}) - set(expected)
+    here = set()
+    for kind, name, _, sql in found:
+        here.add(name)
+        if kind == "table" and (name in unopened or name in (STATE, "sqlite_sequence", "sqlite_stat1")):
+            continue
+        if kind == "index" and sql is None:  # SQLite's own, of a primary key
+            continue
+        if kind != "table" or expected.get(name) != sql:
+            raise changed(kind, name)
+    if lost := sorted(set(expected) - here):
+        raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
+
+
+def take_over(writer: Writer, schema: Schema, read: Read, meter: Callable[[str, int], Meter]) -> Catalogue:
+    """Make a file hold what a schema needs; return its catalogue."""
+    catalogue = read_catalogue(read)
+    evolution = evolution_of(catalogue, schema, read, writer.timestamp)
+    if not evolution.changed and not catalogue.first_format:
+        return catalogue
+    if not catalogue.models:
+        writer.execute(CREATE_CATALOGUE)
+    if not catalogue.models or catalogue.first_format:
+        for sql in (*BESIDE.values(), f"PRAGMA user_version = {FORMAT_VERSION}"):
+            writer.execute(sql)
+    layout = _Layout(writer, catalogue, {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")})
+    layout.drop(evolution.dropped)
+    layout.widen(evolution.widened)
+    known = dict(layout.tables)
+    layout.extend(schema)
+    after = layout.catalogue(evolution, writer.timestamp)
+    sqlite = SqliteSchema(schema, after)
+    for model, property in evolution.fields:
+        _fill(writer, known[model.table], sqlite, model, property)
+    for model in evolution.typed:
+        table = sqlite.tables[model.table]
+        condition = table.type_filter(model.name, "t") or "TRUE"
+        writer.execute(
+            f'UPDATE {quoted(table.name)} AS t SET "EntityType" = ? WHERE {condition}', (model.declaration.type_name,)
+        )
+    _build(writer, sqlite, evolution, catalogue, meter)
+    for change in evolution.changes:
+        if change.warning:
+            _log.warning("%s", change)
+    write_catalogue(writer, after)
+    if evolution.extends or catalogue.first_format:
+        writer.bump_generation()
+    return after
+
+
+class _Layout:
+    """The tables of a file, as they change."""
+
+    def __init__(self, writer: Writer, catalogue: Catalogue, taken: set[str]) -> None:
+        self.tables = dict(catalogue.tables)
+        self._before = catalogue
+        self._index_tables = dict(catalogue.index_tables)
+        self._past = set(catalogue.past)
+        self._taken = taken
+        self._writer = writer
+
+    def _fresh(self, name: str) -> str:
+        """Return a physical name that never had a meaning."""
+        base, number = name, 2
+        while name.lower() in self._taken | self._past:
+            name, number = f"{base}_{number}", number + 1
+        self._taken.add(name.lower())
+        return name
+
+    def _labels(self, name: str, form: ModelForm, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the indexes of a class that hold one of some properties: label, public name of the table."""
+        for index, one in form.indexes.items():
+            if properties is None or properties & one.fields:
+                yield f"{name}.{index}", one.table
+
+    def drop(self, names: frozenset[str]) -> None:
+        """Drop the tables of classes that hold nothing, and their places in tables of several classes."""
+        for name in names:
+            form = self._before.models[name]
+            for label, _ in self._labels(name, form):
+                self._drop_table(self._index_tables.pop(label))
+            self._drop_table(f"{form.table}_{name}_values", again=True)
+            table = self.tables[form.table]
+            left = [f"{one}#" if one == name else one for one in table.types]
+            if all(one.endswith("#") for one in left):
+                del self.tables[form.table]
+                self._drop_table(table.name)
+                self._drop_table(table.big_name)
+            else:  # (nobody has rows of the number that the class had there)
+                self.tables[form.table] = attrs.evolve(table, types=tuple(left))
+
+    def _drop_table(self, name: str, *, again: bool = False) -> None:
+        if name.lower() in self._taken:
+            self._writer.execute(f"DROP TABLE {quoted(name)}")
+            if again:
+                self._taken.discard(name.lower())
+            else:
+                self._past.add(name.lower())
+
+    def widen(self, widened: Sequence[tuple[str, str]]) -> None:
+        """Give what holds a property another name: those who know the old one must not read what it can hold now."""
+        for name, property in widened:
+            form = self._before.models[name]
+            in_key = form.fields[property].in_key
+            for label, public in self._labels(name, form, None if in_key else {property}):
+                old, new = self._index_tables[label], self._fresh(public)
+                self._rename(old, new)
+                self._index_tables[label] = new
+            table = self.tables[form.table]
+            if in_key:
+                after = attrs.evolve(table, name=self._fresh(form.table))
+                self._rename(table.name, after.name)
+                if table.spills:
+                    self._rename(table.big_name, after.big_name)
+            else:
+                after = table.renamed(property)
+                old, new = quoted(table.column(property)), quoted(after.column(property))
+                for one in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
+                    self._writer.execute(f"ALTER TABLE {quoted(one)} RENAME COLUMN {old} TO {new}")
+            self.tables[form.table] = after
+
+    def _rename(self, old: str, new: str) -> None:
+        self._writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+        self._past.add(old.lower())
+
+    def extend(self, schema: Schema) -> None:
+        """Add the tables and columns that the classes of a schema need."""
+        before = dict(self.tables)
+        for model in schema.models:
+            table = self.tables.get(model.table)
+            if table is None:
+                table = EntityTable(self._fresh(model.table), (), (), (), ())
+            self.tables[model.table] = table.extended(model)
+            for index in model.indexes:
+                label = f"{model.name}.{index.name}"
+                if label not in self._index_tables:
+                    self._index_tables[label] = self._fresh(index.table)
+        for name, table in self.tables.items():
+            _make(self._writer, before.get(name), table)
+
+    def catalogue(self, evolution: Evolution, now: int) -> Catalogue:
+        """Return what the catalogue says from now on."""
+        states = dict(self._before.states)
+        for name, form in evolution.models_after.items():
+            for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
+                states.setdefault(label, StateForm("ready", now))
+        return Catalogue(
+            evolution.models_after,
+            evolution.versions_after,
+            states,
+            self.tables,
+            self._index_tables,
+            frozenset(self._past),
+        )
+
+
+def _make(writer: Writer, old: EntityTable | None, table: EntityTable) -> None:
+    """Make a table, or what it lacks."""
+    if old is None:
+        for sql in table.ddl().values():
+            writer.execute(sql)
+        return
+    for column in table.columns[len(old.columns) :]:
+        writer.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {column.sql}")
+    if table.spills and not old.spills:
+        writer.execute(table.create_big)
+    for spill in table.spills[len(old.spills) :] if old.spills else ():
+        writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
+
+
+def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, property: str) -> None:
+    """Give the rows that are there the default of a new property, where adding its column has not."""
+    table = sqlite.tables[model.table]
+    if property not in dict(table.properties):
+        return  # the key holds it
+    default = model.defaults.get(property)
+    column = table.column(property)
+    added = column not in old.has
+    if added and next(c.default for c in table.columns if c.name == column) == default:
+        return
+    condition = table.type_filter(model.name, "t") or "TRUE"
+    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
+
+
+def _build(
+    writer: Writer,
+    sqlite: SqliteSchema,
+    evolution: Evolution,
+    catalogue: Catalogue,
+    meter: Callable[[str, int], Meter],
+) -> None:
+    new_indexes: set[IndexModel] = {model.index(name) for model, name in evolution.indexes}
+    new_indexes |= {index for model in evolution.models for index in model.indexes}
+    new_models = set(evolution.models)
+    for model in sqlite.schema.models:
+        for index in model.indexes:
+            if index in new_indexes:
+                writer.execute(sqlite.indexes[index].create)
+        if model in new_models:
+            for _, sql in values_ddl(model):
+                writer.execute(sql)
+    # Aggregates last: what their indexes hold is known once every group is.
+    for model in sorted(sqlite.schema.models, key=lambda one: one.aggregate is not None):
+        if (model.name if model.aggregate is None else model.aggregate.source.__name__) not in catalogue.models:
+            continue
+        kept = sqlite.maintenance[model]
+        wanted = Maintenance(
+            tuple(index for index in kept.indexes if index.model in new_indexes),
+            tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
+        )
+        if not wanted.indexes and not wanted.aggregates:
+            continue
+        (total,) = writer.get(f"SELECT count(*) FROM {quoted(sqlite.tables[model.table].name)}", ()) or (0,)
+        with meter(f"building over {model.name}", total) as progress:
+            for rows in _chunks(writer, sqlite, model):
+                changes = ChangeSet()
+                changes.added(wanted, rows)
+                write_indexes(sqlite, writer, changes)
+                write_groups(sqlite, writer, changes)
+                progress.advance(len(rows))
+
+
+def _chunks(writer: Writer, sqlite: SqliteSchema, model: Model) -> Iterator[list[Row]]:
+    """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
+    statements = sqlite.statements[model]
+    scan = f"{statements.scan_after} LIMIT {_CHUNK}"
+    first = statements.scan + f" LIMIT {_CHUNK}"
+    rows = writer.execute(first).fetchall()
+    while rows:
+        yield rows
+        rows = writer.execute(scan, rows[-1][:2]).fetchall()

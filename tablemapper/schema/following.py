@@ -1,0 +1,354 @@
+"""What a store does for its classes beyond what their code declares, because the catalogue of its file says so.
+
+A newer version of a program, or another program, may have added properties, indexes and aggregates to a class. Those who
+do not know them carry the properties along, and maintain the rest: a class is made of the catalogue's form, with the
+fields of the known class first, so that its functions work on the known class's rows with a *tail* of hidden properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Annotated, Any
+
+import attrs
+import msgspec
+from msgspec import UNSET
+
+from ..entities.aggregates import Aggregate
+from ..entities.declaration import compile_index
+from ..entities.entity import Entity, Record
+from ..entities.fields import FIELD, FieldOptions, Measure
+from ..entities.index import Index
+from ..entities.key import Key
+from ..errors import InvalidModel, SchemaMismatch
+from ..expressions.predicates import attribute, load
+from ..expressions.tree import Attr
+from ..keys.overlap import disjoint
+from ..keys.template import Template, renamed_text
+from .evolution import key_templates
+from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation, stored_default
+from .maintenance import IndexMaintenance, index_maintenance
+from .model import Model, Schema, model_of
+from .rows import DAMAGE, FIRST, Row
+
+__all__ = ["Followed", "follow"]
+
+
+@attrs.frozen(eq=False, slots=False)
+class Followed:
+    """A class as its file has it."""
+
+    known: Model
+    """The class as its code declares it."""
+    model: Model
+    """The class with its hidden properties: its rows are those of the known one, with a tail."""
+    tail: Row
+    """The stored defaults of the hidden properties."""
+    indexes: tuple[IndexMaintenance, ...]
+    """Those that the code does not declare."""
+    aggregates: tuple[Model, ...]
+    """Those that are not opened."""
+    refusals: tuple[str, ...]
+    """What cannot be maintained here, so that nothing can be written."""
+    narrow: Mapping[str, FieldForm]
+    """Fields, by name, that can hold values in the file which the class does not know."""
+    special: tuple[tuple[str, Template, Template], ...]
+    """More special classes of the same table that are not opened, with the templates of their keys."""
+
+    @cached_property
+    def nested(self) -> tuple[int, ...]:
+        """The places in a row of nested values that can have members which the class does not know."""
+        return tuple(self.known.position[name] for name, form in self.narrow.items() if form.json is not UNSET)
+
+    @cached_property
+    def checked(self) -> bool:
+        """Whether there is anything to do for a row that is written."""
+        return bool(self.refusals or self.tail or self.nested or self.special)
+
+    @cached_property
+    def extra(self) -> int | None:
+        """The place in a row of the undeclared properties."""
+        return next((at for at, field in enumerate(self.known.columns, FIRST) if field.type.undeclared), None)
+
+    def check_writable(self) -> None:
+        """Raise SchemaMismatch if something cannot be maintained here."""
+        if self.refusals:
+            raise SchemaMismatch(self.known.name, [f"{fault}; nothing was written" for fault in self.refusals])
+
+    def completed(self, row: Row, old: Row | None = None) -> Row:
+        """Return a row that is to be written, with its tail.
+
+        Args:
+            row: as the known class makes it.
+            old: what is stored under its key, with its tail.
+
+        Raises:
+            SchemaMismatch: it cannot be written by this version of the class.
+        """
+        self.check_writable()
+        width = FIRST + len(self.known.columns)
+        if self.tail and self.extra is not None:
+            self._check_undeclared(row)
+        if old is None:
+            for name, *templates in self.special:
+                if all(template.matches_prefix(text) for template, text in zip(templates, row, strict=False)):
+                    raise SchemaMismatch(
+                        f"{self.known.name} {row[:2]}", [f"this key belongs to {name}; choose other values"]
+                    )
+            return (*row[:width], *self.tail)
+        values = list(row[:width])
+        for at in self.nested:
+            values[at] = self._nested(row, old, at)
+        return (*values, *old[width : width + len(self.tail)])
+
+    def _nested(self, row: Row, old: Row, at: int) -> Any:
+        """Return a nested value as it is to be stored: with the members that the class does not know, if nothing changed."""
+        field = self.known.columns[at - FIRST]
+        if old[at] is None or old[at] == row[at]:
+            return row[at]
+        seen = field.type.store(field.type.load(old[at]))
+        if seen == row[at]:
+            return old[at]
+        if seen != old[at]:
+            raise SchemaMismatch(
+                f"{self.known.name} {row[:2]}",
+                [
+                    f"{field.name} holds members that this version does not know, and they would be lost with this change; "
+                    "change it with the version that has them; nothing was written"
+                ],
+            )
+        return row[at]
+
+    def _check_undeclared(self, row: Row) -> None:
+        assert self.extra is not None
+        hidden = {field.property for field in self.model.columns[len(self.known.columns) :]}
+        for name in hidden.intersection(msgspec.json.decode(row[self.extra] or "{}")):
+            raise SchemaMismatch(
+                f"{self.known.name} {row[:2]}",
+                [
+                    f'the undeclared property "{name}" is declared by a newer version; set it with that; nothing was written'
+                ],
+            )
+
+    def check_row(self, row: Row) -> None:
+        """Raise SchemaMismatch if the class cannot have what a row holds."""
+        for name in self.narrow:
+            self.check(name, row[self.known.position[name]], *row[:2])
+
+    def check(self, field: str, value: Any, partition: str, row: str) -> Any:
+        """Return a stored value of a narrow field; raise SchemaMismatch if the class cannot have it."""
+        model = self.known.declaration.field(field)
+        if value is None:
+            if model.optional:
+                return None
+        else:
+            try:
+                model.type.load(value)
+            except DAMAGE:
+                pass
+            else:
+                return value
+        raise SchemaMismatch(
+            f"{self.known.name} {(partition, row)}",
+            [
+                f"{field} is {value!r}, which this version does not know (another version of {self.known.name} in the file does)"
+            ],
+        )
+
+
+def follow(schema: Schema, forms: Forms) -> dict[Model, Followed]:
+    """Return what is to be done beyond what classes declare, for those where there is anything."""
+    found = {}
+    for model in schema.models:
+        form = forms.get(model.name)
+        if form is None:
+            continue
+        targets = {
+            name: one
+            for name, one in forms.items()
+            if one.aggregate is not UNSET and one.aggregate.of == model.name and name not in schema.by_name
+        }
+        special = tuple(_special(model, schema, forms))
+        source = model
+        if model.aggregate is not None:
+            source = schema.by_class[model.aggregate.source]
+        if targets or special or _knows_more(form, model.form):
+            origin = forms.get(source.name, source.form)
+            key = msgspec.json.encode([form, origin, targets])
+            found[model] = attrs.evolve(_followed(model, source, key), special=special)
+    return found
+
+
+def _knows_more(form: ModelForm, own: ModelForm) -> bool:
+    """Return whether a catalogue's form has anything that a class lacks."""
+    if form.type != own.type or form.indexes.keys() != own.indexes.keys() or form.fields.keys() != own.fields.keys():
+        return True
+    return any(_is_narrow(form.fields[name], field) for name, field in own.fields.items())
+
+
+def _is_narrow(form: FieldForm, own: FieldForm) -> bool:
+    """Return whether a field can hold what a class cannot have there."""
+    if form.optional and not own.optional:
+        return True
+    if own.json is not UNSET:
+        return form.json is not UNSET and form.json != own.json
+    return form.type != own.type or form.members != own.members
+
+
+def _special(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, Template, Template]]:
+    for name, form in forms.items():
+        if form.table == model.table and name not in schema.by_name:
+            templates = key_templates(form)
+            if disjoint(model.declaration.templates, templates) == "carve b":
+                yield name, *templates
+
+
+@lru_cache(maxsize=256)
+def _followed(model: Model, source: Model, key: bytes) -> Followed:
+    form, origin, targets = msgspec.json.decode(key, type=tuple[ModelForm, ModelForm, dict[str, ModelForm]])
+    classes = _Classes(source, origin)
+    stored = classes.source if source is model else classes.aggregate(model.name, form, model)
+    known = len(model.columns)
+    hidden = [form.fields[field.property] for field in stored.columns[known:]]
+    refusals: list[str] = []
+    indexes: list[IndexMaintenance] = []
+    aggregates: list[Model] = []
+    for name, index in form.indexes.items():
+        if name not in model.form.indexes:
+            try:
+                indexes.append(index_maintenance(stored, _index(stored, name, index)))
+            except _UNKNOWN as error:
+                refusals.append(_refusal(f"{model.name}.{name}", error))
+    for name, target in targets.items():
+        try:
+            aggregates.append(classes.aggregate(name, target))
+        except _UNKNOWN as error:
+            refusals.append(_refusal(name, error))
+    own = model.form.fields
+    names = {field.property: field.name for field in model.declaration.fields}
+    narrow = {
+        names[name]: field
+        for name, field in form.fields.items()
+        if name in own and names[name] in model.position and _is_narrow(field, own[name])
+    }
+    return Followed(
+        model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), narrow, ()
+    )  # fmt: skip
+
+
+_UNKNOWN = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
+
+
+def _refusal(label: str, error: Exception) -> str:
+    faults = error.faults if isinstance(error, InvalidModel) else [str(error)]
+    return f"{label} needs the version that declares it ({'; '.join(faults)})"
+
+
+# ---------------------------------------------------------------------------------------------- classes made of forms
+
+
+_Entities: Any = type(Entity)
+_Aggregates: Any = type(Aggregate)
+
+
+class _Classes:
+    """Makes classes of forms: the entity class with its hidden properties, and the aggregates of it."""
+
+    def __init__(self, source: Model, form: ModelForm) -> None:
+        known = source.declaration
+        options: dict[str, FieldOptions] = {}
+        annotations: dict[str, Any] = {}
+        for field in known.fields:
+            annotations[field.name] = Annotated[field.annotation, FIELD]
+            options[field.name] = FieldOptions(name=field.property, stored=field.stored, kw_only=True)
+        properties = {field.property for field in known.fields}
+        for property, hidden in form.fields.items():
+            if property not in properties:
+                name = _name(property, annotations)
+                kind = annotation(hidden)
+                annotations[name] = Annotated[kind | None if hidden.optional else kind, FIELD]
+                options[name] = FieldOptions(name=property, kw_only=True)
+        body = {
+            **options,
+            "__annotations__": annotations,
+            "__module__": known.cls.__module__,
+            "key": Key(partition=known.partition.text, row=known.row.text),
+        }
+        self.source = model_of(_Entities(source.name, (Entity,), body, table=form.table, type=form.type))
+
+    def aggregate(self, name: str, form: ModelForm, known: Model | None = None) -> Model:
+        """Return an aggregate of the class, its fields in the order of the known one."""
+        cls = self.source.cls
+        shape = form.aggregate
+        assert shape is not UNSET
+        field = _fields_of(self.source)
+        order = [] if known is None else [one.property for one in known.declaration.fields]
+        names: dict[str, str] = {}
+        body: dict[str, Any] = {"__annotations__": {}, "__module__": cls.__module__}
+        for property in sorted(form.fields, key=lambda one: order.index(one) if one in order else len(order)):
+            attr = names[property] = _name(property, names.values())
+            kind = annotation(form.fields[property])
+            kind = kind | None if form.fields[property].optional else kind
+            body["__annotations__"][attr] = Annotated[kind, FIELD]
+            if property in shape.groups:
+                body[attr] = Measure("group", attribute(shape.groups[property], field))
+            else:
+                measure, label, where = shape.measures[property]
+                of = None if label is None else attribute(label, field)
+                body[attr] = Measure(measure, of, None if where is None else load(where, field))
+        body["key"] = Key(partition=_text(form.partition, names), row=_text(form.row, names))
+        for index, one in form.indexes.items():
+            body[index] = _declared(one, names)
+        where = shape.where
+        options = {} if where is None else {"where": lambda _: load(where, field)}
+        return model_of(_Aggregates(name, (Aggregate,), body, of=cls, table=form.table, **options))
+
+
+def _name(property: str, taken: Any) -> str:
+    """Return the name of an attribute for a property."""
+    if (
+        property.isidentifier()
+        and property[0] != "_"
+        and property not in (*taken, "key")
+        and not hasattr(Record, property)
+    ):
+        return property
+    return f"property_{len(tuple(taken))}"
+
+
+def _fields_of(model: Model) -> Callable[[str], Attr[Any, Any]]:
+    fields = {field.property: field for field in model.declaration.fields}
+    return lambda property: Attr(model.cls, fields[property].name, fields[property].type)
+
+
+def _text(form: TemplateForm, names: Mapping[str, str]) -> Any:
+    """Return the text of a template, its fields by their names."""
+    texts: Sequence[str] = [form.text] if isinstance(form.text, str) else form.text
+    renamed = tuple([renamed_text(text, names) for text in texts])
+    return renamed[0] if isinstance(form.text, str) else renamed
+
+
+def _declared(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
+    return Index(
+        partition=_text(form.partition, names),
+        row=_text(form.row, names),
+        include=tuple([names[property] for property in form.include]),
+        unique=form.unique,
+        table=form.table,
+    )
+
+
+def _index(model: Model, name: str, form: IndexForm) -> Any:
+    """Return an index of a form, compiled for a class."""
+    declaration = model.declaration
+    index = _declared(form, {field.property: field.name for field in declaration.fields})
+    if form.where is not None:
+        index.where = lambda _: load(form.where, _fields_of(model))
+    faults: list[str] = []
+    found = compile_index(
+        declaration.cls, name, index, declaration.table, {f.name: f for f in declaration.fields}, faults
+    )
+    if found is None or faults:
+        raise InvalidModel(f"{model.name}.{name}", faults)
+    return found

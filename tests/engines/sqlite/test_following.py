@@ -1,0 +1,580 @@
+"""Several versions of a program on one file: what one of them adds, the others follow."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+import attrs
+import msgspec
+import pytest
+
+import tablemapper as tm
+
+from .formats import to_first_format
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def version(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
+    """Return a class of products: ``field=annotation``, ``field=(annotation, default)``, and indexes."""
+    key = body.pop("key", tm.Key(partition="{category}", row="{number}"))
+    annotations: dict[str, Any] = {"category": tm.Field[str], "number": tm.Field[int], "price": tm.Field[float]}
+    made: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__, "__qualname__": name, "key": key}
+    options = {"type": body.pop("type")} if "type" in body else {}
+    for field, one in body.items():
+        if one is None:
+            del annotations[field]
+        elif isinstance(one, tm.Index):
+            made[field] = one
+        elif isinstance(one, tuple):
+            annotations[field] = tm.Field[one[0]]
+            made[field] = one[1] if not isinstance(one[1], str | int | float | Decimal | enum.Enum | None) else tm.field(default=one[1])  # fmt: skip
+        else:
+            annotations[field] = tm.Field[one]
+    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
+
+
+def totals(of: Any, name: str = "Total", **body: Any) -> Any:
+    """Return a class of totals by category."""
+    annotations = {"category": tm.Field[str], "count": tm.Field[int]}
+    annotations |= {field: tm.Field[one[0]] for field, one in body.items()}
+    made = {
+        "__annotations__": annotations,
+        "__module__": __name__,
+        "category": tm.group_by(of.category),
+        "count": tm.count(),
+        "key": tm.Key(partition="{category}"),
+        **{field: one[1] for field, one in body.items()},
+    }
+    return type(tm.Aggregate)(name, (tm.Aggregate,), made, of=of, table=f"{name}s")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with 6 products."""
+    plain = version()
+    with tm.open(tmp_path / "x.db", models=[plain], durability="relaxed") as store:
+        store.insert_many(plain(f"c{n % 2}", n, n / 2) for n in range(6))
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def open_store(path: Path) -> Iterator[Callable[..., tm.Store]]:
+    """Open the file once more with some classes; each store is checked at the end."""
+    with ExitStack() as stack:
+        stores: list[tm.Store] = []
+
+        def opened(*models: Any) -> tm.Store:
+            stores.append(stack.enter_context(tm.open(path, models=list(models), durability="relaxed")))
+            return stores[-1]
+
+        yield opened
+        for store in stores:
+            assert store.check().problems == ()
+
+
+Open = Callable[..., tm.Store]
+
+
+def generation(path: Path) -> int:
+    db = apsw.Connection(str(path))
+    ((number,),) = db.execute("SELECT generation FROM tablemapper_state")
+    db.close()
+    return int(number)
+
+
+# ---------------------------------------------------------------------------------------------- a version that runs
+
+
+def write_all(store: tm.Store, cls: Any, category: str) -> None:
+    """Write by every verb."""
+    store.insert(cls(category, 1, 1.0))
+    store.insert_many([cls(category, n, 2.0) for n in range(2, 5)])
+    store.insert_many([cls(category, n, 2.0) for n in range(5, 7)], atomic=True)
+    store.merge(cls.key(category, 1), price=1.5)
+    store.upsert(cls(category, 2, 2.5))
+    store.upsert(cls(category, 9, 9.0), merge=True)
+    found = store[cls.key(category, 3)]
+    found.price = 3.5
+    store.replace(found)
+    with store.transaction() as tx:
+        tx.delete(cls.key(category, 4))
+        tx.insert(cls(category, 10, 10.0))
+    store.query(cls).where(cls.category == category, cls.number > 8).update(price=8.0)
+    store.delete(store[cls.key(category, 5)])
+
+
+ADDITIONS: dict[str, dict[str, Any]] = {
+    "an optional field": {"note": (str | None, None)},
+    "a field with a default": {"rank": (int, 3)},
+    "a field with a default, and an index on it": {
+        "rank": (int, 3),
+        "by_rank": tm.Index(partition="{rank}", include=("price",)),
+    },
+    "an index": {"by_price": tm.Index(partition="{price}")},
+    "a partial index": {"by_price": tm.Index(partition="{price}", where=lambda p: p.price > 2)},
+    "a covering index": {"by_price": tm.Index(partition="{price}", include="all")},
+    "a list that an index fans out over": {
+        "tags": (list[str], tm.field(factory=list)),
+        "by_tag": tm.Index(partition="{tags}"),
+    },
+    "another type of ints": {"weight": (tm.Int32, 5), "took": (timedelta | None, None)},
+    "a type name": {"type": "product"},
+}
+del ADDITIONS["a list that an index fans out over"]  # (a factory is no default)
+
+
+@pytest.mark.parametrize("addition", ADDITIONS)
+def test_a_version_that_runs_follows_what_a_new_one_adds(addition: str, path: Path, open_store: Open) -> None:
+    old, new = version(), version(**ADDITIONS[addition])
+    running = open_store(old)
+    newer = open_store(new)
+    write_all(running, old, "a")
+    write_all(newer, new, "b")
+    write_all(open_store(old), old, "c")  # restarted, or rolled back
+    write_all(open_store(new), new, "d")
+    for store in (running, newer):
+        assert store.check().problems == ()
+    prices = [
+        [(p.number, p.price) for p in newer.query(new).where(new.category == category)]
+        for category in ("a", "b", "c", "d")
+    ]
+    assert prices == [prices[0]] * 4
+
+
+@pytest.mark.parametrize("declared", [False, True], ids=["by its own store", "by another class"])
+def test_an_aggregate_that_a_new_version_adds_is_maintained_by_those_that_run(
+    path: Path, open_store: Open, *, declared: bool
+) -> None:
+    old = version()
+    new = version() if declared else old
+    total = totals(
+        new,
+        best=(float | None, tm.max(new.price)),
+        spent=(float, tm.sum(new.price)),
+        dear=(int, tm.count(where=new.price > 2)),
+        most=(float | None, tm.max_ever(new.price)),
+    )
+    running, newer = open_store(old), open_store(new, total)
+    write_all(running, old, "a")
+    write_all(newer, new, "b")
+    write_all(open_store(old), old, "c")
+    one, two, three = (newer[total.key(category)] for category in "abc")
+    assert (one.count, one.best, one.spent, one.dear, one.most) == (two.count, two.best, two.spent, two.dear, two.most)
+    assert one.count == three.count == 6
+
+
+def test_an_index_on_an_aggregate_is_followed(path: Path, open_store: Open) -> None:
+    old = version()
+    total = totals(old)
+    body = {"by_count": tm.Index(partition="{count}")}
+    indexed = type(tm.Aggregate)(
+        "Total", (tm.Aggregate,),
+        {"__annotations__": {"count": tm.Field[int], "category": tm.Field[str]}, "__module__": __name__,
+         "category": tm.group_by(old.category), "count": tm.count(), "key": tm.Key(partition="{category}"), **body},
+        of=old, table="Totals",
+    )  # fmt: skip
+    running, alone = open_store(old, total), open_store(old)
+    newer = open_store(old, indexed)
+    running.insert(old("c0", 50, 1.0))
+    alone.insert(old("c0", 51, 1.0))
+    assert [found.category for found in newer.query(indexed.by_count(5))] == ["c0"]
+    assert running[total.key("c0")].count == 5
+
+
+def test_a_unique_index_holds_for_versions_that_do_not_declare_it(path: Path, open_store: Open) -> None:
+    old, new = version(), version(by_price=tm.Index(partition="{price}", unique=True))
+    running, _ = open_store(old), open_store(new)
+    with pytest.raises(tm.UniqueViolation):
+        running.insert(old("x", 1, 0.5))
+    running.insert(old("x", 1, 0.6))
+
+
+def test_hidden_properties_are_carried_along(path: Path, open_store: Open) -> None:
+    old, new = version(), version(rank=(int, 3), note=(str | None, None))
+    running, newer = open_store(old), open_store(new)
+    newer.merge(new.key("c0", 0), rank=7, note="long " * 200)
+    found = running[old.key("c0", 0)]
+    found.price = 9.0
+    running.replace(found)
+    running.merge(old.key("c0", 0), price=10.0)
+    running.upsert(old("c0", 0, 11.0))
+    running.insert(old("c0", 100, 1.0))
+    one = newer[new.key("c0", 0)]
+    assert (one.price, one.rank, one.note) == (11.0, 7, "long " * 200)
+    one = newer[new.key("c0", 100)]
+    assert (one.rank, one.note) == (3, None)
+
+
+def test_an_entity_that_was_read_before_the_file_had_more_is_replaced_whole(path: Path, open_store: Open) -> None:
+    old, new = version(), version(note=str | None, rank=(int, 3))
+    running = open_store(old)
+    before = running[old.key("c0", 0)]
+    kept = running[old.key("c1", 1)]
+    newer = open_store(new)
+    newer.merge(new.key("c0", 2), note="x")
+    before.price = 5.0
+    running.replace(before)
+    running.delete(kept)
+    newer.merge(new.key("c0", 0), note="kept " * 200)
+    with pytest.raises(tm.PreconditionFailed):
+        running.replace(before)
+    assert newer[new.key("c0", 0)].note == "kept " * 200
+
+
+def test_a_new_class_does_not_stop_those_who_do_not_know_it(path: Path, open_store: Open) -> None:
+    old = version()
+    running = open_store(old)
+    open_store(version("Other", "Others"))
+    running.insert(old("x", 1, 1.0))
+
+
+def test_versions_that_differ_in_a_default_leave_each_other_alone(path: Path) -> None:
+    one, two = version(rank=(int, 3)), version(rank=(int, 4))
+    with tm.open(path, models=[one]):
+        before = generation(path)
+    for _ in range(3):
+        for cls in (one, two):
+            with tm.open(path, models=[cls]) as store:
+                store.upsert(cls("x", 1, 1.0))
+                assert store[cls.key("c0", 0)].rank == 3
+    assert generation(path) == before
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Paint(enum.Enum):
+    BLUE = "blue"
+    RED = "red"
+
+
+Wider = enum.Enum("Color", {"RED": "red", "BLUE": "blue", "GREEN": "green"})  # type: ignore[misc]
+
+HARMLESS: dict[str, tuple[Any, Any]] = {
+    "an Enum renamed, its members in another order": (Color, Paint),
+    "an Enum that becomes a Literal": (Color, Literal["red", "blue"]),
+    "another default": ((int, 3), (int, 4)),
+}
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_changes_nothing_that_is_stored_moves_no_generation(change: str, tmp_path: Path) -> None:
+    one, two = (version(state=kind) for kind in HARMLESS[change])
+    value = 3 if isinstance(HARMLESS[change][0], tuple) else Color.RED
+    with tm.open(tmp_path / "x.db", models=[one]) as store:
+        store.insert(one("a", 1, 1.0, value))
+    before = generation(tmp_path / "x.db")
+    for cls in (two, one, two):
+        with tm.open(tmp_path / "x.db", models=[cls]) as store:
+            store.replace(store[cls.key("a", 1)])
+            assert store.check().ok
+    assert generation(tmp_path / "x.db") == before
+
+
+# ---------------------------------------------------------------------------------------------- widened values
+
+WIDENED: dict[str, tuple[Any, Any, Any, Any]] = {
+    "a member more": (Color, Wider, Color.RED, Wider.GREEN),  # type: ignore[attr-defined]
+    "a Literal that becomes str": (Literal["a", "b"], str, "a", "z"),
+    "an Enum that becomes str": (Color, str, Color.RED, "z"),
+    "a list of members": (list[Literal["a"]], list[Literal["a", "b"]], ["a"], ["b"]),
+    "Int32 that becomes int": (tm.Int32, int, 1, 1 << 40),
+    "None": (str, str | None, "a", None),
+}
+
+
+@pytest.mark.parametrize("index", [False, True], ids=["plain", "in an index"])
+@pytest.mark.parametrize("change", WIDENED)
+def test_values_that_an_old_version_does_not_know_are_no_damage(change: str, tmp_path: Path, *, index: bool) -> None:
+    narrow, wide, known, unknown = WIDENED[change]
+    more = {"by_price": tm.Index(partition="{price}", include=("state",))} if index else {}
+    old, new = version(state=narrow, **more), version(state=wide, **more)
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[old]) as running:
+        running.insert(old("a", 1, 1.0, known))
+        assert running[old.key("a", 1)].state == known
+        assert [p.state for p in running.query(old).where(old.category == "a")] == [known]
+        with tm.open(path, models=[new]) as newer:
+            stored = {"red": "red"}.get(getattr(known, "value", ""), known)
+            if wide is str and narrow is Color:
+                assert newer[new.key("a", 1)].state == stored
+            newer.insert(new("a", 2, 2.0, unknown))
+            assert newer.check().ok
+            for store in (running, tm.open(path, models=[old])):
+                assert store[old.key("a", 1)].state == known
+                for read in (
+                    lambda store=store: store.get(old.key("a", 2)),
+                    lambda store=store: store.get_many([old.key("a", 1), old.key("a", 2)]),
+                    lambda store=store: list(store.query(old).where(old.category == "a")),
+                    lambda store=store: list(store.query(old).where(old.category == "a", old.number == 2)),
+                    lambda store=store: list(store.query(old).where(old.category == "a").select(old.state)),
+                    lambda store=store: list(store.partition(old.category == "a")),
+                    lambda store=store: store.merge(old.key("a", 2), price=5.0),
+                    *([lambda store=store: list(store.query(old.by_price(2.0)).select(old.state))] if index else []),
+                ):
+                    with pytest.raises(tm.SchemaMismatch, match="state is .* which this version does not know"):
+                        read()
+                store.upsert(old("a", 3, 3.0, known))
+                store.merge(old.key("a", 1), price=4.0)
+            assert newer.check().ok
+
+
+@attrs.define
+class Home:
+    city: str = ""
+
+
+@attrs.define
+class Villa:
+    city: str = ""
+    pool: str = "none"
+
+
+Villa.__name__ = "Home"
+
+
+def test_members_that_an_old_version_does_not_know_are_kept_or_the_change_is_refused(tmp_path: Path) -> None:
+    old, new = version(home=Home), version(home=Villa)
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[old]) as running, tm.open(path, models=[new]) as newer:
+        newer.insert(new("a", 1, 1.0, Villa("Rome", "large")))
+        newer.insert(new("a", 2, 2.0, Villa("Oslo")))
+        for store in (running, tm.open(path, models=[old])):
+            found = store[old.key("a", 1)]
+            assert found.home == Home("Rome")
+            found.price += 1
+            store.replace(found)
+            store.merge(old.key("a", 1), price=7.0)
+            found = store[old.key("a", 1)]
+            found.home = Home("Paris")
+            with pytest.raises(tm.SchemaMismatch, match="home holds members that this version does not know"):
+                store.replace(found)
+            store.insert(old("b", int(store is running), 1.0, Home("Bonn")))
+        assert newer[new.key("a", 1)].home == Villa("Rome", "large")
+        assert newer.check().ok
+        assert running.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- what cannot be followed
+
+
+class Money:
+    def __init__(self, cents: int = 0) -> None:
+        self.cents = cents
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and self.cents == other.cents
+
+
+def test_what_cannot_be_maintained_refuses_the_writes_of_its_class_alone(path: Path) -> None:
+    old = version()
+    new = version(home=Home | None, by_city=tm.Index(partition="{home.city}"))
+    other = version("Other", "Others")
+    with tm.open(path, models=[old, other]) as running, tm.open(path, models=[new]) as newer:
+        newer.merge(new.key("c0", 0), home=Home("Rome"))
+        with pytest.raises(
+            tm.SchemaMismatch, match=r"Product.by_city needs the version that declares it.*nothing was written"
+        ):
+            running.insert(old("x", 1, 1.0))
+        with pytest.raises(tm.SchemaMismatch, match="by_city"):
+            running.insert_many([old("x", 1, 1.0)])
+        with pytest.raises(tm.SchemaMismatch, match="by_city"):
+            running.delete(old.key("c0", 0))
+        running.insert(other("x", 1, 1.0))
+        assert running.get(old.key("x", 1)) is None
+        assert newer.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- tables, keys, classes
+
+
+def test_a_class_carved_out_over_rows_that_lie_in_its_keys_is_refused(tmp_path: Path) -> None:
+    employee = version("Employee", "Staff", key=tm.Key(partition="{category}", row="{name}"), name=str, number=None)
+    special = version("Department", "Staff", key=tm.Key(partition="{category}", row="Department"), number=None)
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[employee]) as running:
+        running.insert(employee("Sales", 1.0, "Department"))
+        with pytest.raises(
+            tm.SchemaMismatch, match=r"a row of Employee has a key of Department, as \('Sales', 'Department'\)"
+        ) as caught:
+            tm.open(path, models=[employee, special])
+        assert "m.rewrite(old.Employee" in str(caught.value)
+        running.delete(employee.key("Sales", "Department"))
+        with tm.open(path, models=[employee, special]) as newer:
+            newer.insert(special("Sales", 2.0))
+            for store in (running, tm.open(path, models=[employee])):
+                with pytest.raises(tm.SchemaMismatch, match="this key belongs to Department"):
+                    store.insert(employee("Support", 1.0, "Department"))
+                store.upsert(employee("Support", 1.0, "Ann"))
+            assert newer.check().ok
+        with tm.open(path, models=[special]) as alone:
+            alone.insert(special("Support", 2.0))
+
+
+def test_a_class_that_looks_like_one_under_a_new_name_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with tm.open(path, models=[version("Article", "Articles")]):
+        pass
+    assert "Product (6 entities)" in caplog.text
+    assert "m.rename_class(old.Product, new.Article)" in caplog.text
+
+
+def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    one = version(by_price=tm.Index(partition="{price}"))
+    total = totals(one, spent=(float, tm.sum(one.price)))
+    two = version(price=str, by_price=tm.Index(partition="{price}", row="{number}"), key=tm.Key(partition="{number}", row="{category}"))  # fmt: skip
+    with tm.open(path, models=[one, total]) as running:
+        running.insert(one("a", 1, 1.0))
+        with pytest.raises(tm.SchemaMismatch):
+            tm.open(path, models=[two])
+        running.delete(one.key("a", 1))
+        with tm.open(path, models=[two]) as newer:
+            newer.insert(two("a", 1, "x"))
+            for write in (lambda: running.insert(one("a", 2, 1.0)), lambda: running.get(one.key("a", 1))):
+                with pytest.raises(tm.SchemaMismatch, match="held no entities and was declared anew"):
+                    write()
+            assert [p.price for p in newer.query(two.by_price("x"))] == ["x"]
+            assert newer.check().ok
+    with pytest.raises(tm.SchemaMismatch):
+        tm.open(path, models=[one])
+    with tm.open(path, models=[two]) as newer:
+        newer.delete(two.key(1, "a"))
+    with tm.open(path, models=[one, total]) as again:
+        again.insert(one("a", 1, 1.0))
+        assert again[total.key("a")].spent == 1.0
+        assert again.check().ok
+
+
+def test_a_class_that_shares_its_table_is_declared_anew(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    other = version("Other", key=tm.Key(partition="{category}", row=("other", "{number}")))
+    one, two = version(key=tm.Key(partition="{category}", row=("p", "{number}"))), version(price=str, key=tm.Key(partition="{category}", row=("q", "{number}")))  # fmt: skip
+    with tm.open(path, models=[one, other]) as running:
+        running.insert(other("a", 1, 1.0))
+        with tm.open(path, models=[two, other]) as newer:
+            newer.insert(two("a", 1, "x"))
+            assert newer[other.key("a", 1)].price == 1.0
+            assert [type(row).__name__ for row in newer.partition(two.category == "a")] == ["Other", "Product"]
+            assert newer.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- formats
+
+
+def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    cls = version(state=Color, kinds=list[Literal["it's", "b"]], level=Literal[2, 1], home=Home, by_price=tm.Index(partition="{price}"))  # fmt: skip
+    unopened = version("Other", "Others", odd=enum.Enum("Odd", {"A": "x y,Z=3", "B": "it's"}))
+    with tm.open(path, models=[cls, unopened]) as store:
+        store.insert(cls("a", 1, 1.0, Color.BLUE, ["b"], 2, Home("Rome")))
+    to_first_format(path, [cls, unopened])
+    before = generation(path)
+    with tm.open(path, models=[cls]) as store:
+        assert store[cls.key("a", 1)].state is Color.BLUE
+        assert store.check().ok
+    assert generation(path) == before + 1
+    db = apsw.Connection(str(path))
+    ((form,),) = db.execute("SELECT form FROM tablemapper_catalogue WHERE name = 'models'")
+    assert db.pragma("user_version") == 2
+    db.close()
+    fields = msgspec.json.decode(form)["Other"]["fields"]
+    assert (fields["odd"]["type"], fields["odd"]["members"]) == ("str", ["it's", "x y,Z=3"])
+    wider = version(state=Wider, kinds=list[Literal["it's", "b", "c"]], level=int, home=Villa)
+    for models in ([unopened], [cls, unopened], [wider], [cls]):
+        with tm.open(path, models=models) as store:
+            assert store.check().ok
+
+
+def test_the_bytes_of_a_file_that_is_refused_stay_as_they_were(path: Path) -> None:
+    before = path.read_bytes()
+    for models in (
+        [version(price=str)],
+        [version(note=str)],
+        [version(key=tm.Key(partition="{number}", row="{category}"))],
+    ):
+        with pytest.raises(tm.SchemaMismatch, match=r"this needs a migration: m\."):
+            tm.open(path, models=models)
+    assert path.read_bytes() == before
+
+
+def test_a_property_that_holds_nothing_may_be_left_out(path: Path, open_store: Open) -> None:
+    wide = version(note=str | None, rank=(int, 3))
+    with tm.open(path, models=[wide]):
+        pass
+    plain = version(by_price=tm.Index(partition="{price}"))
+    store = open_store(plain)
+    store.insert(plain("x", 1, 1.0))
+    newer = open_store(wide)
+    assert newer[wide.key("x", 1)].rank == 3
+    newer.merge(wide.key("x", 1), rank=4)
+    store.merge(plain.key("x", 1), price=2.0)
+    assert newer[wide.key("x", 1)].rank == 4
+    with pytest.raises(
+        tm.SchemaMismatch, match=r'the property "rank" \(int\) is in the file.*m\.drop\(old.Product.rank\)'
+    ):
+        tm.open(path, models=[version(more=str | None, note=str | None)])
+
+
+def test_undeclared_properties_may_be_added(path: Path, open_store: Open) -> None:
+    old, new = version(), version(more=(tm.Extra, tm.field(factory=tm.Extra)))
+    running, newer = open_store(old), open_store(new)
+    assert newer[new.key("c0", 0)].more == {}
+    newer.upsert(new("c0", 0, 1.0, tm.Extra(color="red")))
+    running.merge(old.key("c0", 0), price=2.0)
+    running.insert(old("x", 1, 1.0))
+    assert newer[new.key("c0", 0)].more == {"color": "red"}
+    assert newer[new.key("x", 1)].more == {}
+
+
+def test_an_undeclared_property_that_a_newer_version_declares_is_not_lost(tmp_path: Path) -> None:
+    extra = (tm.Extra, tm.field(factory=tm.Extra))
+    old, new = version(more=extra), version(more=extra, color=(str | None, None))
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[old]) as running, tm.open(path, models=[new]):
+        with pytest.raises(tm.SchemaMismatch, match='"color" is declared by a newer version'):
+            running.insert(old("x", 1, 1.0, tm.Extra(color="red")))
+        running.insert(old("x", 1, 1.0, tm.Extra(size=3)))
+
+
+def test_a_load_that_a_new_index_comes_into_has_it(path: Path, open_store: Open) -> None:
+    old, new = version(), version(by_price=tm.Index(partition="{price}"), rank=(int, 3))
+    running = open_store(old)
+
+    def entities() -> Iterator[Any]:
+        yield old("x", 1, 77.0)
+        open_store(new)
+        yield old("x", 2, 77.0)
+
+    running.insert_many(entities(), atomic=True)
+    newer = open_store(new)
+    assert [p.number for p in newer.query(new.by_price(77.0))] == [1, 2]
+
+
+def test_a_day_by_day_aggregate_over_a_hidden_property_is_maintained(path: Path, open_store: Open) -> None:
+    old, new = version(), version(at=datetime | None, paid=(Decimal, Decimal("1.5")))
+    body = {
+        "__annotations__": {"day": tm.Field[date], "month": tm.Field[str], "paid": tm.Field[Decimal]},
+        "__module__": __name__,
+        "day": tm.group_by(new.at.date()),
+        "month": tm.group_by(new.at.truncate("%Y-%m")),
+        "paid": tm.sum(new.paid),
+        "key": tm.Key(partition="{month}", row="{day}"),
+    }
+    daily: Any = type(tm.Aggregate)("Daily", (tm.Aggregate,), body, of=new, table="Daily")
+    running, newer = open_store(old), open_store(new, daily)
+    newer.merge(new.key("c0", 0), at=AT)
+    newer.merge(new.key("c0", 2), at=AT, paid=Decimal("0.25"))
+    assert newer[daily.key("2026-03", AT.date())].paid == Decimal("1.75")
+    running.delete(old.key("c0", 2))
+    running.merge(old.key("c0", 0), price=3.0)
+    assert newer[daily.key("2026-03", AT.date())].paid == Decimal("1.5")
