@@ -54,7 +54,7 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .query.totals import Groups
-from .schema.check import Problem, Report
+from .schema.check import Problem, RepairReport, Report
 from .store.store import Store, Unknown
 from .store.store import open as open
 from .store.transaction import Transaction
@@ -107,6 +107,7 @@ __all__ = [
     "Query",
     "QueryStopped",
     "Record",
+    "RepairReport",
     "Report",
     "Rows",
     "ScanRefused",

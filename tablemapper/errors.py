@@ -228,7 +228,10 @@ class NotAStore(StoreError):
 
 
 class CorruptStore(StoreError):
-    """The file is damaged, or its rows contradict each other; ``check()`` lists what is wrong."""
+    """The file is damaged, or its rows contradict each other; ``check()`` lists what is wrong.
+
+    `Store.repair` makes indexes and aggregates right again; for the rest, restore a backup.
+    """
 
 
 class OutcomeUnknown(StoreError):

@@ -18,7 +18,7 @@ from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
-from ..schema.check import Report
+from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
 from ..store.operations import Operations, not_found
 from ..store.store import Store, Unknown, check_limits
@@ -283,6 +283,13 @@ class AsyncStore(Face[Store]):
         cancellation = Cancellation()
         return await self._workers.run_until(
             cancellation, partial(self._sync.check, progress=cancellation.progress(progress))
+        )
+
+    async def repair(self, *, progress: ProgressOption = False) -> RepairReport:
+        """Make every index row and every aggregate what the entities say that it should be; as `Store.repair`."""
+        cancellation = Cancellation()
+        return await self._workers.run_until(
+            cancellation, partial(self._sync.repair, progress=cancellation.progress(progress))
         )
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:

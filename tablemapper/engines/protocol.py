@@ -18,7 +18,7 @@ from ..planning.plan import Plan
 from ..planning.projection import Layout
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
-from ..schema.check import Report
+from ..schema.check import RepairReport, Report
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 
@@ -196,6 +196,10 @@ class Engine(Protocol):
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
+        ...
+
+    def repair(self, meter: Meter) -> RepairReport:
+        """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
         ...
 
     def backup(self, path: str, meter: Meter) -> None:

@@ -6,7 +6,6 @@ Nothing here knows where a store is kept: an engine gives what is `Stored`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -18,7 +17,7 @@ from .maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRo
 from .model import Model
 from .rows import DAMAGE, Row
 
-__all__ = ["Problem", "ProblemKind", "Report", "Stored", "compare", "expected_state"]
+__all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "expected_state", "same"]
 
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
 
@@ -60,8 +59,34 @@ class Report:
         )
 
 
+@attrs.frozen
+class RepairReport:
+    """The outcome of a repair."""
+
+    repaired: tuple[Problem, ...]
+    """What was wrong, and is not any more."""
+    left: tuple[Problem, ...]
+    """What cannot be repaired; each says what to do."""
+    entities: int
+    """How many were compared."""
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left
+
+    def __str__(self) -> str:
+        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.left):,} left"
+        return "\n".join([found, *map(str, self.left)])
+
+
 class Stored(Protocol):
     """What a store holds, all of one state. A row that cannot be had at all is CorruptStore."""
+
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it, which may be more than its code declares."""
+        ...
 
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
@@ -92,32 +117,30 @@ class Stored(Protocol):
         ...
 
 
-def compare(
-    maintained: Mapping[Model, Maintenance], stored: Stored, own: Iterable[Problem], *, last: int, meter: Meter
-) -> Report:
-    """Check everything that is maintained.
+@attrs.frozen(eq=False)
+class Finding:
+    """A problem, and what has to be made right for it to go."""
 
-    Args:
-        maintained: from each class.
-        stored: what the store holds.
-        own: what is wrong with what the engine keeps besides; it is read last.
-        last: the highest timestamp that was given out.
-        meter: counts each entity.
-    """
-    checks = _Check(maintained, stored, last, meter)
-    problems: dict[Problem, None] = {}
-    try:
-        for problem in chain(checks.problems(), own):
-            problems[problem] = None
-    except CorruptStore as error:  # nothing more can be read
-        problems[Problem("damaged", "file", (), str(error))] = None
-    return Report(checks.entity_count, checks.index_count, checks.group_count, tuple(problems))
+    problem: Problem
+    of: object = None
+    """The index or the aggregate, or what else the engine keeps; None: nothing says what should be there."""
+    remedy: str = "restore a backup"
+    """What the user can do where that is None."""
 
 
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 
 
-class _Check:
+class Check:
+    """Compares everything that is maintained with what the entities say that it should be.
+
+    Args:
+        maintained: from each class.
+        stored: what the store holds.
+        last: the highest timestamp that was given out.
+        meter: counts each entity.
+    """
+
     def __init__(self, maintained: Mapping[Model, Maintenance], stored: Stored, last: int, meter: Meter) -> None:
         self._maintained = maintained
         self._stored = stored
@@ -126,91 +149,115 @@ class _Check:
         self._groups: dict[AggregateMaintenance, Groups] = {
             aggregate: {} for maintenance in maintained.values() for aggregate in maintenance.aggregates
         }
+        self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
         self.entity_count = self.index_count = self.group_count = 0
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong: entities and their index rows first, then the groups that they add up to."""
-        for model in self._maintained:
-            if model.aggregate is None:
-                yield from self._entities(model)
-        for aggregate, groups in self._groups.items():
-            yield from self._aggregate(aggregate, groups)
+    def findings(self, own: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield what is wrong: entities and their index rows first, then the groups that they add up to.
+
+        Args:
+            own: what is wrong with what the engine keeps besides; it is read last.
+        """
+        try:
+            for model in self._maintained:
+                if model.aggregate is None:
+                    yield from self._entities(model)
+            for aggregate, groups in self._groups.items():
+                yield from self._aggregate(aggregate, groups)
+            yield from own
+        except CorruptStore as error:  # nothing more can be read
+            yield Finding(Problem("damaged", "file", (), str(error)))
+
+    def report(self, findings: Iterable[Finding]) -> Report:
+        """Return the outcome."""
+        problems = tuple(dict.fromkeys(finding.problem for finding in findings))
+        return Report(self.entity_count, self.index_count, self.group_count, problems)
+
+    def live(self, aggregate: AggregateMaintenance, key: tuple[Any, ...]) -> Delta:
+        """Return what the entities of a group add up to; known once all was found."""
+        return self._live[aggregate].get((key[0], key[1])) or aggregate.aggregate.zero()
 
     # ------------------------------------------------------------------------------------------ entities
 
-    def _entities(self, model: Model) -> Iterator[Problem]:
-        maintenance = self._maintained[model]
-        counts = dict.fromkeys(maintenance.indexes, 0)
+    def _entities(self, model: Model) -> Iterator[Finding]:
+        everything, whole = self._maintained[model], self._stored.whole(model)
+        counts = dict.fromkeys(everything.indexes, 0)
         for row in self._stored.rows(model):
             self.entity_count += 1
             self._meter.advance(1)
+            maintenance = everything
             try:
-                yield from self._entity(model, row)
+                yield from self._entity(whole, row)
+            except _UNREADABLE as error:
+                yield Finding(Problem("damaged", model.name, row[:2], str(error)))
+                maintenance = everything.without(whole.faulty(row))
+            try:
                 entries = _entries(maintenance, row)
                 for aggregate in maintenance.aggregates:
                     aggregate.collect((row,), self._groups[aggregate], 1)
             except _UNREADABLE as error:
-                yield Problem("damaged", model.name, row[:2], str(error))
+                if maintenance is everything:
+                    yield Finding(Problem("damaged", model.name, row[:2], str(error)))
                 continue
             yield from self._present(entries, counts)
-        yield from self._no_others(counts)
+        yield from self._no_others(model, counts)
 
-    def _entity(self, model: Model, row: Row) -> Iterator[Problem]:
+    def _entity(self, model: Model, row: Row) -> Iterator[Finding]:
         """Check what a row says of itself; raises if it cannot be read."""
         if (fault := model.fault_of(row)) is not None:
             raise ValueError(fault)
         entity = model.build_one(row)
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
-            yield Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}")
+            yield Finding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
         if not 0 < row[2] <= self._last:
-            yield Problem("wrong", model.name, row[:2], f"its timestamp {row[2]} was never given out")
+            detail = f"its timestamp {row[2]} was never given out"
+            yield Finding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
 
     # ------------------------------------------------------------------------------------------ indexes
 
     def _present(
         self, entries: list[tuple[IndexMaintenance, IndexRow]], counts: dict[IndexMaintenance, int]
-    ) -> Iterator[Problem]:
+    ) -> Iterator[Finding]:
         """Check that the index rows of an entity or a group are there, and count those that are."""
         for index, entry in entries:
-            key, where = entry[:4], _name(index)
+            key, where = entry[:4], index.label
             row = self._stored.index_row(index, key)
             if row is None:
-                yield Problem("missing", where, key, f"the {index.owner.name} has no such row in the index")
+                detail = f"the {index.owner.name} has no such row in the index"
+                yield Finding(Problem("missing", where, key, detail), index)
                 continue
             counts[index] += 1
-            if not _same(row, entry):
-                yield Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}")
+            if not same(row, entry):
+                yield Finding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
 
-    def _no_others(self, counts: dict[IndexMaintenance, int]) -> Iterator[Problem]:
+    def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[Finding]:
         """Check that indexes have no rows but those that were counted."""
         for index, count in counts.items():
             self.index_count += count
             if self._stored.index_count(index) != count:
-                yield from self._dangling(index)
+                yield from self._dangling(model, index)
 
-    def _dangling(self, index: IndexMaintenance) -> Iterator[Problem]:
+    def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[Finding]:
+        whole = self._stored.whole(model)
         for entry in self._stored.index_rows(index):
-            row = self._stored.row(index.owner, entry[2], entry[3])
-            try:
-                stands = row is not None and any(expected[:4] == entry[:4] for expected in index.rows((row,)))
-            except _UNREADABLE:
-                continue  # reported with its entity
-            if not stands:
-                detail = f"no {index.owner.name} says that this row should be there"
-                yield Problem("dangling", _name(index), entry[:4], detail)
+            expected = index.rows_of(self._stored.row(model, entry[2], entry[3]), whole)
+            # An entity that cannot be read was found already.
+            if expected is not None and not any(one[:4] == entry[:4] for one in expected):
+                detail = f"no {model.name} says that this row should be there"
+                yield Finding(Problem("dangling", index.label, entry[:4], detail), index)
 
     # ------------------------------------------------------------------------------------------ groups
 
-    def _aggregate(self, aggregate: AggregateMaintenance, groups: Groups) -> Iterator[Problem]:
+    def _aggregate(self, aggregate: AggregateMaintenance, groups: Groups) -> Iterator[Finding]:
         """Check the groups of one aggregate, their index rows, and the live values that its extremes are found by."""
         model = aggregate.model
-        deltas: dict[tuple[str, str], Delta] = {}
+        deltas = self._live[aggregate] = {}
         for group, delta in groups.items():
             try:
                 deltas[aggregate.key(group)] = delta
             except _UNREADABLE as error:
-                yield Problem("damaged", model.name, (group,), str(error))
+                yield Finding(Problem("damaged", model.name, (group,), str(error)))
         maintenance = self._maintained[model]
         counts = dict.fromkeys(maintenance.indexes, 0)
         seen = set()
@@ -222,19 +269,19 @@ class _Check:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
                 entries = _entries(maintenance, row)
             except _UNREADABLE as error:
-                yield Problem("damaged", model.name, key, str(error))
+                yield Finding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue
             if problem is not None:
-                yield problem
+                yield Finding(problem, aggregate)
             yield from self._present(entries, counts)
-        yield from self._no_others(counts)
+        yield from self._no_others(model, counts)
         for key, delta in deltas.items():
             if key not in seen and delta[0]:
-                yield Problem("missing", model.name, key, f"the group has {delta[0]} entities")
+                yield Finding(Problem("missing", model.name, key, f"the group has {delta[0]} entities"), aggregate)
         if aggregate.aggregate.counted_slots:
             yield from self._values(aggregate, deltas)
 
-    def _values(self, aggregate: AggregateMaintenance, deltas: dict[tuple[str, str], Delta]) -> Iterator[Problem]:
+    def _values(self, aggregate: AggregateMaintenance, deltas: dict[tuple[str, str], Delta]) -> Iterator[Finding]:
         where = f"{aggregate.model.name} values"
         expected = {
             (*key, number, value): count
@@ -244,9 +291,9 @@ class _Check:
         }
         for *place, count in self._stored.values(aggregate.model):
             if expected.pop(tuple(place), None) != count:
-                yield Problem("wrong", where, tuple(place), f"counted {count} times")
+                yield Finding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
-            yield Problem("missing", where, place_, f"should be counted {count} times")
+            yield Finding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:
@@ -259,7 +306,7 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
     if expected != state:
         return Problem("wrong", name, key, f"expected {groups.shown(expected)}, found {groups.shown(state)}")
     shown = aggregate.row(row[0], row[1], row[2], state)
-    if not _same(shown, row[: len(shown)]):
+    if not same(shown, row[: len(shown)]):
         return Problem("wrong", name, key, f"its columns show {row[3:]}, but its state is {shown[3:]}")
     return None
 
@@ -282,15 +329,11 @@ def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None
     return state
 
 
-def _name(index: IndexMaintenance) -> str:
-    return f"{index.owner.name}.{index.model.name}"
-
-
 def _entries(maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
     """Return the rows that an entity or a group should have in the indexes on its class."""
     return [(index, entry) for index in maintenance.indexes for entry in index.rows((row,))]
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Compare rows by value and class: 1, 1.0 and True are three values."""
     return len(a) == len(b) and all(x == y and x.__class__ is y.__class__ for x, y in zip(a, b, strict=True))

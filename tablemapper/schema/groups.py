@@ -28,7 +28,7 @@ from ..expressions.tree import Attr, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
 from .rows import DAMAGE
-from .sums import SUMS, ExactSum, read_number
+from .sums import SUMS, ExactSum, negated, read_number
 
 __all__ = [
     "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",
@@ -111,6 +111,10 @@ class Slot:
         """Return what a check expects, of what live values give and what is stored."""
         return live
 
+    def correction(self, live: Any, stored: Any) -> Any:
+        """Return the change that leads from what is stored to what the changes of all live values add up to."""
+        raise NotImplementedError
+
     # -- as Python, for totals of queries
 
     def start(self) -> Any:
@@ -145,6 +149,9 @@ class Count(Slot):
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{held} + {change}"
 
+    def correction(self, live: Any, stored: Any) -> Any:
+        return live - stored
+
     def unpack_source(self, stored: str, names: Names) -> str:
         return f"{names.name('number', read_number)}({stored})"
 
@@ -174,6 +181,9 @@ class Sum(Slot):
 
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{names.name('merge', self._exact.merge)}({held}, {change})"
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return self._exact.merge(live, negated(stored))
 
     def pack_source(self, held: str, names: Names) -> str:
         return f"{names.name('pack', self._exact.pack)}({held})"
@@ -256,6 +266,9 @@ class Extremes(_Ends):
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{names.name('merge', partial(_ends_after, self._class))}({held}, {change}, {number}, seek)"
 
+    def correction(self, live: Any, stored: Any) -> Any:
+        return {}  # the values are counted beside the state: `AggregateModel.settle`
+
 
 class Ever(_Ends):
     """The ends of all values that ever were."""
@@ -272,6 +285,9 @@ class Ever(_Ends):
 
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{names.name('merge', _widened_by)}({held}, {change})"
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return live
 
     def expected(self, live: Any, stored: Any) -> Any:
         """Take what is stored, if that is no less extreme than the live values."""
@@ -380,6 +396,11 @@ class AggregateModel:
         delta: Delta = self._generated["zero"]()
         return delta
 
+    def empty(self) -> State:
+        """Return the state of a group without entities."""
+        state: State = self._generated["empty"]()
+        return state
+
     def zero_source(self, names: Names) -> str:
         """Return source of what `zero` returns."""
         return f"[{', '.join(['0', *[slot.zero_source(names) for slot in self.slots]])}]"
@@ -403,6 +424,21 @@ class AggregateModel:
         advance: Callable[[Sequence[Any] | None, Delta, Seek], tuple[State | None, bytes]] = self._generated["advance"]
         return advance
 
+    def correction(self, live: Delta, stored: State | None) -> Delta:
+        """Return the delta that leads from a stored state, None for none, to what live entities add up to.
+
+        Every later change adds the same to both, so it stays the one that is needed.
+        """
+        before = self.empty() if stored is None else stored
+        pairs = zip(self.slots, live[1:], before[1:], strict=True)
+        return [live[0] - before[0], *[slot.correction(*values) for slot, *values in pairs]]
+
+    def settle(self, state: State, seek: Seek) -> None:
+        """Take the extremes of a state from the live values."""
+        for number in self.counted_slots:
+            least = seek(number, "min")
+            state[number + 1] = [] if least is None else [least, seek(number, "max")]
+
     def shown(self, state: State) -> list[Any]:
         """Return the value of each measure, as Python has it."""
         values: list[Any] = self._generated["shown"](state)
@@ -420,7 +456,7 @@ class AggregateModel:
             return state
         except DAMAGE as error:
             raise CorruptStore(
-                f"{self.declaration.name}: the state of a group cannot be read: {error}; run check()"
+                f"{self.declaration.name}: the state of a group cannot be read: {error}; call store.repair()"
             ) from error
 
     @cached_property
@@ -435,6 +471,8 @@ class AggregateModel:
         source = [
             "def zero():",
             f"    return {self.zero_source(names)}",
+            "def empty():",
+            f"    return [{', '.join(empty)}]",
             "def combine(state, delta, seek):",
             f"    if state is None: state = [{', '.join(empty)}]",
             "    n = state[0] + delta[0]",
@@ -465,7 +503,7 @@ class AggregateModel:
         return sources
 
     def _gone(self, count: int) -> None:
-        raise CorruptStore(f"{self.declaration.name}: a group would have {count} entities; run check()")
+        raise CorruptStore(f"{self.declaration.name}: a group would have {count} entities; call store.repair()")
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps."""

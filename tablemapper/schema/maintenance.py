@@ -77,6 +77,22 @@ class IndexMaintenance:
         """The name that users see: ``Product.by_name``."""
         return f"{self.owner.name}.{self.model.name}"
 
+    def rows_of(self, row: Row | None, model: Model) -> list[IndexRow] | None:
+        """Return the rows of one entity, of which there may be none; None if it is damaged, so that nobody knows them.
+
+        Args:
+            row: as it is stored; None if it is not there.
+            model: its class, with all that is stored of it.
+        """
+        if row is None:
+            return []
+        if _places(self.read) & model.faulty(row):
+            return None
+        try:
+            return self.rows((row,))
+        except TableMapperError:
+            return None
+
 
 @attrs.frozen(eq=False)
 class AggregateMaintenance:
@@ -100,6 +116,26 @@ class Maintenance:
 
     indexes: tuple[IndexMaintenance, ...]
     aggregates: tuple[AggregateMaintenance, ...]
+
+    def without(self, faulty: frozenset[int]) -> Maintenance:
+        """Return what does not depend on some places of an entity's row."""
+
+        def sound(read: Callable[[Row], Any] | None) -> bool:
+            return not faulty & _places(read)
+
+        return Maintenance(
+            tuple([index for index in self.indexes if sound(index.read)]),
+            tuple([aggregate for aggregate in self.aggregates if sound(aggregate.read)]),
+        )
+
+
+def _places(read: Callable[[Row], Any] | None) -> frozenset[int]:
+    """Return the places of a row that a function picks."""
+    picked = () if read is None else read(_PLACES)
+    return frozenset(picked if isinstance(picked, tuple) else (picked,))
+
+
+_PLACES: Row = tuple(range(1_000))
 
 
 @attrs.define(eq=False)

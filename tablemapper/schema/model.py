@@ -19,7 +19,7 @@ from ..keys.template import Template
 from ..limits import Edm, entity_size
 from .forms import ModelForm, form_hash, split_type
 from .groups import AggregateModel, aggregate_model
-from .rows import FIRST, Row, row_fault, row_functions
+from .rows import FIRST, Row, row_faults, row_functions
 
 __all__ = ["Model", "Schema", "compile_schema", "model_of", "reserved_keys", "writable"]
 
@@ -93,7 +93,13 @@ class Model:
 
     def fault_of(self, row: Row) -> str | None:
         """Return which property of a row no write of this library can have made; None if all can be."""
-        return row_fault(self.columns, row)
+        return next((fault for _, fault in row_faults(self.columns, row)), None)
+
+    def faulty(self, row: Row) -> frozenset[int]:
+        """Return the places of an entity's row that no write of this library can have made."""
+        if self.aggregate is not None:
+            return frozenset()
+        return frozenset([at for at, _ in row_faults(self.columns, row)])
 
     def size(self, row: Row) -> int:
         """Return the size of an entity in bytes, by Azure's published formula."""

@@ -25,7 +25,7 @@ from ..keys.forms import check_key
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
 from ..values.scalars import read_total
 
-__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "readable", "row_fault", "row_functions", "unreadable"]
+__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "readable", "row_faults", "row_functions", "unreadable"]
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -171,8 +171,8 @@ def load_source(field: FieldModel, variable: str, names: Names) -> str:
     return load
 
 
-def row_fault(columns: tuple[FieldModel, ...], row: Row) -> str | None:
-    """Return which property of an entity's row no write of this library can have made; None if all can be.
+def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int, str]]:
+    """Yield the places of an entity's row that no write of this library can have made, and what is wrong there.
 
     Reads trust what is stored, for it was checked before it was written. This is for what went wrong all the same.
     """
@@ -184,23 +184,22 @@ def row_fault(columns: tuple[FieldModel, ...], row: Row) -> str | None:
             else:
                 fault = None if field.optional else f"{field.name}: there is no value, but one is required"
             if fault is not None:
-                return fault
+                yield at, fault
         except DAMAGE as error:
-            return f"{field.name}: {error}"
-    return None
+            yield at, f"{field.name}: {error}"
 
 
 def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:
     """Return what to raise where an entity cannot be written: it may have been read from a damaged row."""
     row = getattr(entity, "_row", None)
-    fault = None if row is None else row_fault(columns, row)
-    return error if fault is None else unreadable(declaration.name, row, fault)
+    fault = None if row is None else next(row_faults(columns, row), None)
+    return error if fault is None else unreadable(declaration.name, row, fault[1])
 
 
-def unreadable(name: str, row: Row | None, fault: object) -> CorruptStore:
+def unreadable(name: str, row: Row | None, fault: object, remedy: str = "run check()") -> CorruptStore:
     """Return the error of a row that cannot be read."""
     where = "a row" if row is None else f"the row with the key {row[:2]}"
-    return CorruptStore(f"{name}: {where} cannot be read: {fault}; run check()")
+    return CorruptStore(f"{name}: {where} cannot be read: {fault}; {remedy}")
 
 
 def readable(rows: Iterator[T], what: str) -> Iterator[T]:

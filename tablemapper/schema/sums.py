@@ -34,7 +34,7 @@ from ..codegen import Names
 from ..errors import shown
 from ..limits import MAX_INT64, MIN_INT64
 
-__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "read_number"]
+__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "negated", "read_number"]
 
 V = TypeVar("V")
 State: TypeAlias = list[Any]
@@ -116,6 +116,13 @@ def read_number(packed: object) -> int:
     if _is_int(packed) and packed >= 0:
         return packed
     raise ValueError(f"{shown(packed)} is no number of values")
+
+
+def negated(state: Any) -> Any:
+    """Return the delta that takes a state back: it has every number with the other sign."""
+    if isinstance(state, dict):
+        return {exponent: negated(entry) for exponent, entry in state.items()}
+    return [negated(one) for one in state] if isinstance(state, list) else -state
 
 
 # ------------------------------------------------------------------------------------------------------------- float

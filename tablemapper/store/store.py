@@ -12,6 +12,7 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
 import attrs
 
+from ..engines.context import check_outside
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record, key_of, stored_row
@@ -26,7 +27,7 @@ from ..query.mixed import MixedQuery, mixed
 from ..query.prepared import PlanCache
 from ..query.query import Query
 from ..query.writing import by_function
-from ..schema.check import Report
+from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
 from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
@@ -434,6 +435,22 @@ class Store:
         """
         with start_meter(progress, "check") as meter:
             return self._engine.check(meter)
+
+    def repair(self, *, progress: ProgressOption = False) -> RepairReport:
+        """Make every index row and every aggregate what the entities say that it should be, and report what was wrong.
+
+        Others read and write meanwhile: what is wrong is found in one state of the store, and made right in short
+        transactions. Entities are never changed. What an ``_ever`` measure holds is changed only where the entities
+        that are there are more extreme.
+
+        Raises:
+            InvalidTransaction: the thread is inside of a transaction of the store.
+            CorruptStore: the file itself is so damaged that it cannot be written.
+            StoreError: the file cannot be written; what was repaired until then is.
+        """
+        check_outside(self._engine, "repair")
+        with start_meter(progress, "repair") as meter:
+            return self._engine.repair(meter)
 
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use.

@@ -66,7 +66,8 @@ def test_a_clean_store_is_ok(path: Path) -> None:
         ("UPDATE ItemsByName SET num = 3.0 WHERE _rk = 'r3'", "wrong", "Item.by_name"),
         ("DELETE FROM Totals", "missing", "Total"),
         ("UPDATE Totals SET items = 11", "wrong", "Total"),
-        ("UPDATE Totals SET _state = (SELECT _state FROM Totals) || X'00'", "damaged", "file"),
+        ("UPDATE Totals SET _state = (SELECT _state FROM Totals) || X'00'", "damaged", "Total"),
+        ("UPDATE Totals SET _state = CAST(_state AS TEXT)", "damaged", "Total"),
         ("DELETE FROM Totals_Total_values WHERE value = 3", "missing", "Total values"),
         ("UPDATE Totals_Total_values SET n = 2 WHERE value = 3", "wrong", "Total values"),
         ("UPDATE Items SET num = 77 WHERE RowKey = 'r3'", "wrong", "Item.by_name"),
@@ -83,6 +84,12 @@ def test_a_clean_store_is_ok(path: Path) -> None:
 def test_the_check_finds(path: Path, sql: str, kind: str, where: str) -> None:
     found = problems(path, sql)
     assert (kind, where) in [(problem.kind, problem.where) for problem in found], found
+
+
+@pytest.mark.parametrize("sql", ["text = X'00'", "tags = '{'", "text = 5, tags = NULL"])
+def test_a_damaged_property_is_no_damage_of_what_does_not_depend_on_it(path: Path, sql: str) -> None:
+    found = problems(path, f"UPDATE Items SET {sql} WHERE RowKey = 'r3'")
+    assert [(problem.kind, problem.where) for problem in found] == [("damaged", "Item")]
 
 
 def test_an_ever_that_is_less_extreme_than_the_live_values_is_wrong(path: Path) -> None:

@@ -306,6 +306,8 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.delete_many(store.query(Reading).where(Reading.device_id == "s")), int)
     assert_type(store.check(), tm.Report)
     assert_type(store.check().ok, bool)
+    assert_type(store.repair(progress=True), tm.RepairReport)
+    assert_type(store.repair().left, tuple[tm.Problem, ...])
     tm.restore("shop.bak", Path("shop.db"), overwrite=True)
     with store.transaction() as tx:
         tx.insert(store[key])
@@ -461,4 +463,5 @@ async def asynchronously(product: Product) -> None:
         async for row in store.partition(Product.category_id == "books"):
             assert_type(row, tm.Record | tm.Unknown)
         assert_type(await store.check(), tm.Report)
+        assert_type(await store.repair(), tm.RepairReport)
     assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)

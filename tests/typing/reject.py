@@ -174,7 +174,9 @@ def totals(store: tm.Store) -> None:
     store.query(Product).select(Product.name).where(Product.name == "x")  # type: ignore[attr-defined]
 
 
-def caring() -> None:
+def caring(store: tm.Store) -> None:
+    store.repair().ok = True  # type: ignore[misc]
+    store.repair(True)  # type: ignore[call-arg]
     tm.restore("shop.bak")  # type: ignore[call-arg]
     tm.restore("shop.bak", 3)  # type: ignore[arg-type]
     tm.restore("shop.bak", "shop.db", True)  # type: ignore[call-arg]

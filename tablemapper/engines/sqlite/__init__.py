@@ -8,6 +8,7 @@
 - `load`: many entities, sorted outside of the tables.
 - `catalogue`: the schema that the file keeps.
 - `check`: the tables as a check reads them.
+- `repair`: what is maintained, made right again.
 - `filters`: predicates as SQL.
 - `select`: a plan as SELECTs.
 - `reads`: the rows of plans.

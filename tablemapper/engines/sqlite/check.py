@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from ...progress import Meter
-from ...schema.check import Problem, Report, compare
-from ...schema.maintenance import IndexMaintenance, IndexRow
+from ...schema.check import Check, Finding, Problem
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ...schema.model import Model
 from ...schema.rows import Row
 from .statements import SqliteSchema
 from .tables import EntityTable, quoted, values_table
 
-__all__ = ["check"]
+__all__ = ["Rows", "examine"]
 
 Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
 
 
-def check(sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter) -> Report:
-    """Check every table of the opened models, within one state of the store.
+def examine(
+    sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter
+) -> tuple[Check, list[Finding]]:
+    """Check every table of the opened models, within one state of the store; return the check and what it found.
 
     Args:
         sqlite: the models.
@@ -31,10 +31,11 @@ def check(sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, met
         last: the highest timestamp that was given out.
         meter: counts each entity.
     """
-    moved = (problem for table in sqlite.tables.values() for problem in _moved(table, rows))
-    report = compare(sqlite.maintenance, _Stored(sqlite, rows), moved, last=last, meter=meter)
-    damaged = [Problem("damaged", "file", (), line) for line in integrity]
-    return attrs.evolve(report, problems=tuple(dict.fromkeys((*damaged, *report.problems))))
+    check = Check(sqlite.maintenance, _Stored(sqlite, rows), last, meter)
+    aggregates = {one.model.name: one for of_class in sqlite.maintenance.values() for one in of_class.aggregates}
+    moved = (finding for table in sqlite.tables.values() for finding in _moved(table, aggregates, rows))
+    damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
+    return check, [*damaged, *check.findings(moved)]
 
 
 class _Stored:
@@ -43,6 +44,9 @@ class _Stored:
     def __init__(self, sqlite: SqliteSchema, rows: Rows) -> None:
         self._sqlite = sqlite
         self._run = rows
+
+    def whole(self, model: Model) -> Model:
+        return self._sqlite.statements[model].model
 
     def rows(self, model: Model) -> Iterable[Row]:
         return self._run(self._sqlite.statements[model].scan)
@@ -66,16 +70,20 @@ class _Stored:
         return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
 
 
-def _moved(table: EntityTable, rows: Rows) -> Iterator[Problem]:
+def _moved(table: EntityTable, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[Finding]:
     """Check that each row with large values has them, and that there are no others."""
     if not table.spills:
         return
     name, big = quoted(table.name), quoted(table.big_name)
+    kind = '"_type"' if "_type" in table.has else "NULL"
     lost = (
-        f'SELECT "PartitionKey", "RowKey" FROM {name} WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+        f'SELECT "PartitionKey", "RowKey", {kind} FROM {name} '
+        f'WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
     )
-    for key in rows(lost):
-        yield Problem("missing", table.name, key, "its large values are not there")
+    for *key, number in rows(lost):
+        problem = Problem("missing", table.name, tuple(key), "its large values are not there")
+        names = [one for at, one in enumerate(table.types) if (at or None) == number]
+        yield Finding(problem, next((aggregates[one] for one in names if one in aggregates), None))
     others = f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {name} WHERE "_big" IS NOT NULL)'
-    for key in rows(others):
-        yield Problem("dangling", table.big_name, key, "large values of no entity")
+    for (at,) in rows(others):
+        yield Finding(Problem("dangling", table.big_name, (at,), "large values of no entity"), table)

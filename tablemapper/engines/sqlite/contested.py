@@ -42,7 +42,7 @@ def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writ
         if _deletes(writer, table.delete, row[:4]):
             free.append(row[:2])
         elif not _deletes(writer, _FORGET, (index.label, *row[:4])):
-            raise CorruptStore(f"{index.label}: index rows were missing; run check()")
+            raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
     for place in free:
         if (holder := writer.get(_NEXT, (index.label, *place))) is not None:
             writer.execute(_FORGET, (index.label, *place, *holder))

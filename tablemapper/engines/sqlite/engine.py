@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,20 +12,22 @@ from typing import Any, Literal
 
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...progress import Meter, ProgressOption, start_meter
-from ...schema.check import Report
+from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.evolution import Evolution, retirement
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Note, Operation
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_note
-from .check import check
+from .check import examine
 from .file.driver_errors import NoSuchName
 from .file.file import File
 from .file.opening import open_file
+from .file.snapshots import Snapshot
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .load import SortedLoad
 from .reads import SqliteReads
+from .repair import Repair
 from .statements import SqliteSchema, Statements
 from .tables import quoted
 from .takeover import evolution_of, take_over, verify
@@ -34,6 +37,7 @@ __all__ = ["SqliteEngine"]
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
+_PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
 class SqliteEngine:
@@ -245,22 +249,40 @@ class SqliteEngine:
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
-        self._catch_up()
         with self.file.snapshot(cold=True) as snapshot:
+            _, _, check, findings = self._examine(snapshot, meter)
+            return check.report(findings)
 
-            def rows(sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
-                for chunk in snapshot.stream(sql, args):
-                    yield from chunk
+    def repair(self, meter: Meter) -> RepairReport:
+        """Make everything that is maintained what the entities say that it should be, and report what was done."""
+        start = time.monotonic()
+        with Repair(self.file) as repair:
+            for _ in range(_PASSES):
+                with self.file.snapshot(cold=True) as snapshot:
+                    sqlite, damage, check, findings = self._examine(snapshot, meter)
+                    fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
+                if not fixes:
+                    break
+                with suppress(OtherGeneration):  # the next pass is by the catalogue as it is then
+                    repair.run(sqlite, fixes)
+        left = tuple(dict.fromkeys(repair.left(findings, untouched=bool(damage))))
+        still = {(problem.where, problem.key) for problem in left}
+        repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])
+        return RepairReport(repaired, left, check.entity_count, time.monotonic() - start)
 
-            integrity = self.file.integrity(snapshot)
-            last = 0
-            try:
-                (last,) = snapshot.get("SELECT until FROM tablemapper_state") or (0,)
-                catalogue = read_catalogue(snapshot.read)
-                verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), self._sqlite, catalogue)
-            except CorruptStore as error:
-                integrity.append(str(error))
-            return check(self._sqlite, rows, integrity, last, meter)
+    def _examine(self, snapshot: Snapshot, meter: Meter) -> tuple[SqliteSchema, list[str], Check, list[Finding]]:
+        """Return what one state holds, what is wrong with the file itself, the check of the rest, and what that found."""
+        damage = self.file.integrity(snapshot)
+        sqlite, last = self._sqlite, 0
+        try:
+            generation, last = snapshot.get("SELECT generation, until FROM tablemapper_state") or (0, 0)
+            catalogue = read_catalogue(snapshot.read)
+            if generation != sqlite.generation:
+                sqlite = SqliteSchema(self.schema, catalogue, generation)
+            verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), sqlite, catalogue)
+        except CorruptStore as error:
+            damage.append(str(error))
+        return sqlite, damage, *examine(sqlite, partial(_rows, snapshot), damage, last, meter)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""
@@ -277,6 +299,11 @@ class SqliteEngine:
 def _evolution(file: File, catalogue: Catalogue, schema: Schema) -> Evolution:
     with file.snapshot() as snapshot:
         return evolution_of(catalogue, schema, snapshot.read)
+
+
+def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
+    for chunk in snapshot.stream(sql, args):
+        yield from chunk
 
 
 def _current(file: File) -> tuple[Catalogue, int]:

@@ -22,7 +22,7 @@ from .file.writer import Writer, sorted_rows
 from .jobs import owed
 from .statements import IndexTable, SqliteSchema, Values
 
-__all__ = ["delete_rows", "put_rows", "write_changes", "write_groups", "write_indexes"]
+__all__ = ["delete_rows", "put_rows", "seek_value", "write_changes", "write_groups", "write_indexes"]
 
 
 def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
@@ -64,7 +64,7 @@ def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, r
     before = writer.total_changes()
     writer.run(sqlite.indexes[index.model].delete, [row[:4] for row in sorted_rows(rows)])
     if writer.total_changes() - before != len(rows):
-        raise CorruptStore(f"{index.label}: index rows were missing; run check()")
+        raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
 
 
 def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
@@ -77,7 +77,7 @@ def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows
         writer.run(table.insert, rows)
     except apsw.ConstraintError:
         if not index.model.unique:
-            raise CorruptStore(f"{index.label}: dangling index rows; run check()") from None
+            raise CorruptStore(f"{index.label}: dangling index rows; call store.repair()") from None
         raise _violation(table, index, writer, rows) from None
 
 
@@ -119,7 +119,7 @@ def _write_groups(
         for key, delta in keyed:
             if values is not None:
                 _count_values(slots.counted_slots, values, writer, key, delta)
-                seek = partial(_seek, writer, values, key)
+                seek = partial(seek_value, writer, values, key)
             stored = read(sql, key).fetchone()
             state, packed = advance(stored, delta, seek)
             if state is None:
@@ -139,7 +139,7 @@ def _write_groups(
     except TableMapperError:
         raise
     except DAMAGE as error:  # what is stored of the group, or of its live values
-        raise unreadable(model.name, key, error) from error
+        raise unreadable(model.name, key, error, "call store.repair()") from error
     if puts:
         writer.run(statements.put, puts)
     if gone:
@@ -151,7 +151,8 @@ def _write_groups(
             changes.added(maintenance, new if passed is None else list(filter(passed, new)))
 
 
-def _seek(writer: Writer, values: Values, key: tuple[str, str], slot: int, end: Literal["min", "max"]) -> Any:
+def seek_value(writer: Writer, values: Values, key: tuple[Any, ...], slot: int, end: Literal["min", "max"]) -> Any:
+    """Return the least or greatest live value of a group, None if there is none."""
     found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
     return None if found is None else found[0]
 

@@ -84,6 +84,11 @@ class SqliteSchema:
         aggregates = [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
         return Maintenance((*kept.indexes, *followed.indexes), (*kept.aggregates, *aggregates))
 
+    def statements_of(self, index: IndexMaintenance) -> Statements:
+        """Return the statements of the class that has an index, maybe by a later version of the program only."""
+        known = next((one.known for one in self.followed.values() if one.model is index.owner), index.owner)
+        return self.statements[known]
+
     @property
     def plain(self) -> bool:
         """Whether all that is to be maintained is what the classes declare."""
@@ -106,6 +111,7 @@ def _less(whole: Maintenance, parts: Iterable[Maintenance]) -> Maintenance:
 
 _KEY = "PartitionKey=?1 AND RowKey=?2"
 _ORDER = 't."PartitionKey", t."RowKey"'
+_STATE = """CASE typeof(t."_state") WHEN 'text' THEN hex(t."_state") ELSE t."_state" END"""  # text may not be UTF-8
 
 
 class Statements:
@@ -267,8 +273,13 @@ class Statements:
 
     @cached_property
     def scan_state(self) -> str:
-        """With the state of an aggregate's group at the end."""
-        return self._scan(more=', t."_state"')
+        """With the state of an aggregate's group at the end; what is none can be read, too."""
+        return self._scan(more=f", {_STATE}")
+
+    @cached_property
+    def get_state(self) -> str:
+        """The state of an aggregate's group, as `scan_state` reads it."""
+        return f"SELECT {_STATE} FROM {quoted(self.table.name)} t WHERE {_KEY}"
 
     @cached_property
     def scan_after(self) -> str:
@@ -361,6 +372,7 @@ class IndexTable:
         self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.get = f"SELECT {listed} FROM {name} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
         self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.drop = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk IS ? AND _rk IS ?"
         self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
 
@@ -372,5 +384,7 @@ class Values:
         slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
         self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
         self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.drop = f"DELETE FROM {name} {slot} AND value = ?"
+        self.of_group = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.least = f"SELECT min(value) FROM {name} {slot}"
         self.greatest = f"SELECT max(value) FROM {name} {slot}"
