@@ -210,6 +210,7 @@ def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
         assert [row async for row in store.partition(Twin.group == "a")] == [await store[Twin.key("a", 1)]]
         await store.backup(path.with_name("copy.db"))
         assert (await store.check()).ok
+        assert (await store.repair()).repaired == ()
 
     run(work, path)
     with tm.open(path.with_name("copy.db"), models=[Twin, Twins]) as copy:

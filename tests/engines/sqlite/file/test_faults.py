@@ -389,6 +389,7 @@ def interrupt(rounds: int, work: Any, after: Any) -> int:
                 hit += 1
             after()
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # else it may end the process
         signal.signal(signal.SIGALRM, before)
     return hit
 
