@@ -292,6 +292,13 @@ class AsyncStore(Face[Store]):
             cancellation, partial(self._sync.repair, progress=cancellation.progress(progress))
         )
 
+    async def compact(self, *, progress: ProgressOption = False) -> None:
+        """Write the file anew, without the space that deleted entities left; as `Store.compact`."""
+        cancellation = Cancellation()
+        await self._workers.run_until(
+            cancellation, partial(self._sync.compact, progress=cancellation.progress(progress))
+        )
+
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use; as `Store.backup`."""
         cancellation = Cancellation()

@@ -202,6 +202,10 @@ class Engine(Protocol):
         """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
         ...
 
+    def compact(self, meter: Meter) -> None:
+        """Give back the space that is free in the store; nobody else may have it open."""
+        ...
+
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store."""
         ...

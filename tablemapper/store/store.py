@@ -452,6 +452,21 @@ class Store:
         with start_meter(progress, "repair") as meter:
             return self._engine.repair(meter)
 
+    def compact(self, *, progress: ProgressOption = False) -> None:
+        """Write the file anew, in order and without the space that deleted entities left.
+
+        This store has the file for itself meanwhile: nobody reads or writes, and another process cannot open it. It needs
+        up to twice the size of the file in free space, and leaves the file as it was if it does not come to its end.
+
+        Raises:
+            StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.
+            InvalidTransaction: the thread is inside of a transaction of the store.
+            StoreFull: there is not enough space.
+        """
+        check_outside(self._engine, "compact")
+        with start_meter(progress, "compact") as meter:
+            self._engine.compact(meter)
+
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the store as it is now to a new file, while it is in use.
 

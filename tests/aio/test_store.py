@@ -211,6 +211,7 @@ def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
         await store.backup(path.with_name("copy.db"))
         assert (await store.check()).ok
         assert (await store.repair()).repaired == ()
+        await store.compact()
 
     run(work, path)
     with tm.open(path.with_name("copy.db"), models=[Twin, Twins]) as copy:

@@ -308,6 +308,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.check().ok, bool)
     assert_type(store.repair(progress=True), tm.RepairReport)
     assert_type(store.repair().left, tuple[tm.Problem, ...])
+    store.compact(progress=lambda progress: None)
     tm.restore("shop.bak", Path("shop.db"), overwrite=True)
     with store.transaction() as tx:
         tx.insert(store[key])
@@ -464,4 +465,5 @@ async def asynchronously(product: Product) -> None:
             assert_type(row, tm.Record | tm.Unknown)
         assert_type(await store.check(), tm.Report)
         assert_type(await store.repair(), tm.RepairReport)
+        await store.compact()
     assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)

@@ -176,6 +176,7 @@ def totals(store: tm.Store) -> None:
 
 def caring(store: tm.Store) -> None:
     store.repair().ok = True  # type: ignore[misc]
+    store.compact(True)  # type: ignore[call-arg]
     store.repair(True)  # type: ignore[call-arg]
     tm.restore("shop.bak")  # type: ignore[call-arg]
     tm.restore("shop.bak", 3)  # type: ignore[arg-type]

@@ -284,6 +284,10 @@ class SqliteEngine:
             damage.append(str(error))
         return sqlite, damage, *examine(sqlite, partial(_rows, snapshot), damage, last, meter)
 
+    def compact(self, meter: Meter) -> None:
+        """Write the file anew without the space that is free in it; nobody else may have it open."""
+        self.file.compact(lambda: meter.advance(0))
+
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""
         done = 0

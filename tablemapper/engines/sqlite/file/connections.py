@@ -19,7 +19,18 @@ from .driver_errors import translated
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, READ_IDENTITY, STATE, may_follow
 
-__all__ = ["APPLICATION_ID", "FORMAT_VERSION", "MEMORY", "BusyHandler", "Durability", "Location", "clean_path"]
+__all__ = [
+    "APPLICATION_ID",
+    "FORMAT_VERSION",
+    "MEMORY",
+    "BusyHandler",
+    "Durability",
+    "Location",
+    "clean_path",
+    "quiet_close",
+    "sqlite_version",
+    "vacuum",
+]
 
 MEMORY = ":memory:"
 APPLICATION_ID = 0x746D6170  # "tmap"
@@ -37,6 +48,7 @@ _WAL_BYTES = 64 << 20
 _WRITER_CACHE = 32 << 10  # KiB
 _READER_CACHE = 8 << 10
 _STATEMENTS = 400
+_STEPS = 1_000  # of SQLite's machine between two looks whether to go on
 
 _CONFIG: tuple[tuple[int, int], ...] = (
     (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
@@ -452,6 +464,28 @@ def quiet_close(connection: apsw.Connection) -> None:
     """Close a connection, whatever state it is in."""
     with suppress(Exception):
         connection.close(True)
+
+
+def vacuum(connection: apsw.Connection, step: Callable[[], object]) -> None:
+    """Write a database anew, without the space that is free in it.
+
+    Args:
+        connection: has it for itself.
+        step: is called again and again; what it raises ends the work, and leaves all as it was.
+    """
+
+    def proceed() -> bool:
+        step()
+        return False
+
+    connection.execute("PRAGMA temp_store = FILE")  # where the new one is made first
+    connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)  # that one
+    connection.set_progress_handler(proceed, _STEPS)
+    try:
+        connection.execute("VACUUM")
+    finally:
+        connection.set_progress_handler(None)
+        connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
 
 
 def _value(connection: apsw.Connection, sql: str) -> Any:

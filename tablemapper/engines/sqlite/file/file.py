@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -19,7 +19,7 @@ import apsw
 
 from ....errors import StoreClosed, StoreError
 from .backup import copy_store
-from .connections import Location, clean_path, quiet_close
+from .connections import Location, clean_path, quiet_close, vacuum
 from .driver_errors import translated
 from .group_commit import CommitQueue
 from .reader_pool import ReaderPool
@@ -309,6 +309,28 @@ class File:
             self.drop(reader)
             raise
         self.give(reader)
+
+    def compact(self, step: Callable[[], object] | None = None) -> None:
+        """Write the file anew without the space that is free in it, while nobody else has it open.
+
+        Args:
+            step: is called again and again; what it raises ends the work, and leaves the file as it was.
+
+        Raises:
+            StoreLocked: at once, if somebody has it open, or reads from it here.
+        """
+        self._outside(lambda: self._compact(step or (lambda: None)))
+
+    def _compact(self, step: Callable[[], object]) -> None:
+        self.check_open()
+        self._readers.empty()
+        self._writes.disconnect()
+        try:
+            with closing(self._location.alone()) as connection:
+                vacuum(connection, step)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
 
     @property
     def closed(self) -> bool:

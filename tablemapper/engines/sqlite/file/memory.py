@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
+from .connections import vacuum
 from .driver_errors import translated
 from .file import File
 from .snapshots import Row, Snapshot
@@ -59,6 +60,10 @@ class MemoryFile(File):
             return apply(writer)
 
         return super().write(finish_and_apply, generation=generation, alone=alone)
+
+    def _compact(self, step: Callable[[], object]) -> None:
+        self._finish()
+        self._use(lambda connection: vacuum(connection, step))
 
     def _finish(self) -> None:
         """Read what is left of every read that was begun."""

@@ -125,6 +125,12 @@ class ReaderPool:
         if self._waiting:
             self._wake_first()
 
+    def empty(self) -> None:
+        """Close those that nobody uses."""
+        with suppress(IndexError):
+            while True:
+                self.drop(self.idle.pop())
+
     def close(self) -> None:
         """Lend none any more."""
         self._keep = 0

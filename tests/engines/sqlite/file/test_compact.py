@@ -1,0 +1,181 @@
+"""A file is written anew, by who has it alone, and is whole whatever comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tablemapper.engines.sqlite.file import connections
+from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
+from tablemapper.errors import StoreError, StoreLocked, TableMapperError
+
+from ....sqlite_vfs import Fault
+from .table import beside, create_table, in_child, insert
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
+
+OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
+ROWS = [(n, f"{n}" * 40) for n in range(0, 400, 8)]
+
+
+def fill(path: Path) -> None:
+    """Leave a file with much free space."""
+    with open_file(path, durability="relaxed") as file:
+        file.write(create_table)
+        file.write(lambda w: w.executemany("INSERT INTO t VALUES (?, ?)", [(n, f"{n}" * 40) for n in range(400)]))
+        file.write(lambda w: w.execute("DELETE FROM t WHERE k % 8") and None)
+
+
+def rows(path: Path) -> list[Any]:
+    with open_file(path, create=False) as file:
+        assert file.integrity() == []
+        return file.read("SELECT k, v FROM t")
+
+
+def test_the_space_of_what_was_deleted_is_given_back(path: Path) -> None:
+    fill(path)
+    before = path.stat().st_size
+    with open_file(path) as file:
+        last = file.write(insert("x"))
+        file.compact()
+        assert path.stat().st_size < before / 2
+        assert file.read("SELECT k, v FROM t WHERE v <> 'x'") == ROWS
+        assert file.write(insert("y")) > last
+        assert file.seek("SELECT count(*) FROM t") == (len(ROWS) + 2,)
+        file.compact()
+    assert beside(path) == []
+    assert len(rows(path)) == len(ROWS) + 2
+
+
+def test_a_file_that_another_process_has_open_is_left_as_it_is(path: Path) -> None:
+    fill(path)
+    with open_file(path) as file:
+
+        def other() -> None:
+            with open_file(path) as mine:
+                mine.compact()
+
+        before = path.stat().st_size
+        assert in_child(other) == "StoreLocked"
+        with open_file(path) as mine, pytest.raises(StoreLocked, match="is open"):
+            mine.compact()
+        assert path.stat().st_size == before
+        file.write(insert("x"))
+        file.compact()
+        assert path.stat().st_size < before
+
+
+def test_a_loop_that_reads_keeps_its_state(path: Path) -> None:
+    fill(path)
+    with open_file(path) as file:
+        stream = file.stream("SELECT k, v FROM t", chunk=10)
+        first = next(stream)
+        with pytest.raises(StoreLocked):
+            file.compact()
+        assert [*first, *(row for chunk in stream for row in chunk)] == ROWS
+        file.compact()
+
+
+def test_threads_that_write_wait_for_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path)
+    monkeypatch.setattr(connections, "_STEPS", 10)
+    with open_file(path) as file:
+        writer = threading.Thread(target=lambda: file.write(insert("meanwhile")))
+        started: list[int] = []
+
+        def step() -> None:
+            if not started:
+                started.append(1)
+                writer.start()
+
+        file.compact(step)
+        writer.join()
+        assert started
+        assert file.get("SELECT count(*) FROM t") == (len(ROWS) + 1,)
+
+
+def test_what_is_raised_meanwhile_ends_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(path)
+    monkeypatch.setattr(connections, "_STEPS", 10)
+    before = path.stat().st_size
+    with open_file(path) as file:
+
+        def stop() -> None:
+            raise KeyError("enough")
+
+        with pytest.raises(KeyError, match="enough"):
+            file.compact(stop)
+        file.write(insert("x"))
+        assert path.stat().st_size >= before
+    assert len(rows(path)) == len(ROWS) + 1
+
+
+def test_a_store_in_memory_is_compacted_too() -> None:
+    with open_file(":memory:") as file:
+        file.write(create_table)
+        file.write(lambda w: w.executemany("INSERT INTO t VALUES (?, ?)", ROWS))
+        file.write(lambda w: w.execute("DELETE FROM t WHERE k > 100") and None)
+        pages = file.get("PRAGMA page_count")
+        file.compact()
+        assert pages is not None
+        assert (file.get("PRAGMA page_count") or pages) < pages
+
+
+def test_a_file_that_is_closed_is_not_compacted(file: File) -> None:
+    file.close()
+    with pytest.raises(StoreError, match="was closed"):
+        file.compact()
+
+
+def each_call(path: Path, attempt: Callable[[Path, int], bool]) -> int:
+    for n in range(1, 1000):
+        place = path.with_name(f"{n}.db")
+        fill(place)
+        ended = attempt(place, n)
+        assert rows(place) == ROWS
+        if ended:
+            return n
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_disk_that_fails_at_any_call_leaves_all_rows(path: Path, op: str, sticky: bool) -> None:
+    def attempt(place: Path, n: int) -> bool:
+        file = open_file(place, vfs="faulty")
+        Fault.arm(op, n, sticky=sticky)
+        try:
+            with suppress(TableMapperError):
+                file.compact()
+        finally:
+            fired = Fault.disarm()
+        assert file.read("SELECT k, v FROM t") == ROWS
+        file.close()
+        return not fired
+
+    each_call(path, attempt)
+
+
+@pytest.mark.parametrize("op", ["xWrite", "xSync", "xTruncate", "xDelete"])
+def test_a_process_that_is_killed_at_any_call_leaves_all_rows(path: Path, op: str) -> None:
+    def die() -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def attempt(place: Path, n: int) -> bool:
+        def work() -> str:
+            file = open_file(place, vfs="faulty")
+            Fault.arm(op, n, sticky=False, error=die)
+            file.compact()
+            return "lived"
+
+        return in_child(work) == "lived"
+
+    assert each_call(path, attempt) > (1 if op in ("xWrite", "xSync") else 0)
