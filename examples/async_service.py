@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import tempfile
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -130,9 +131,12 @@ async def main() -> None:
                 if chosen.trying:
                     await try_it(server.sockets[0].getsockname()[1], store)
                 else:
-                    print(f"listening on 127.0.0.1:{chosen.port}")
+                    print(
+                        f"listening on 127.0.0.1:{chosen.port}; Ctrl-C ends it", flush=True
+                    )
                     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

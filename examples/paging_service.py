@@ -17,6 +17,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http import HTTPStatus
@@ -275,4 +276,6 @@ if __name__ == "__main__":
         with tm.open(
             sys.argv[1] if len(sys.argv) > 1 else "orders.db", models=[Order]
         ) as opened:
-            serve(opened, 8000).serve_forever()
+            print("listening on http://127.0.0.1:8000; Ctrl-C ends it", flush=True)
+            with suppress(KeyboardInterrupt):
+                serve(opened, 8000).serve_forever()

@@ -14,6 +14,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -217,4 +218,6 @@ if __name__ == "__main__":
         with tm.open(
             sys.argv[1] if len(sys.argv) > 1 else "shop.db", models=[Product]
         ) as shop:
-            serve(shop, 8000).serve_forever()
+            print("listening on http://127.0.0.1:8000; Ctrl-C ends it", flush=True)
+            with suppress(KeyboardInterrupt):
+                serve(shop, 8000).serve_forever()
