@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -206,10 +205,11 @@ class SqliteEngine:
         """Write in one transaction, by what the file holds and maintains at that moment."""
         for _ in range(_FOLLOWS):
             sqlite = self._sqlite
-            with suppress(OtherGeneration):
+            try:
                 self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
                 return
-            self._catch_up()
+            except OtherGeneration:
+                self._catch_up()
         sqlite = self._sqlite
         self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
 

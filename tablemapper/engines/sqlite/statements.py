@@ -39,6 +39,7 @@ class SqliteSchema:
 
     Attributes:
         generation: of the catalogue that says so.
+        plain: whether all that is to be maintained is what the classes declare.
         followed: the classes that are more in the file than in the code.
         models: those of the schema, and the aggregates of them that are not opened.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
@@ -61,6 +62,7 @@ class SqliteSchema:
         self.jobs = jobs = jobs or {}
         self.contested = contested or {}
         self.followed = follow(schema, catalogue.models)
+        self.plain = not self.jobs and not self.followed
         self.models = (*schema.models, *[one for followed in self.followed.values() for one in followed.aggregates])
         self.statements = {
             model: Statements(self.tables[model.table], model, self.followed.get(model)) for model in self.models
@@ -88,11 +90,6 @@ class SqliteSchema:
         """Return the statements of the class that has an index, maybe by a later version of the program only."""
         known = next((one.known for one in self.followed.values() if one.model is index.owner), index.owner)
         return self.statements[known]
-
-    @property
-    def plain(self) -> bool:
-        """Whether all that is to be maintained is what the classes declare."""
-        return not self.jobs and not self.followed
 
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
@@ -135,7 +132,7 @@ class Statements:
 
     # ------------------------------------------------------------------------------------------ columns
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many values a row has, as it is read."""
         return FIRST + len(self.model.columns) + self.has_big
