@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import attrs
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import compile_index
@@ -256,18 +257,22 @@ class _Classes:
     """Makes classes of forms: the entity class with its hidden properties, and the aggregates of it."""
 
     def __init__(self, source: Model, form: ModelForm) -> None:
+        self._form = form
         known = source.declaration
         options: dict[str, FieldOptions] = {}
         annotations: dict[str, Any] = {}
         for field in known.fields:
-            annotations[field.name] = Annotated[field.annotation, FIELD]
+            stored = form.fields[field.property]
+            # What is stored of an Enum, and of a field that can hold more by now, is what the catalogue says.
+            annotations[field.name] = Annotated[
+                _kind(stored) if field.type.json_schema is None else field.annotation, FIELD
+            ]
             options[field.name] = FieldOptions(name=field.property, stored=field.stored, kw_only=True)
         properties = {field.property for field in known.fields}
         for property, hidden in form.fields.items():
             if property not in properties:
                 name = _name(property, annotations)
-                kind = annotation(hidden)
-                annotations[name] = Annotated[kind | None if hidden.optional else kind, FIELD]
+                annotations[name] = Annotated[_kind(hidden), FIELD]
                 options[name] = FieldOptions(name=property, kw_only=True)
         body = {
             **options,
@@ -288,21 +293,24 @@ class _Classes:
         body: dict[str, Any] = {"__annotations__": {}, "__module__": cls.__module__}
         for property in sorted(form.fields, key=lambda one: order.index(one) if one in order else len(order)):
             attr = names[property] = _name(property, names.values())
-            kind = annotation(form.fields[property])
-            kind = kind | None if form.fields[property].optional else kind
-            body["__annotations__"][attr] = Annotated[kind, FIELD]
-            if property in shape.groups:
-                body[attr] = Measure("group", attribute(shape.groups[property], field))
-            else:
-                measure, label, where = shape.measures[property]
-                of = None if label is None else attribute(label, field)
-                body[attr] = Measure(measure, of, None if where is None else load(where, field))
+            kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
+            measured = None if label is None else attribute(label, field)
+            body[attr] = Measure(kind, measured, None if where is None else load(where, field))
+            stored = form.fields[property]
+            if label in self._form.fields and kind not in ("count", "sum", "avg"):  # (what it takes may be more by now)
+                stored = replace(self._form.fields[label], optional=stored.optional)
+            body["__annotations__"][attr] = Annotated[_kind(stored), FIELD]
         body["key"] = Key(partition=_text(form.partition, names), row=_text(form.row, names))
         for index, one in form.indexes.items():
             body[index] = _declared(one, names)
         where = shape.where
         options = {} if where is None else {"where": lambda _: load(where, field)}
         return model_of(_Aggregates(name, (Aggregate,), body, of=cls, table=form.table, **options))
+
+
+def _kind(form: FieldForm) -> Any:
+    kind = annotation(form)
+    return kind | None if form.optional else kind
 
 
 def _name(property: str, taken: Any) -> str:
