@@ -32,7 +32,7 @@ class Level(enum.IntEnum):
 
 
 TYPES: dict[str, tuple[Any, list[Any]]] = {
-    "name": (str, ["", "x", "yé", "long " * 100]),
+    "name": (str, ["", "x", "yé", "long " * 50]),
     "count": (int, [0, -5, 1 << 40]),
     "small": (tm.Int32, [0, 7]),
     "size": (float, [0.0, 1.5, float("inf"), 1e300]),
