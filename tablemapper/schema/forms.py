@@ -136,9 +136,11 @@ Forms: TypeAlias = Mapping[str, ModelForm]
 def form_hash(form: ModelForm) -> str:
     """Return 32 hex digits that two forms of a class share if they store and maintain the same.
 
-    Defaults are left out: those of a catalogue are set once.
+    Defaults are left out: those of a catalogue are set once. Only the order of measures counts.
     """
     plain = msgspec.to_builtins(replace(form, fields={n: replace(f, default=None) for n, f in form.fields.items()}))
+    if form.aggregate is not UNSET:
+        plain["order"] = list(form.aggregate.measures)  # what is kept for a group stands in it
     return hashlib.blake2b(msgspec.json.encode(plain, order="deterministic"), digest_size=16).hexdigest()
 
 

@@ -70,7 +70,7 @@ def _deletes(writer: Writer, sql: str, values: tuple[str, ...]) -> bool:
 
 
 def _row(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, key: IndexRow) -> IndexRow:
-    stored = writer.get(sqlite.statements[index.owner].get, key[2:4])
+    stored = writer.get(sqlite.statements_of(index).get, key[2:4])
     rows = () if stored is None else index.rows((stored,))
     for row in rows:
         if row[:4] == key:
