@@ -14,6 +14,7 @@ import logging
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
 from .engines.opening import restore
+from .engines.protocol import Violation
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
@@ -33,6 +34,7 @@ from .errors import (
     InvalidToken,
     InvalidTransaction,
     NotAStore,
+    NotReady,
     OutcomeUnknown,
     PreconditionFailed,
     QueryStopped,
@@ -55,6 +57,7 @@ from .query.pages import Page
 from .query.query import Query, Rows
 from .query.totals import Groups
 from .schema.check import Problem, RepairReport, Report
+from .store.builds import BuildReport
 from .store.store import Store, Unknown
 from .store.store import open as open
 from .store.transaction import Transaction
@@ -72,6 +75,7 @@ __all__ = [
     "AsyncStore",
     "AsyncTransaction",
     "Attr",
+    "BuildReport",
     "CorruptStore",
     "Entity",
     "EntityExists",
@@ -97,6 +101,7 @@ __all__ = [
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
+    "NotReady",
     "Order",
     "OutcomeUnknown",
     "Page",
@@ -123,6 +128,7 @@ __all__ = [
     "Transaction",
     "UniqueViolation",
     "Unknown",
+    "Violation",
     "avg",
     "converter",
     "count",

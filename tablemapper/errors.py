@@ -16,6 +16,7 @@ which never heard of tablemapper still catches it::
     ├── PreconditionFailed   ValueError    412: someone else wrote the entity since it was read
     ├── UniqueViolation      ValueError    409: a unique index holds this value for another entity
     ├── SchemaMismatch       ValueError    the models are not those that the file was written with
+    ├── NotReady             RuntimeError  an index or an aggregate is still being built
     ├── SnapshotTooOld       TimeoutError  a loop held its state of the store for too long
     ├── QueryStopped         TimeoutError  a query took longer, or read more, than its budget allows
     └── StoreError           OSError       the file itself
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidToken",
     "InvalidTransaction",
     "NotAStore",
+    "NotReady",
     "OutcomeUnknown",
     "PreconditionFailed",
     "QueryStopped",
@@ -130,6 +132,19 @@ class ScanRefused(InvalidQuery):
 
 class InvalidToken(InvalidQuery):
     """A page token that was not made by this query over this schema."""
+
+
+class NotReady(TableMapperError, RuntimeError):
+    """An index or an aggregate cannot be read yet.
+
+    ``where`` is its name, as in ``Product.by_name``; ``done`` of ``total`` entities are in it.
+    """
+
+    def __init__(self, message: str, /, *, where: str = "", done: int = 0, total: int = 0) -> None:
+        super().__init__(message)
+        self.where = where
+        self.done = done
+        self.total = total
 
 
 class _Named(TableMapperError):

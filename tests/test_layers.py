@@ -45,7 +45,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             ]
         }
     ],
-    [{"store": ["operations", "windows", "transaction", "store"]}],
+    [{"store": ["operations", "windows", "transaction", "builds", "store"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

@@ -20,6 +20,7 @@ from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
+from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.operations import Operations, not_found
 from ..store.store import Store, Unknown, check_limits
 from ..store.transaction import Buffer
@@ -53,6 +54,7 @@ def open_async(
     limits: Literal["azure"] | None = None,
     timeout: float = 5.0,
     progress: ProgressOption = False,
+    build: bool = True,
     threads: int = 32,
 ) -> Opening:
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
@@ -64,6 +66,7 @@ def open_async(
         limits: ``"azure"`` or None.
         timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
         progress: True for a bar, or a function, which is called in another thread.
+        build: as for `tablemapper.open`.
         threads: the most calls that run at a time; further ones wait for their turn.
 
     Raises:
@@ -76,7 +79,14 @@ def open_async(
 
     def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
-        return open_engine(path, schema, durability=durability, timeout=timeout, progress=progress, waited=waited)
+        engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited)
+        if build:
+            try:
+                build_declared(engine, progress)
+            except BaseException:
+                engine.close()
+                raise
+        return engine
 
     return Opening(start, limits=limits, threads=threads, timeout=timeout)
 
@@ -297,6 +307,16 @@ class AsyncStore(Face[Store]):
         cancellation = Cancellation()
         await self._workers.run_until(
             cancellation, partial(self._sync.compact, progress=cancellation.progress(progress))
+        )
+
+    async def build(
+        self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
+    ) -> BuildReport:
+        """Build the indexes and aggregates that are new, beside other writers; as `Store.build`."""
+        cancellation = Cancellation()
+        return await self._workers.run_until(
+            cancellation,
+            partial(self._sync.build, limit=limit, progress=cancellation.progress(progress), hold=hold, rest=rest),
         )
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..errors import NotAStore, shown
-from ..progress import ProgressOption
 from ..schema.model import Schema
 from .protocol import Engine
 
@@ -27,14 +26,13 @@ def open_engine(
     *,
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
-    progress: ProgressOption = False,
     waited: Callable[[], float] = float,
 ) -> Engine:
     """Open the engine that keeps what a user names.
 
     Args:
         where: the path of a file, or ``":memory:"``.
-        schema, durability, timeout, progress: as for `tablemapper.open`.
+        schema, durability, timeout: as for `tablemapper.open`.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
     Raises:
@@ -45,7 +43,7 @@ def open_engine(
         _check_path(where)
     from .sqlite.engine import SqliteEngine
 
-    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, progress=progress, waited=waited)
+    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, waited=waited)
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -6,12 +6,13 @@ is decided before or beside it, once for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
+from ..errors import NotReady
 from ..planning.budget import Spending
 from ..planning.conditions import AnyPredicate
 from ..planning.plan import Plan
@@ -22,7 +23,19 @@ from ..schema.check import RepairReport, Report
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 
-__all__ = ["Batch", "Engine", "Note", "NoteChanged", "Operation", "Position", "Reads", "Verb"]
+__all__ = [
+    "Batch",
+    "Built",
+    "Engine",
+    "Note",
+    "NoteChanged",
+    "Operation",
+    "Position",
+    "Reads",
+    "Unready",
+    "Verb",
+    "Violation",
+]
 
 T = TypeVar("T")
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
@@ -76,6 +89,63 @@ class Note:
 
 class NoteChanged(Exception):
     """What is noted is not what a `Note` says that it was."""
+
+
+@attrs.frozen
+class Unready:
+    """An index or an aggregate that cannot be read yet, and why."""
+
+    where: str
+    """Its label: ``Product.by_name``, ``Daily``."""
+    state: str
+    done: int
+    """Entities that are in it, of ``total``."""
+    total: int
+
+    def __str__(self) -> str:
+        if self.state == "building":
+            return f"it is being built ({100 * self.done // max(self.total, self.done, 1)} %)"
+        return "values are held twice in it" if self.state == "violated" else "it is to be built anew"
+
+    def error(self) -> NotReady:
+        """Return the error of a question that needs it."""
+        remedy = {
+            "building": "call store.build(), or wait until the process that builds it is done",
+            "violated": "change the entities so that they differ; store.build() lists them",
+        }.get(self.state, "call store.build()")
+        return NotReady(f"{self.where}: {self}; {remedy}", where=self.where, done=self.done, total=self.total)
+
+
+@attrs.frozen
+class Violation:
+    """A value that is held twice in an index that is to be unique."""
+
+    index: str
+    """``Product.by_email``"""
+    value: tuple[str, str]
+    """The partition key and the row key of the index's rows."""
+    holders: tuple[tuple[str, str], ...]
+    """The keys of the entities."""
+
+    def __str__(self) -> str:
+        value = self.value if self.value[1] else self.value[0]
+        return f"{self.index}: {value!r} is held by {', '.join(map(str, self.holders))}"
+
+
+@attrs.frozen
+class Built:
+    """What one transaction of a job built."""
+
+    owner: str
+    """The class whose entities were read."""
+    entities: int
+    done: int
+    """Entities that the job has added so far, of ``total``."""
+    total: int
+    ended: tuple[str, ...] = ()
+    """What is complete with it, by label."""
+    seconds: float = 0.0
+    """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -139,6 +209,8 @@ class Engine(Protocol):
 
     schema: Schema
     store_id: str
+    unready: Mapping[str, str]
+    """The indexes and aggregates that cannot be read yet, by label, with their states; another object once it changes."""
 
     @property
     def reads(self) -> Reads:
@@ -192,6 +264,27 @@ class Engine(Protocol):
             windows: the entities, as many as are in memory at a time.
             meter: starts a report of what is done, of a number if that is known.
         """
+        ...
+
+    def catch_up(self) -> None:
+        """See what other processes have built or declared since."""
+        ...
+
+    def describe(self, label: str) -> Unready:
+        """Return how far something that is not ready has come."""
+        ...
+
+    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+        """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built.
+
+        Args:
+            most: entities.
+            labels: what is wanted; None for everything.
+        """
+        ...
+
+    def violations(self, most: int) -> tuple[Violation, ...]:
+        """Return values that are held twice in indexes that are to be unique."""
         ...
 
     def check(self, meter: Meter) -> Report:

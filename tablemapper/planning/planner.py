@@ -79,9 +79,11 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
     plans: list[Plan] = []
     refused: list[str] = []
     for path in (Path(model), *(Path(model, index) for index in model.indexes)):
-        if path.index is not None and (why := _unfit(form, path.index, where, ways)) is not None:
-            refused.append(f"{path}: {why}")
-            continue
+        if path.index is not None:
+            why = form.unready.get(path.index.name) or _unfit(form, path.index, where, ways)
+            if why is not None:
+                refused.append(f"{path}: {why}")
+                continue
         one = _along(form, path, where, ways)
         if path.index is None or not one.scan:
             plans.append(one)

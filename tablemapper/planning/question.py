@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -41,6 +42,8 @@ class QueryForm:
     """Whether rows of other classes come between: then they are in the order of the entities' keys, or sorted."""
     backwards: bool = False
     """Whether that order is reversed."""
+    unready: Mapping[str, str] = {}
+    """The indexes that cannot be read yet, by name, each with the reason."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -86,7 +89,12 @@ _rest = attrgetter(*[field.name for field in attrs.fields(QuerySpec)[3:]])
 
 
 def query_form(
-    spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, by_time: bool = True, state: bool = False
+    spec: QuerySpec,
+    wanted: tuple[Attr[Any, Any], ...] | None,
+    *,
+    by_time: bool = True,
+    state: bool = False,
+    unready: Mapping[str, str] = MappingProxyType({}),
 ) -> QueryForm:
     """Return what a query asks, with parameters in place of its constants."""
     model, along = spec.model, spec.range
@@ -108,6 +116,7 @@ def query_form(
         state,
         spec.mixed,
         spec.backwards,
+        unready,
     )
 
 

@@ -83,8 +83,7 @@ def matching_aggregate(
 
     Of several, the one with the fewest fields to group by is taken: it has the fewest rows.
     """
-    targets = plans.engine.schema.aggregates_of(spec.model)
-    for target in sorted(targets, key=lambda one: len(one.declaration.key_fields)):
+    for target in sorted(_targets(plans, spec), key=lambda one: len(one.declaration.key_fields)):
         match = match_aggregate(spec, target, groups, slot)
         if isinstance(match, Match):
             try:
@@ -94,10 +93,16 @@ def matching_aggregate(
     return None
 
 
+def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
+    """Return the aggregates of a class that can be read."""
+    unready = plans.engine.unready
+    return [target for target in plans.engine.schema.aggregates_of(spec.model) if target.name not in unready]
+
+
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:
     """Yield the totals of a query that an aggregate answers, each with the aggregate, as text."""
     slots = {"count()": COUNT}
-    for target in plans.engine.schema.aggregates_of(spec.model):
+    for target in _targets(plans, spec):
         for field in target.declaration.fields:
             measure = field.measure
             for kinds in _TOGETHER:

@@ -28,6 +28,7 @@ from ..schema.rows import Row
 __all__ = ["MAX_PLANS", "MOST_KEYS", "Pace", "PlanCache", "PreparedPlan"]
 
 MAX_PLANS = 512
+_LOOK = 1.0  # seconds after which a store that waits for something to be built looks again
 
 
 class PreparedPlan:
@@ -169,6 +170,8 @@ class PlanCache:
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Whether a query finds an entity, by the form of the query."""
         self._prepared: dict[Hashable, PreparedPlan] = {}
+        self._unready = engine.unready
+        self._look_at = 0.0
         self._fingerprints: dict[Model, Any] = {}
 
     def find(
@@ -213,6 +216,8 @@ class PlanCache:
         Raises:
             ScanRefused: nothing bounds the query.
         """
+        if self._unready or self.engine.unready is not self._unready:
+            self._look()
         form, values = spec.parts()
         selected = tuple([attr.source for attr in wanted]) if wanted else wanted
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
@@ -220,10 +225,34 @@ class PlanCache:
         if prepared is None:
             if len(self._prepared) >= MAX_PLANS:
                 self._prepared.clear()
-            new = plan(query_form(spec, wanted, by_time=by_time, state=state))
+            unready = self._refusals(spec) if self._unready else {}
+            new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready))
             prepared = PreparedPlan(self.engine, new, wanted, filtering=spec.budget is None, state=state)
             self._prepared[key] = prepared
         return prepared, values
+
+    def _look(self) -> None:
+        """Forget plans if something came to be ready, or is so no more; what others built is seen within a second."""
+        if (now := self.pace.monotonic()) >= self._look_at:
+            self._look_at = now + _LOOK
+            self.engine.catch_up()
+        if self.engine.unready is not self._unready:
+            self._unready = self.engine.unready
+            self._prepared.clear()
+
+    def _refusals(self, spec: QuerySpec) -> dict[str, str]:
+        """Return the indexes that a query cannot follow yet, with the reasons.
+
+        Raises:
+            NotReady: the query names one of them, or is over an aggregate that cannot be read.
+        """
+        model = spec.model
+        needed = model.name if spec.range is None else f"{model.name}.{spec.range.name}"
+        for label in (model.name, needed):
+            if label in self._unready:
+                raise self.engine.describe(label).error()
+        labels = {index.name: f"{model.name}.{index.name}" for index in model.indexes}
+        return {name: str(self.engine.describe(at)) for name, at in labels.items() if at in self._unready}
 
     def fingerprint(self, model: Model) -> Any:
         """Return what a page token depends on, besides its query."""

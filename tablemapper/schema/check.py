@@ -5,7 +5,7 @@ Nothing here knows where a store is kept: an engine gives what is `Stored`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -112,6 +112,10 @@ class Stored(Protocol):
         """Return one row of an index."""
         ...
 
+    def is_noted(self, index: IndexMaintenance, key: tuple[str, str, str, str]) -> bool:
+        """Return whether an entity is noted as a further holder of a value, so that it has no row in the index."""
+        ...
+
     def index_count(self, index: IndexMaintenance) -> int:
         """Return the number of the rows of an index."""
         ...
@@ -128,6 +132,8 @@ class Finding:
     """What the user can do where that is None."""
 
 
+Owed: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
+"""What is maintained, and the entities that it is maintained from, by their rows; None: from all."""
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 
 
@@ -135,19 +141,19 @@ class Check:
     """Compares everything that is maintained with what the entities say that it should be.
 
     Args:
-        maintained: from each class.
+        maintained: from each class, for all of its entities or for those that satisfy a test.
         stored: what the store holds.
         last: the highest timestamp that was given out.
         meter: counts each entity.
     """
 
-    def __init__(self, maintained: Mapping[Model, Maintenance], stored: Stored, last: int, meter: Meter) -> None:
+    def __init__(self, maintained: Mapping[Model, Sequence[Owed]], stored: Stored, last: int, meter: Meter) -> None:
         self._maintained = maintained
         self._stored = stored
         self._last = last
         self._meter = meter
         self._groups: dict[AggregateMaintenance, Groups] = {
-            aggregate: {} for maintenance in maintained.values() for aggregate in maintenance.aggregates
+            aggregate: {} for owed in maintained.values() for part, _ in owed for aggregate in part.aggregates
         }
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
         self.entity_count = self.index_count = self.group_count = 0
@@ -177,15 +183,22 @@ class Check:
         """Return what the entities of a group add up to; known once all was found."""
         return self._live[aggregate].get((key[0], key[1])) or aggregate.aggregate.zero()
 
+    def _owed(self, model: Model, row: Row) -> Maintenance:
+        """Return what is maintained from an entity or a group."""
+        (whole, _), *rest = self._maintained[model]
+        return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
+
+    def _counts(self, model: Model) -> dict[IndexMaintenance, int]:
+        return {index: 0 for part, _ in self._maintained[model] for index in part.indexes}
+
     # ------------------------------------------------------------------------------------------ entities
 
     def _entities(self, model: Model) -> Iterator[Finding]:
-        everything, whole = self._maintained[model], self._stored.whole(model)
-        counts = dict.fromkeys(everything.indexes, 0)
+        whole, counts = self._stored.whole(model), self._counts(model)
         for row in self._stored.rows(model):
             self.entity_count += 1
             self._meter.advance(1)
-            maintenance = everything
+            maintenance = everything = self._owed(model, row)
             try:
                 yield from self._entity(whole, row)
             except _UNREADABLE as error:
@@ -223,6 +236,8 @@ class Check:
         for index, entry in entries:
             key, where = entry[:4], index.label
             row = self._stored.index_row(index, key)
+            if row is None and self._stored.is_noted(index, key):
+                continue
             if row is None:
                 detail = f"the {index.owner.name} has no such row in the index"
                 yield Finding(Problem("missing", where, key, detail), index)
@@ -258,8 +273,7 @@ class Check:
                 deltas[aggregate.key(group)] = delta
             except _UNREADABLE as error:
                 yield Finding(Problem("damaged", model.name, (group,), str(error)))
-        maintenance = self._maintained[model]
-        counts = dict.fromkeys(maintenance.indexes, 0)
+        counts = self._counts(model)
         seen = set()
         for row, blob in self._stored.groups(model):
             key = (row[0], row[1])
@@ -267,7 +281,7 @@ class Check:
             self.group_count += 1
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
-                entries = _entries(maintenance, row)
+                entries = _entries(self._owed(model, row), row)
             except _UNREADABLE as error:
                 yield Finding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue

@@ -8,7 +8,7 @@ index and the check all use these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -126,6 +126,30 @@ class Maintenance:
         return Maintenance(
             tuple([index for index in self.indexes if sound(index.read)]),
             tuple([aggregate for aggregate in self.aggregates if sound(aggregate.read)]),
+        )
+
+    def only(self, labels: Collection[str]) -> Maintenance:
+        """Return some of it, by label: ``Product.by_name``, ``Daily``."""
+        return Maintenance(
+            tuple([index for index in self.indexes if index.label in labels]),
+            tuple([aggregate for aggregate in self.aggregates if aggregate.model.name in labels]),
+        )
+
+    def joined(self, parts: Iterable[Maintenance]) -> Maintenance:
+        """Return this with some parts."""
+        every = (self, *parts)
+        return Maintenance(
+            tuple([index for part in every for index in part.indexes]),
+            tuple([aggregate for part in every for aggregate in part.aggregates]),
+        )
+
+    def less(self, parts: Sequence[Maintenance]) -> Maintenance:
+        """Return what is in none of some parts."""
+        indexes = {index for part in parts for index in part.indexes}
+        aggregates = {aggregate for part in parts for aggregate in part.aggregates}
+        return Maintenance(
+            tuple([index for index in self.indexes if index not in indexes]),
+            tuple([aggregate for aggregate in self.aggregates if aggregate not in aggregates]),
         )
 
 

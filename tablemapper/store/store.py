@@ -24,11 +24,13 @@ from ..expressions.tree import Assignment, Compare, Predicate
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
+from ..query.pages import counted
 from ..query.prepared import PlanCache
 from ..query.query import Query
 from ..query.writing import by_function
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
+from .builds import HOLD, REST, BuildReport, build, build_declared
 from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_many
@@ -62,6 +64,7 @@ def open(
     limits: Literal["azure"] | None = None,
     timeout: float = 5.0,
     progress: ProgressOption = False,
+    build: bool = True,
 ) -> Store:
     """Open a store, or create it.
 
@@ -74,14 +77,23 @@ def open(
         limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
         timeout: seconds to wait for another process that writes.
         progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
+        build: build what is new before this returns, in short transactions beside other writers. False: return at once;
+            until `Store.build` was called, here or elsewhere, queries do without what is new.
 
     Raises:
         InvalidModel: the classes do not fit together.
         SchemaMismatch: the file was written with other ones; every difference is listed.
+        UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change them.
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
     """
     check_limits(limits)
-    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, progress=progress)
+    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout)
+    if build:
+        try:
+            build_declared(engine, progress)
+        except BaseException:
+            engine.close()
+            raise
     return Store(engine, limits=limits)
 
 
@@ -426,6 +438,26 @@ class Store:
         return write_many(self._operations, "delete", targets, progress)
 
     # ------------------------------------------------------------------------------------------ care
+
+    def build(
+        self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
+    ) -> BuildReport:
+        """Build the indexes and aggregates that are new, in short transactions beside other writers.
+
+        Several processes may do so at once; a build that ends early is gone on with by the next call, anywhere.
+
+        Args:
+            limit: the most entities that are read by this call.
+            progress: True for a bar, or a function.
+            hold: seconds that a transaction is to take: others wait no longer.
+            rest: how long to leave the file to others after each, in units of what it took.
+
+        Raises:
+            InvalidQuery: an argument is not a number from 0 on.
+        """
+        if limit is not None:
+            limit = counted("build: limit=", limit, least=0)
+        return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report what differs.

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import Callable, Iterable
 
+from ...schema.forms import StateForm
 from ...schema.maintenance import ChangeSet
+from ..protocol import Built, Violation
+from .catalogue import read_states, write_states
+from .contested import holders, violated
 from .file.writer import Writer
 from .jobs import BUILDS, CURSOR
 from .maintained import write_changes
 from .statements import Job, SqliteSchema
 
-__all__ = ["Batch", "build_batch"]
+__all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
+PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
 
-@attrs.frozen
-class Batch:
-    """What a transaction of a job did: how many entities it added, and whether they were the last ones."""
-
-    entities: int
-    last: bool
-
-
-def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Batch:
+def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
     """Build the next entities behind a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
     pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
@@ -34,8 +31,33 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Ba
     changes = ChangeSet()
     changes.added(job.targets, rows)
     write_changes(sqlite, writer, changes)
+    done, total = writer.get(PROGRESS, (job.name,)) or (0, 0)
+    done += len(rows)
     if len(rows) < most:
         writer.execute(_END, (job.name,))
-        return Batch(len(rows), last=True)
+        return Built(job.model.name, len(rows), done, done, tuple(sorted(job.labels)))
     writer.execute(_MOVE, (*rows[-1][:2], len(rows), job.name))
-    return Batch(len(rows), last=False)
+    return Built(job.model.name, len(rows), done, total)
+
+
+def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
+    """Return the states once some labels are built: ready, or violated if a value is held twice."""
+    return states | {
+        label: StateForm("violated" if violated(writer, label) else "ready", writer.timestamp) for label in labels
+    }
+
+
+def settle(sqlite: SqliteSchema, writer: Writer) -> None:
+    """Make indexes ready in which no value is held twice any more."""
+    kept = [index.label for index, noted in sqlite.contested.items() if not noted]
+    if mended := [label for label in kept if not violated(writer, label)]:
+        write_states(writer, states_after(writer, read_states(writer), mended))
+
+
+def violations(sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int) -> tuple[Violation, ...]:
+    """Return values that are held twice."""
+    found: list[Violation] = []
+    for index in sqlite.contested:
+        held = holders(sqlite, index, read, most - len(found))
+        found += [Violation(index.label, value, tuple(keys)) for value, keys in held.items()]
+    return tuple(found)

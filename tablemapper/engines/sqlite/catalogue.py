@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
+READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
 
 
@@ -39,6 +40,17 @@ class _Tables(msgspec.Struct, forbid_unknown_fields=True):
     entities: dict[str, TableForm]
     indexes: dict[str, str]
     past: list[str]
+
+
+@attrs.frozen
+class JobForm:
+    """What is being built of one class, in one pass over its entities."""
+
+    name: str
+    owner: str
+    """The class."""
+    targets: frozenset[str]
+    """The labels of indexes and aggregates."""
 
 
 @attrs.frozen
@@ -57,6 +69,8 @@ class Catalogue:
     """The physical names of the tables of indexes, by label."""
     past: frozenset[str] = frozenset()
     """Physical names, in lower case, that once had a meaning."""
+    jobs: tuple[JobForm, ...] = ()
+    """What is being built."""
     first_format: bool = False
     """Whether the file is still as the first format had it."""
 
@@ -77,7 +91,7 @@ def read_catalogue(read: Read) -> Catalogue:
         return Catalogue()
     rows = dict(read(f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables', 'versions', 'states')"))
     try:
-        catalogue = _decoded(rows) if "versions" in rows else _first_format(rows)
+        catalogue = _decoded(rows, _jobs(read)) if "versions" in rows else _first_format(rows)
         catalogue.check()
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
@@ -89,7 +103,14 @@ def read_catalogue(read: Read) -> Catalogue:
     return catalogue
 
 
-def _decoded(rows: dict[str, str]) -> Catalogue:
+def _jobs(read: Read) -> tuple[JobForm, ...]:
+    rows = read("SELECT name, class, targets FROM tablemapper_builds ORDER BY name")
+    return tuple(
+        [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
+    )
+
+
+def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...]) -> Catalogue:
     decode = msgspec.json.decode
     tables = decode(rows["tables"], type=_Tables)
     return Catalogue(
@@ -99,6 +120,7 @@ def _decoded(rows: dict[str, str]) -> Catalogue:
         tables={name: EntityTable.of(name, form) for name, form in tables.entities.items()},
         index_tables=tables.indexes,
         past=frozenset(tables.past),
+        jobs=jobs,
     )
 
 
@@ -129,14 +151,23 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
 
 
+def read_states(writer: Writer) -> dict[str, StateForm]:
+    """Return the states of indexes and aggregates, by label."""
+    (form,) = writer.get(READ_NOTE, ("states",)) or ("{}",)
+    return msgspec.json.decode(form, type=dict[str, StateForm])
+
+
+def write_states(writer: Writer, states: dict[str, StateForm]) -> None:
+    """Write other states, which everyone who has the file open has to follow."""
+    writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", ("states", msgspec.json.encode(states).decode()))
+    writer.bump_generation()
+
+
 def changed(kind: str, name: str) -> CorruptStore:
     """Return the error of something in the file that is not what the catalogue says."""
     return CorruptStore(
         f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: restore a backup'
     )
-
-
-READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
 
 
 def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...progress import Meter
@@ -10,6 +10,8 @@ from ...schema.check import Check, Finding, Problem
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ...schema.model import Model
 from ...schema.rows import Row
+from .contested import NOTED
+from .jobs import owed
 from .statements import SqliteSchema
 from .tables import EntityTable, quoted, values_table
 
@@ -31,8 +33,13 @@ def examine(
         last: the highest timestamp that was given out.
         meter: counts each entity.
     """
-    check = Check(sqlite.maintenance, _Stored(sqlite, rows), last, meter)
-    aggregates = {one.model.name: one for of_class in sqlite.maintenance.values() for one in of_class.aggregates}
+
+    def first(sql: str, args: Sequence[Any]) -> Row | None:
+        return next(rows(sql, args), None)
+
+    maintained = {model: owed(sqlite, first, model) for model in sqlite.maintenance}
+    check = Check(maintained, _Stored(sqlite, rows), last, meter)
+    aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
     moved = (finding for table in sqlite.tables.values() for finding in _moved(table, aggregates, rows))
     damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
     return check, [*damaged, *check.findings(moved)]
@@ -65,6 +72,9 @@ class _Stored:
 
     def index_row(self, index: IndexMaintenance, key: IndexRow) -> IndexRow | None:
         return next(self._run(self._sqlite.indexes[index.model].get, key), None)
+
+    def is_noted(self, index: IndexMaintenance, key: IndexRow) -> bool:
+        return index in self._sqlite.contested and next(self._run(NOTED, (index.label, *key)), None) is not None
 
     def index_count(self, index: IndexMaintenance) -> int:
         return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])

@@ -6,6 +6,8 @@ is noted and not refused; once it is built, each new one is refused. The first n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import apsw
 
 from ...errors import CorruptStore
@@ -13,22 +15,45 @@ from ...schema.maintenance import IndexMaintenance, IndexRow
 from .file.writer import Writer, sorted_rows
 from .statements import IndexTable, SqliteSchema
 
-__all__ = ["CREATE_VIOLATIONS", "VIOLATIONS", "delete_contested", "is_noted", "put_contested", "violated"]
+__all__ = [
+    "CREATE_VIOLATIONS",
+    "NOTED",
+    "VIOLATIONS",
+    "delete_contested",
+    "holders",
+    "is_noted",
+    "put_contested",
+    "violated",
+]
 
 VIOLATIONS = "tablemapper_violations"
 _PLACE = '"index", "PartitionKey", "RowKey", "_pk", "_rk"'
 CREATE_VIOLATIONS = f"CREATE TABLE {VIOLATIONS}({_PLACE}, PRIMARY KEY({_PLACE})) WITHOUT ROWID"
 _HERE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
 _NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
-_NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 _FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 _NEXT = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk" LIMIT 1'
+_FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
+_VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'
 _ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
 
 
 def violated(writer: Writer, label: str) -> bool:
     """Return whether a value of an index is held twice."""
     return writer.get(_ANY, (label,)) is not None
+
+
+def holders(
+    sqlite: SqliteSchema, index: IndexMaintenance, read: Callable[..., list[tuple[str, ...]]], most: int
+) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """Return values that are held twice, at most ``most``, each with the keys of the entities; the first stands first."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for pk, rk in read(_VALUES, (index.label, max(most, 0))):
+        first = read(sqlite.indexes[index.model].holder, (pk, rk))
+        further = read(_FURTHER, (index.label, pk, rk))
+        found[pk, rk] = [(one[0], one[1]) for one in (*first, *further)]
+    return found
 
 
 def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
@@ -51,7 +76,7 @@ def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writ
 
 def is_noted(index: IndexMaintenance, writer: Writer, row: IndexRow) -> bool:
     """Return whether a row stands among those that are noted."""
-    return writer.get(_NOTED, (index.label, *row[:4])) is not None
+    return writer.get(NOTED, (index.label, *row[:4])) is not None
 
 
 def put_contested(index: IndexMaintenance, table: IndexTable, writer: Writer, rows: list[IndexRow]) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
+import attrs
+
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
-from ...progress import Meter, ProgressOption, start_meter
+from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.evolution import Evolution, retirement
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
-from ..protocol import Batch, Note, Operation
-from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_note
+from ..protocol import Batch, Built, Note, Operation, Unready, Violation
+from .building import PROGRESS, build_batch, settle, states_after, violations
+from .catalogue import READ_NOTE, Catalogue, read_catalogue, read_states, write_note, write_states
 from .check import examine
 from .file.driver_errors import NoSuchName
 from .file.file import File
@@ -47,13 +50,23 @@ class SqliteEngine:
         self.file = file
         self.schema = sqlite.schema
         self.store_id = file.store_id()
-        self.reads = SqliteReads(file, sqlite, self._catch_up)
+        self.reads = SqliteReads(file, sqlite, self.catch_up)
         self._catching_up = threading.Lock()
         self._use(sqlite)
 
     def _use(self, sqlite: SqliteSchema) -> None:
         self._sqlite = self.reads.sqlite = sqlite
+        self.unready: Mapping[str, str] = sqlite.unready
         self._gets = {model: Get(statements) for model, statements in sqlite.statements.items()}
+        for model in sqlite.models:
+            if model.aggregate is not None and model.name in self.unready:
+                self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
+
+    def _ready_get(self, model: Model) -> Get:
+        self.catch_up()
+        if model.name in self.unready:
+            raise self.describe(model.name).error()
+        return self._gets[model]
 
     @classmethod
     def open(
@@ -63,7 +76,6 @@ class SqliteEngine:
         *,
         durability: Literal["full", "relaxed"] = "full",
         timeout: float = 5.0,
-        progress: ProgressOption = False,
         **options: Any,
     ) -> SqliteEngine:
         """Open a file, and make it follow the schema if that only adds to what it holds.
@@ -73,7 +85,6 @@ class SqliteEngine:
             schema: what is opened.
             durability: as for `tablemapper.open`.
             timeout: seconds to wait for another process.
-            progress: shows what is built.
             options: of `open_file`: the clock, locks and VFS of a test.
         """
         file = open_file(path, durability=durability, timeout=timeout, **options)
@@ -85,10 +96,7 @@ class SqliteEngine:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    after = take_over(
-                        writer, schema, read, lambda what, total: start_meter(progress, what, total=total)
-                    )
-                    return after, writer.generation
+                    return take_over(writer, schema, read), writer.generation
 
                 catalogue, generation = file.write(write)
             sqlite = SqliteSchema(schema, catalogue, generation)
@@ -112,7 +120,7 @@ class SqliteEngine:
         try:
             return self._gets[model].row(self.file.seek, (partition, row))
         except NoSuchName:
-            self._catch_up()
+            self.catch_up()
             return self._gets[model].row(self.file.seek, (partition, row))
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
@@ -132,7 +140,7 @@ class SqliteEngine:
         try:
             rows = self._partition(table, partition)
         except NoSuchName:
-            self._catch_up()
+            self.catch_up()
             rows = self._partition(table, partition)
         yield from rows
 
@@ -183,6 +191,8 @@ class SqliteEngine:
                 writer.proof = write_note(writer, note)
             if operations:
                 apply(sqlite, writer, operations, maintained_limit)
+                if sqlite.contested:
+                    settle(sqlite, writer)
                 # A row that is there proves more than one that is not: others may delete too.
                 proving = next((one for one in operations if one.verb != "delete"), operations[0])
                 writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
@@ -197,6 +207,8 @@ class SqliteEngine:
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             insert(sqlite, writer, batches)
+            if sqlite.contested:
+                settle(sqlite, writer)
             first = batches[0]
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
@@ -210,11 +222,47 @@ class SqliteEngine:
                 self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
                 return
             except OtherGeneration:
-                self._catch_up()
+                self.catch_up()
         sqlite = self._sqlite
         self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
 
-    def _catch_up(self) -> None:
+    # ------------------------------------------------------------------------------------------ building
+
+    def describe(self, label: str) -> Unready:
+        """Return how far something that is not ready has come."""
+        done, total = 0, 0
+        for job in self._sqlite.all_jobs:
+            if label in job.labels:
+                done, total = self.file.get(PROGRESS, (job.name,)) or (0, 0)
+        return Unready(label, self._sqlite.unready.get(label, "building"), done, total)
+
+    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+        """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
+        built: Built | None = None
+        began = 0.0
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            nonlocal built, began
+            began = self.file.monotonic()
+            jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
+            built = build_batch(sqlite, writer, jobs[0], most) if jobs else None
+            if built is not None and built.ended:
+                write_states(writer, states_after(writer, read_states(writer), built.ended))
+
+        self._write(write, alone=True)
+        if built is None:
+            return None
+        seconds = self.file.monotonic() - began
+        if built.ended:
+            self.catch_up()
+        return attrs.evolve(built, seconds=seconds)
+
+    def violations(self, most: int) -> tuple[Violation, ...]:
+        """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
+        with self.file.snapshot() as snapshot:
+            return violations(self._sqlite, snapshot.read, most)
+
+    def catch_up(self) -> None:
         """Follow the catalogue, if another process changed it."""
         with self._catching_up:
             catalogue, generation = _current(self.file)
@@ -309,6 +357,21 @@ def _evolution(file: File, catalogue: Catalogue, schema: Schema) -> Evolution:
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
     for chunk in snapshot.stream(sql, args):
         yield from chunk
+
+
+class _UnreadyGet(Get):
+    """Stands in for the reads of an aggregate that is being built."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self, ready: Callable[[], Get]) -> None:
+        self._ready = ready
+
+    def row(self, *args: Any) -> Row | None:
+        return self._ready().row(*args)
+
+    def rows(self, *args: Any) -> dict[tuple[str, str], Row]:
+        return self._ready().rows(*args)
 
 
 def _current(file: File) -> tuple[Catalogue, int]:

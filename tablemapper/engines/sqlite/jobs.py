@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from ...schema.maintenance import Maintenance
 from ...schema.model import Model
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
-from .file.writer import Writer
 from .statements import Job, SqliteSchema
 
 __all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "Passed", "owed", "passed_by"]
@@ -26,21 +25,23 @@ CREATE_JOBS = {
 # No key is NULL: a job that has built nothing has that for its cursor ("" is a key).
 CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
 
+Get: TypeAlias = Callable[[str, Sequence[Any]], Any]
+"""Returns the first row of a statement, or None."""
 Passed: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a cursor has passed a row, by its first two values."""
 
 
-def owed(sqlite: SqliteSchema, writer: Writer, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
+def owed(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
     """Return what a write of a class has to maintain, each with the entities that it is maintained for; None: for all."""
     whole = (sqlite.maintenance[model], None)
-    return (whole, *_building(sqlite.jobs[model], writer)) if model in sqlite.jobs else (whole,)
+    return (whole, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (whole,)
 
 
-def _building(jobs: Iterable[Job], writer: Writer) -> Iterator[tuple[Maintenance, Passed]]:
+def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Passed]]:
     for job in jobs:
-        pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
-        if pk is not None:
-            yield job.targets, passed_by(pk, rk)
+        cursor = get(CURSOR, (job.name,))
+        if cursor is not None and cursor[0] is not None:
+            yield job.targets, passed_by(*cursor)
 
 
 def passed_by(pk: str, rk: str) -> Passed:

@@ -82,7 +82,7 @@ class SortedLoad:
         That is done by chunks, so that no more groups are in memory than entities.
         """
         changes = ChangeSet()
-        for kept, passed in owed(self._sqlite, writer, model):
+        for kept, passed in owed(self._sqlite, writer.get, model):
             if passed is None:
                 changes.added(Maintenance((), kept.aggregates), rows)  # (the rows of its indexes are sorted already)
             else:

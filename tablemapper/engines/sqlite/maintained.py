@@ -144,7 +144,7 @@ def _write_groups(
         writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
-    for maintenance, passed in owed(sqlite, writer, model):
+    for maintenance, passed in owed(sqlite, writer.get, model):
         if maintenance.indexes:
             changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
             changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])

@@ -227,7 +227,7 @@ class _Tables:
         new = None if state is None else self._put_group(aggregate, key, state, old)
         if new is None:
             execute(f'DELETE FROM {quoted(statements.table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', key)
-        for maintenance, passed in owed(self._sqlite, self._writer, model):
+        for maintenance, passed in owed(self._sqlite, self._writer.get, model):
             for index in maintenance.indexes if passed is None or passed(key) else ():
                 for row in (old, new):
                     for entry in index.rows_of(row, model) or ():

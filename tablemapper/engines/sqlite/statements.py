@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 
 import attrs
@@ -32,6 +32,8 @@ class Job:
     name: str
     model: Model
     targets: Maintenance
+    labels: frozenset[str]
+    """All that is ready once it ends: the indexes on new aggregates, too, which need no pass of their own."""
 
 
 class SqliteSchema:
@@ -43,26 +45,16 @@ class SqliteSchema:
         followed: the classes that are more in the file than in the code.
         models: those of the schema, and the aggregates of them that are not opened.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
+        unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        catalogue: Catalogue,
-        generation: int = 0,
-        *,
-        jobs: Mapping[Model, Sequence[Job]] | None = None,
-        contested: Mapping[IndexMaintenance, bool] | None = None,
-    ) -> None:
+    def __init__(self, schema: Schema, catalogue: Catalogue, generation: int = 0) -> None:
         self.schema = schema
         self.catalogue = catalogue
         self.generation = generation
         self.tables = catalogue.tables
-        self.jobs = jobs = jobs or {}
-        self.contested = contested or {}
         self.followed = follow(schema, catalogue.models)
-        self.plain = not self.jobs and not self.followed
         self.models = (*schema.models, *[one for followed in self.followed.values() for one in followed.aggregates])
         self.statements = {
             model: Statements(self.tables[model.table], model, self.followed.get(model)) for model in self.models
@@ -70,12 +62,17 @@ class SqliteSchema:
         self.maintenance: dict[Model, Maintenance] = {}
         """For every entity; what is being built is left to its jobs."""
         self.indexes: dict[IndexModel, IndexTable] = {}
-        for model in self.models:
-            whole = self._maintenance(model)
-            self.maintenance[model] = _less(whole, [job.targets for job in jobs.get(model, ())])
-            for index in whole.indexes:
-                name = catalogue.index_tables[f"{model.name}.{index.model.name}"]
-                self.indexes[index.model] = IndexTable(index.owner, index.model, name)
+        whole = {model: self._maintenance(model) for model in self.models}
+        self.jobs = _jobs(catalogue, whole)
+        self.plain = not self.jobs and not self.followed
+        self.unready = {label: form.state for label, form in catalogue.states.items() if form.state != "ready"}
+        self.contested: dict[IndexMaintenance, bool] = {}
+        for model, kept in whole.items():
+            self.maintenance[model] = kept.less([job.targets for job in self.jobs.get(model, ())])
+            for index in kept.indexes:
+                self.indexes[index.model] = IndexTable(index.owner, index.model, catalogue.index_tables[index.label])
+                if index.model.unique and index.label in self.unready:
+                    self.contested[index] = self.unready[index.label] == "building"
         self.values = {model: Values(model) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
 
@@ -91,19 +88,25 @@ class SqliteSchema:
         known = next((one.known for one in self.followed.values() if one.model is index.owner), index.owner)
         return self.statements[known]
 
+    @property
+    def all_jobs(self) -> list[Job]:
+        """What is being built, entities first: an index on groups is built once they are."""
+        jobs = [job for several in self.jobs.values() for job in several]
+        return sorted(jobs, key=lambda job: job.model.aggregate is not None)
+
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
         return self.schema.tables()
 
 
-def _less(whole: Maintenance, parts: Iterable[Maintenance]) -> Maintenance:
-    """Return what is maintained for all entities of a class: all but what is being built."""
-    indexes = {index for part in parts for index in part.indexes}
-    aggregates = {aggregate for part in parts for aggregate in part.aggregates}
-    return Maintenance(
-        tuple([index for index in whole.indexes if index not in indexes]),
-        tuple([aggregate for aggregate in whole.aggregates if aggregate not in aggregates]),
-    )
+def _jobs(catalogue: Catalogue, whole: Mapping[Model, Maintenance]) -> dict[Model, tuple[Job, ...]]:
+    """Return what is being built, by class."""
+    jobs: dict[Model, tuple[Job, ...]] = {}
+    for form in catalogue.jobs:
+        for model, kept in whole.items():
+            if model.name == form.owner:
+                jobs[model] = (*jobs.get(model, ()), Job(form.name, model, kept.only(form.targets), form.targets))
+    return jobs
 
 
 _KEY = "PartitionKey=?1 AND RowKey=?2"

@@ -1,4 +1,4 @@
-"""How a file comes to hold what a schema needs, in one transaction: tables, columns, and what is built over rows.
+"""How a file comes to hold what a schema needs, in one transaction: tables, columns, and jobs for what is to be built.
 
 The catalogue only grows here. What the opened classes lack stays, and stays maintained.
 """
@@ -6,26 +6,24 @@ The catalogue only grows here. What the opened classes lack stays, and stays mai
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import msgspec
 
 from ...entities.declaration import IndexModel
 from ...errors import CorruptStore, SchemaMismatch
 from ...keys.template import Template
-from ...progress import Meter
 from ...schema.evolution import Evolution, evolve
 from ...schema.forms import ModelForm, StateForm
-from ...schema.maintenance import ChangeSet, Maintenance
 from ...schema.model import Model, Schema
-from ...schema.rows import Row
-from .catalogue import CREATE_CATALOGUE, NAME, Catalogue, Read, changed, read_catalogue, write_catalogue
+from .building import PROGRESS, build_batch, states_after
+from .catalogue import CREATE_CATALOGUE, NAME, Catalogue, JobForm, Read, changed, read_catalogue, write_catalogue
 from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
-from .jobs import CREATE_JOBS
-from .maintained import write_groups, write_indexes
+from .jobs import BUILDS, CREATE_JOBS
 from .statements import SqliteSchema
 from .tables import EntityTable, quoted, values_ddl
 
@@ -39,7 +37,7 @@ BESIDE = {
 }
 """The tables beside the catalogue, for what is being built or copied: how far that is, which values are held twice, which
 entities changed since they were copied, and what each was turned into."""
-_CHUNK = 1000
+_AT_ONCE = 1_000  # entities over which something new is built in the transaction that registers it
 _log = logging.getLogger("tablemapper.sqlite")
 
 
@@ -130,7 +128,7 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
         raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
 
 
-def take_over(writer: Writer, schema: Schema, read: Read, meter: Callable[[str, int], Meter]) -> Catalogue:
+def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     """Make a file hold what a schema needs; return its catalogue."""
     catalogue = read_catalogue(read)
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
@@ -147,6 +145,10 @@ def take_over(writer: Writer, schema: Schema, read: Read, meter: Callable[[str, 
     known = dict(layout.tables)
     layout.extend(schema)
     after = layout.catalogue(evolution, writer.timestamp)
+    targets = _targets(
+        schema, evolution, {name: form for name, form in catalogue.models.items() if name not in evolution.dropped}
+    )
+    after = _register(writer, after, targets, writer.generation + 1)
     sqlite = SqliteSchema(schema, after)
     for model, property in evolution.fields:
         _fill(writer, known[model.table], sqlite, model, property)
@@ -156,7 +158,8 @@ def take_over(writer: Writer, schema: Schema, read: Read, meter: Callable[[str, 
         writer.execute(
             f'UPDATE {quoted(table.name)} AS t SET "EntityType" = ? WHERE {condition}', (model.declaration.type_name,)
         )
-    _build(writer, sqlite, evolution, catalogue, meter)
+    _create(writer, sqlite, evolution)
+    after = _build_small(writer, sqlite, after)
     for change in evolution.changes:
         if change.warning:
             _log.warning("%s", change)
@@ -269,6 +272,7 @@ class _Layout:
             self.tables,
             self._index_tables,
             frozenset(self._past),
+            self._before.jobs,
         )
 
 
@@ -300,50 +304,54 @@ def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, 
     writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
 
 
-def _build(
-    writer: Writer,
-    sqlite: SqliteSchema,
-    evolution: Evolution,
-    catalogue: Catalogue,
-    meter: Callable[[str, int], Meter],
-) -> None:
+def _create(writer: Writer, sqlite: SqliteSchema, evolution: Evolution) -> None:
+    """Create the tables of what is new beside those of entities."""
     new_indexes: set[IndexModel] = {model.index(name) for model, name in evolution.indexes}
     new_indexes |= {index for model in evolution.models for index in model.indexes}
-    new_models = set(evolution.models)
     for model in sqlite.schema.models:
         for index in model.indexes:
             if index in new_indexes:
                 writer.execute(sqlite.indexes[index].create)
-        if model in new_models:
+        if model in evolution.models:
             for _, sql in values_ddl(model):
                 writer.execute(sql)
-    # Aggregates last: what their indexes hold is known once every group is.
-    for model in sorted(sqlite.schema.models, key=lambda one: one.aggregate is not None):
-        if (model.name if model.aggregate is None else model.aggregate.source.__name__) not in catalogue.models:
-            continue
-        kept = sqlite.maintenance[model]
-        wanted = Maintenance(
-            tuple(index for index in kept.indexes if index.model in new_indexes),
-            tuple(aggregate for aggregate in kept.aggregates if aggregate.model in new_models),
+
+
+def _targets(schema: Schema, evolution: Evolution, known: Mapping[str, ModelForm]) -> dict[str, set[str]]:
+    """Return the labels of what is to be built over entities or groups that are there, by their class."""
+    targets: dict[str, set[str]] = {}
+    for model, name in evolution.indexes:
+        targets.setdefault(model.name, set()).add(f"{model.name}.{name}")
+    for model in evolution.models:
+        source = model.name if model.aggregate is None else model.aggregate.source.__name__
+        if model.aggregate is not None and source in known:
+            targets.setdefault(source, set()).update(
+                {model.name, *(f"{model.name}.{one.name}" for one in model.indexes)}
+            )
+    return {owner: labels for owner, labels in targets.items() if owner in known}
+
+
+def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], generation: int) -> Catalogue:
+    """Note what is to be built; return the catalogue with it."""
+    jobs = [JobForm(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in targets.items()]
+    for job in jobs:
+        table = catalogue.tables[catalogue.models[job.owner].table]
+        rows = f"{quoted(table.name)} t WHERE {table.type_filter(job.owner, 't') or 'TRUE'}"
+        (total,) = writer.get(f"SELECT count(*) FROM {rows}") or (0,)
+        writer.execute(
+            f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)",
+            (job.name, job.owner, msgspec.json.encode(sorted(job.targets)).decode(), total, writer.timestamp),
         )
-        if not wanted.indexes and not wanted.aggregates:
-            continue
-        (total,) = writer.get(f"SELECT count(*) FROM {quoted(sqlite.tables[model.table].name)}", ()) or (0,)
-        with meter(f"building over {model.name}", total) as progress:
-            for rows in _chunks(writer, sqlite, model):
-                changes = ChangeSet()
-                changes.added(wanted, rows)
-                write_indexes(sqlite, writer, changes)
-                write_groups(sqlite, writer, changes)
-                progress.advance(len(rows))
+    building = {label: StateForm("building", writer.timestamp) for job in jobs for label in job.targets}
+    return attrs.evolve(catalogue, states=catalogue.states | building, jobs=(*catalogue.jobs, *jobs))
 
 
-def _chunks(writer: Writer, sqlite: SqliteSchema, model: Model) -> Iterator[list[Row]]:
-    """Yield a class's rows by pages: no cursor stays open over the tables that are written meanwhile."""
-    statements = sqlite.statements[model]
-    scan = f"{statements.scan_after} LIMIT {_CHUNK}"
-    first = statements.scan + f" LIMIT {_CHUNK}"
-    rows = writer.execute(first).fetchall()
-    while rows:
-        yield rows
-        rows = writer.execute(scan, rows[-1][:2]).fetchall()
+def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> Catalogue:
+    """Build at once what takes no longer than to register it; return the catalogue after that."""
+    for job in sqlite.all_jobs:
+        (_, total) = writer.get(PROGRESS, (job.name,)) or (0, 0)
+        if total <= _AT_ONCE:
+            ended = build_batch(sqlite, writer, job, total + 1).ended
+            left = tuple([one for one in catalogue.jobs if one.name != job.name])
+            catalogue = attrs.evolve(catalogue, states=states_after(writer, catalogue.states, ended), jobs=left)
+    return catalogue

@@ -107,7 +107,7 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             _complete(followed, found)
     changes = ChangeSet()
     for model, batch in batches.items():
-        for kept, passed in owed(sqlite, writer, model):
+        for kept, passed in owed(sqlite, writer.get, model):
             some = batch if passed is None else batch.only(passed)
             if some.deletes:
                 changes.removed(kept, _olds(some.deletes))
@@ -165,7 +165,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
-            for kept, passed in owed(sqlite, writer, batch.model):
+            for kept, passed in owed(sqlite, writer.get, batch.model):
                 changes.added(kept, sorted_rows(rows if passed is None else list(filter(passed, rows))))
             write_indexes(sqlite, writer, changes)
     write_changes(sqlite, writer, ChangeSet(groups=groups))

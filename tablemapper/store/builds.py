@@ -1,0 +1,130 @@
+"""Builds beside writers: what is to be built is built in short transactions, so that nobody waits long for one.
+
+Any number of processes may build at the same time: each transaction goes on where the last one ended, whoever wrote that.
+A build that is killed loses nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+
+import attrs
+
+from ..engines.protocol import Built, Engine, Violation
+from ..errors import UniqueViolation
+from ..progress import ProgressOption, start_meter
+
+__all__ = ["HOLD", "REST", "BuildReport", "build", "build_declared"]
+
+HOLD = 0.01
+REST = 1.0
+_FIRST = 200  # entities of the first transaction, before it is known how long they take
+_LEAST, _MOST = 20, 20_000
+_SHOWN = 20  # violations that an error lists
+
+
+@attrs.frozen
+class BuildReport:
+    """What a build did."""
+
+    done: bool
+    """Whether nothing is left to be built."""
+    built: tuple[str, ...]
+    """What came to its end, as ``Product.by_name``."""
+    entities: int
+    """That were read."""
+    seconds: float
+    violations: tuple[Violation, ...]
+    """Values that are held twice in indexes that are to be unique: at most 100."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is built, and no value is held twice."""
+        return self.done and not self.violations
+
+    def __str__(self) -> str:
+        built = ", ".join(self.built) or "nothing"
+        rest = "" if self.done else "; more is left"
+        lines = [f"built {built} over {self.entities:,} entities in {self.seconds:.1f} s{rest}"]
+        return "\n".join([*lines, *map(str, self.violations)])
+
+
+def build(
+    engine: Engine,
+    *,
+    labels: Collection[str] | None = None,
+    limit: int | None = None,
+    progress: ProgressOption = False,
+    hold: float = HOLD,
+    rest: float = REST,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> BuildReport:
+    """Build what is to be built.
+
+    Args:
+        engine: where.
+        labels: what is wanted; None for everything.
+        limit: the most entities that are read.
+        progress: True for a bar, or a function.
+        hold: seconds that a transaction is to take.
+        rest: how long to wait after each, in units of what it took.
+        monotonic: the clock.
+        sleep: waits.
+    """
+    start = monotonic()
+    entities, most, ended = 0, _FIRST, list[str]()
+    batch: Built | None = None
+    meter, owner = start_meter(False, ""), ""
+    with ExitStack() as meters:
+        while limit is None or entities < limit:
+            asked = most if limit is None else min(most, limit - entities)
+            batch = engine.build(asked, labels)
+            if batch is None:
+                break
+            entities += batch.entities
+            ended += batch.ended
+            if batch.owner != owner:
+                meters.close()
+                owner = batch.owner
+                meter = meters.enter_context(start_meter(progress, f"building over {owner}", total=batch.total))
+                meter.advance(batch.done - batch.entities)
+            meter.advance(batch.entities)
+            most = _steered(most, batch.seconds, hold)
+            if rest and not batch.ended:
+                sleep(rest * batch.seconds)
+    done = not any(state == "building" for label, state in engine.unready.items() if labels is None or label in labels)
+    return BuildReport(done, tuple(ended), entities, monotonic() - start, engine.violations(100))
+
+
+def _steered(most: int, taken: float, hold: float) -> int:
+    """Return how many entities the next transaction is to have, so that it takes as long as wanted."""
+    change = min(2.0, max(0.25, hold / max(taken, 1e-6)))
+    return max(_LEAST, min(_MOST, int(most * change)))
+
+
+def build_declared(engine: Engine, progress: ProgressOption) -> None:
+    """Build what the opened classes declare.
+
+    Raises:
+        UniqueViolation: a value is held twice in an index of theirs that is to be unique.
+    """
+    if not engine.unready:
+        return
+    declared = {
+        label
+        for model in engine.schema.models
+        for label in (model.name, *(f"{model.name}.{index.name}" for index in model.indexes))
+    }
+    if not declared.intersection(engine.unready):
+        return
+    report = build(engine, labels=declared, progress=progress)
+    if held := [one for one in report.violations if one.index in declared]:
+        listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if len(held) > _SHOWN else "")
+        raise UniqueViolation(
+            f"{len(held)} values are held twice: {listed}; open with build=False to change them",
+            entity=held[0].index.partition(".")[0], key=held[0].holders[-1], index=held[0].index.partition(".")[2],
+            holder=held[0].holders[0],
+        )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Building what is new, beside what is there: states, questions, values that are held twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.protocol import Built
+from tablemapper.engines.sqlite import takeover
+from tablemapper.store import builds
+
+
+def part(**body: Any) -> Any:
+    annotations = {"shelf": tm.Field[str], "number": tm.Field[int], "name": tm.Field[str]}
+    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+    return type(tm.Entity)(
+        "Part", (tm.Entity,), {"__annotations__": annotations, "__module__": __name__, "key": key} | body, table="Parts"
+    )
+
+
+def names(of: Any) -> Any:
+    body = {
+        "__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]},
+        "__module__": __name__,
+        "name": tm.group_by(of.name),
+        "parts": tm.count(),
+        "key": tm.Key[str](partition="all", row="{name}"),
+    }
+    return type(tm.Aggregate)("Names", (tm.Aggregate,), body, of=of, table="Names")
+
+
+OLD = part()
+NEW = part(by_name=tm.Index[str](partition="{name}"))
+NAMES = names(NEW)
+UNIQUE = part(by_name=tm.Index[str](partition="{name}", unique=True))
+
+
+@pytest.fixture(autouse=True)
+def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(builds, "REST", 0.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    with tm.open(tmp_path / "s.db", models=[OLD]) as store:
+        store.insert_many(OLD("a", number, f"n{number % 7}") for number in range(30))
+    yield tmp_path / "s.db"
+
+
+def test_open_builds_what_is_new_before_it_returns(path: Path) -> None:
+    with tm.open(path, models=[NEW, NAMES]) as store:
+        assert len(list(store.query(NEW.by_name("n1")))) == 5
+        assert store[NAMES.key("n1")].parts == 5
+        assert store.check().ok
+
+
+def test_until_it_is_built_queries_do_without_it(path: Path) -> None:
+    with tm.open(path, models=[NEW, NAMES], build=False) as store:
+        with pytest.raises(tm.NotReady, match=r"Part.by_name: it is being built \(0 %\); call store.build") as caught:
+            list(store.query(NEW.by_name("n1")))
+        assert (caught.value.where, caught.value.done, caught.value.total) == ("Part.by_name", 0, 30)
+        for read in (
+            lambda: store.get(NAMES.key("n1")),
+            lambda: store.get_many([NAMES.key("n1")]),
+            lambda: list(store.query(NAMES)),
+        ):
+            with pytest.raises(tm.NotReady, match="Names: it is being built"):
+                read()
+        with pytest.raises(tm.ScanRefused, match=r"Part.by_name: it is being built \(0 %\)"):
+            list(store.query(NEW).where(NEW.name == "n1"))
+        assert len(list(store.query(NEW).where(NEW.name == "n1").allow_scan())) == 5
+        assert store.query(NEW).where(NEW.shelf == "a").count() == 30
+        report = store.build(limit=12, rest=0)
+        assert (report.done, report.entities, report.built) == (False, 12, ())
+        with pytest.raises(tm.NotReady, match=r"it is being built \(40 %\)"):
+            list(store.query(NEW.by_name("n1")))
+        store.insert(NEW("", 0, "n1"))
+        store.insert(NEW("b", 0, "n1"))
+        report = store.build(rest=0)
+        assert (report.ok, report.built) == (True, ("Names", "Part.by_name"))
+        assert report.entities == 30 - 12 + 1, "what came before the cursor was built by its writer"
+        assert len(list(store.query(NEW.by_name("n1")))) == 7
+        assert len(list(store.query(NEW).where(NEW.name == "n1"))) == 7
+        assert store[NAMES.key("n1")].parts == 7
+        assert store.check().ok
+        assert store.build().entities == 0
+
+
+def test_a_store_that_waits_sees_what_another_one_built(path: Path) -> None:
+    with (
+        tm.open(path, models=[NEW, NAMES], build=False) as store,
+        tm.open(path, models=[NEW, NAMES], build=False) as other,
+    ):
+        query = store.query(NEW.by_name("n1"))
+        with pytest.raises(tm.NotReady):
+            list(query)
+        other.build(rest=0)
+        store._plans._look_at = 0.0  # a second later
+        assert len(list(query)) == 5
+        assert store[NAMES.key("n1")].parts == 5
+
+
+def test_a_version_that_does_not_declare_it_neither_builds_nor_waits(path: Path) -> None:
+    tm.open(path, models=[NEW, NAMES], build=False).close()
+    with tm.open(path, models=[OLD]) as store:
+        store.insert(OLD("b", 1, "n1"))
+        assert store._engine.unready == {"Part.by_name": "building", "Names": "building"}
+    with tm.open(path, models=[NEW, NAMES]) as store:
+        assert len(list(store.query(NEW.by_name("n1")))) == 6
+        assert store.check().ok
+
+
+def test_values_that_are_held_twice_are_listed_and_can_be_changed(path: Path) -> None:
+    with pytest.raises(
+        tm.UniqueViolation, match=r"7 values are held twice: Part.by_name: 'n0' is held by .*build=False"
+    ):
+        tm.open(path, models=[UNIQUE])
+    with tm.open(path, models=[UNIQUE], build=False) as store:
+        report = store.build()
+        assert report.done
+        assert not report.ok
+        assert report.violations[1].value == ("n1", "")
+        assert report.violations[1].holders == tuple(("a", key) for key in ("a1", "a8", "b15", "b22", "b29"))
+        with pytest.raises(tm.NotReady, match="values are held twice"):
+            list(store.query(UNIQUE.by_name("n1")))
+        with pytest.raises(tm.UniqueViolation):
+            store.insert(UNIQUE("b", 0, "n1"))
+        assert store.check().ok
+        for one in list(store.query(UNIQUE).where(UNIQUE.shelf == "a"))[7:]:
+            one.name = f"m{one.number}"
+            store.replace(one)
+        assert store.build().ok
+        assert [one.number for one in store.query(UNIQUE.by_name("n1"))] == [1]
+        assert [one.number for one in store.query(UNIQUE.by_name("m29"))] == [29]
+        assert store.check().ok
+
+
+def test_the_first_holder_is_followed_by_the_next(path: Path) -> None:
+    with tm.open(path, models=[UNIQUE], build=False) as store:
+        store.build()
+        for number in (1, 8, 15, 22):
+            store.delete(UNIQUE.key("a", number))
+        rows = store._engine.file.read("SELECT * FROM PartsByName WHERE PartitionKey = 'n1'")  # type: ignore[attr-defined]
+        assert rows == [("n1", "", "a", "b29")]
+        assert store.check().ok
+
+
+def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> None:
+    with tm.open(path, models=[NEW, NAMES], build=False) as store:
+        store.insert_many(NEW("z", number, "z") for number in range(3_000))
+        now, pauses, sizes = 0.0, [], []
+        real = store._engine.build
+
+        def slow(most: int, labels: Any) -> Any:
+            batch = real(most, labels)
+            if batch is None:
+                return None
+            sizes.append(batch.entities)
+            return Built("Part", batch.entities, batch.done, batch.total, batch.ended, batch.entities * 1e-4)
+
+        store._engine.build = slow  # type: ignore[method-assign]
+        report = builds.build(store._engine, hold=0.03, rest=2.0, monotonic=lambda: now, sleep=pauses.append)
+        assert report.ok
+        assert sum(sizes) == report.entities == 3_030
+        assert sizes[2:-1]
+        assert all(250 <= size <= 320 for size in sizes[2:-1])
+        assert pauses[3] == pytest.approx(2.0 * 0.03, rel=0.2)
