@@ -19,7 +19,21 @@ import tablemapper as tm
 from ..query.test_query import forced
 from .kinds import exact, text_of
 from .models import Field, Model, Record, compiled
-from .oracle import Row, State, average, clean, extreme, holds, in_order, in_range, plain, sort_values, total, value
+from .oracle import (
+    Row,
+    State,
+    average,
+    clean,
+    extreme,
+    holds,
+    in_order,
+    in_range,
+    plain,
+    same_partition,
+    sort_values,
+    total,
+    value,
+)
 from .questions import Ask, Assignment, Question
 
 __all__ = ["Case", "Differs", "Trial", "random_rows"]
@@ -162,9 +176,10 @@ class Trial:
             )
         return rows
 
-    def content(self, name: str) -> list[Named]:
-        """Return all entities of a class, as rows."""
-        return self.rows_of(self.store.query(self.names[name]).allow_scan())
+    def content(self, name: str, partition: str | None = None) -> list[Named]:
+        """Return all entities of a class, or those of a partition, as rows."""
+        every = self.store.query(self.names[name]).allow_scan()
+        return self.rows_of(one for one in every if partition is None or _place(one)[0] == partition)
 
     def compare_all(self) -> None:
         """Compare everything that is in the store.
@@ -380,10 +395,15 @@ def _listed(trial: Trial, question: Question, ask: Ask, matches: list[Named], an
     expected = [sort_values(row, question.order) for _, row in matches][:most]
     if expected != (order := [sort_values(row, question.order) for _, row in found]):
         raise Differs(f"in the order {expected}", f"{order}")
-    if len(question.of) > 1:
-        keys = [tm.info(one)[:2] for one in answer]
-        if not question.order and keys != sorted(keys, reverse=question.backwards):
-            raise Differs("in the order of keys", f"{keys}")
+    if len(question.of) > 1 and not question.order:
+        every = trial.run(f"list({attrs.evolve(question, limit=None).text()})")
+        first = sorted(map(_place, every), reverse=question.backwards)[:most]
+        if first != (places := [_place(one) for one in answer]):
+            raise Differs(f"in the order of keys {first}", f"{places}")
+
+
+def _place(entity: Any) -> tuple[str, str]:
+    return tm.info(entity)[:2]
 
 
 def _counted(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
@@ -438,7 +458,7 @@ def _explained(trial: Trial, question: Question, ask: Ask, matches: list[Named],
         return
     if answer.rows < len(listed):
         raise Differs(f"at least {len(listed)} rows", text)
-    keys = [tm.info(one)[:2] for one in listed]
+    keys = [_place(one) for one in listed]
     if answer.path.endswith(".key") and not question.order and keys != sorted(keys):
         raise Differs("in the order of keys", f"{keys}: {text}")
 
@@ -496,8 +516,25 @@ def _grouped(trial: Trial, question: Question, ask: Ask, matches: list[Named], a
         raise Differs(f"{expected}", f"{found}")
 
 
+def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    model = trial.state.model
+    record = model.record(question.of[0])
+    fixed = dict(zip((one.field for one in ask.operands), ask.values, strict=True))
+    same = [(record.name, row) for row in trial.state.rows(record.name) if same_partition(record, row, fixed)]
+    if isinstance(answer, Exception):
+        raise Differs(f"{same}", repr(answer))
+    found = trial.rows_of(answer)
+    _same_rows(same, [one for one in found if one[0] == record.name])
+    places = [_place(one) for one in answer]
+    if places != sorted(places):
+        raise Differs("in the order of keys", f"{places}")
+    if places:  # (other classes may have rows in it)
+        names = [one.name for one in model.records if one.table == record.table]
+        _same_rows([row for name in names for row in trial.content(name, places[0][0])], found)
+
+
 _JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
     "list": _listed, "count": _counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
     "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
-    "paged selected": _selected, "total": _totalled, "groups": _grouped,
+    "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
 }  # fmt: skip

@@ -108,7 +108,7 @@ def _day(text: str) -> datetime.datetime:
 
 
 _TEXTS = (
-    "", "a", "A", "ann", "Ann", "x", "x-y", "x-", "-y", "x.y", "x/y", "x y", "x ", "x !y", "xyz", "y", "b", "ß", "SS", "é", "x\x00",
+    "", "a", "A", "ann", "Ann", "ANN", "x", "x-y", "x-", "-y", "x.y", "x/y", "x y", "x ", "x !y", "xyz", "y", "b", "ß", "SS", "é", "x\x00",
     "#", "~", '"', "10", "9", "\ue000", "\U0001f600",
 )  # fmt: skip
 _MOMENTS = tuple(
@@ -121,13 +121,14 @@ _MOMENTS = tuple(
 
 _NEAR = (
     ("x", "x-y", "x-", "x.y", "x/y", "x y", "x ", "x !y", "xyz", "y"),
-    ("", "a", "A", "b", "ann", "Ann"),
+    ("", "a", "A", "ann", "Ann", "ANN"),
     ("ß", "SS"),
 )
 STR = Kind("str", _TEXTS, ("", "", "", "fold", "hash", "shard(2)"), "free", near=_NEAR)
 INT = Kind(
-    "int", (0, 1, -1, 2, 7, 10, -10, 42, 2**63 - 1, -(2**63)), ("", "", "desc", "hash", "shard(3)"), "self", summed=True
-)
+    "int", (0, 1, -1, 2, 7, 10, -10, 42, 2**63 - 1, -(2**63)), ("", "", "desc", "hash", "shard(3)"), "self", summed=True,
+    near=((-1, 0, 1, 2, 10), (2**63 - 1, 2**63 - 2, 2**62, 0), (-(2**63), 1 - 2**63, -(2**62), 2**63 - 1)),
+)  # fmt: skip
 ANY = Kind("Any", (0, 1, 2, "", "x", 1.5), ordered=False)
 """An undeclared property."""
 _DECIMALS = tuple(
@@ -142,8 +143,12 @@ FLOAT = Kind(
     summed=True,
 )
 DECIMAL = Kind("Decimal", _DECIMALS, ("", "desc", "hash"), "free", summed=True)
-MOMENT = Kind("datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "hash"))
-DATE = Kind("datetime.date", tuple(dict.fromkeys(at.date() for at in _MOMENTS)), ("", "desc", "%Y-%m", "%d"))
+MOMENT = Kind(
+    "datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "hash"),
+    near=(_MOMENTS[:4], _MOMENTS[2:6]),
+)  # fmt: skip
+_DAYS = tuple(dict.fromkeys(at.date() for at in _MOMENTS))
+DATE = Kind("datetime.date", _DAYS, ("", "desc", "%Y-%m", "%d"), near=(_DAYS[1:3], _DAYS[:4]))
 COUNTED = Kind("int", (0, 1, 7, 42, 999), ("03d", "03d", ""), "self", summed=True)
 """An int that a spec with a width can hold."""
 INT32 = Kind("tm.Int32", (0, 1, -1, 2**31 - 1, -(2**31)), ("", "desc"), "self", summed=True)
@@ -151,12 +156,12 @@ NUMBERS = (INT, COUNTED, INT32, FLOAT)
 """What compares with each other."""
 
 SCALARS: tuple[Kind, ...] = (
-    STR, STR, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, DATE,
+    STR, STR, INT, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, DATE,
     Kind("bool", (False, True), ("", "desc")),
-    Kind("datetime.time", (datetime.time(), datetime.time(12, 30), datetime.time(23, 59, 59, 999999)), ("", "%H", "%H:%M")),
+    Kind("datetime.time", (datetime.time(), datetime.time(12, 30), datetime.time(12, 45), datetime.time(23, 59, 59, 999999)), ("", "%H", "%H:%M")),
     Kind(
         "datetime.timedelta",
-        (datetime.timedelta(), datetime.timedelta(1), datetime.timedelta(0, -1, -1), datetime.timedelta(36_500_000)),
+        (datetime.timedelta(), datetime.timedelta(1), datetime.timedelta(0, -1, -1), datetime.timedelta(1_000_000)),
         ("", "desc"), "self", summed=True,
     ),
     Kind("UUID", tuple(UUID(int=n) for n in (0, 1, 2**127, 2**128 - 1)), ("", "desc", "hash")),

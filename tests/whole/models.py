@@ -55,6 +55,11 @@ class Field:
         """The default."""
         return None if self.optional else self.pool[0]
 
+    @property
+    def is_huge(self) -> bool:
+        """Whether a sum of its values may be beyond 64 bits."""
+        return self.kind is INT and any(abs(one) >= 2**62 for one in self.pool)
+
     def source(self) -> str:
         text = f"    {self.name}: tm.Field[{self.kind.annotation}{' | None' if self.optional else ''}]"
         options = []
@@ -184,7 +189,7 @@ def random_model(rng: random.Random) -> Model:
     records = [first]
     if rng.random() < 0.3:
         records.append(_entity(rng, "Second", names, [f for f in first.fields if rng.random() < 0.6], beside=first))
-    for name in ("Groups", "Sums")[: rng.choice((0, 0, 1, 1, 2))]:
+    for name in ("Groups", "Sums")[: rng.choice((0, 1, 1, 1, 2))]:
         if (aggregate := _aggregate(rng, name, first, names)) is not None:
             records.append(aggregate)
     return Model(tuple(records))
@@ -195,7 +200,7 @@ def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str]) -
     for name in names:
         if len(fields) >= 2 and rng.random() < 0.15 + 0.1 * len(fields):
             break
-        kind = rng.choice(NESTED if fields and rng.random() < 0.2 else SCALARS)
+        kind = rng.choice(NESTED if fields and rng.random() < 0.25 else SCALARS)
         if kind.annotation == "tm.Extra" and any(field.kind is kind for field in fields):
             continue
         optional = bool(fields) and kind.annotation != "tm.Extra" and rng.random() < 0.3
@@ -299,27 +304,48 @@ def _index(rng: random.Random, record: Record, name: str) -> Index:
     left = rng.choice(lists) if lists else ""
     names = [one for one in kinds if one == left or one not in lists]
     chosen = rng.sample(names, min(len(names), rng.choice((1, 1, 2, 2, 3))))
-    if left and left not in chosen and rng.random() < 0.3:
-        chosen.append(left)
+    if left and rng.random() < 0.7:  # (behind others, often)
+        chosen = [one for one in chosen if one != left] + [left]
     slots = [Slot(one, rng.choice(kinds[one].specs) if rng.random() < 0.45 else "") for one in chosen]
     if slots[0].spec and rng.random() < 0.4:
         slots.append(Slot(slots[0].field))
     elif rng.random() < 0.3:
         slots = _spread(rng, slots, kinds)
     cut = rng.randrange(len(slots) + 1) if rng.random() < 0.5 else 1
+    partition, row = _template(rng, slots[:cut], kinds, "all"), _template(rng, slots[cut:], kinds, "")
+    if rng.random() < 0.4:
+        partition, row = _loose(rng, {one: kinds[one] for one in names}) or (partition, row)
     where = None
     if rng.random() < 0.15:
         scalars = [one for one in record.operands if one.kind.specs]
         where = leaf(rng, rng.choice(scalars), lambda operand: rng.choice(operand.kind.pool), scalars)
     return Index(
         name,
-        _template(rng, slots[:cut], kinds, "all"),
-        _template(rng, slots[cut:], kinds, ""),
+        partition,
+        row,
         tuple(field.name for field in record.fields if rng.random() < 0.25) if rng.random() < 0.5 else (),
         every=rng.random() < 0.1,
         where=where,
         unique=rng.random() < 0.12,
     )
+
+
+def _loose(rng: random.Random, kinds: Mapping[str, Kind]) -> tuple[Template, Template] | None:
+    """Return templates whose leading values leave more between their bounds than they say; None if no field gives one."""
+    ended = [Slot(name, spec) for name, kind in kinds.items() for spec in kind.specs if kind.ends(spec) == "fixed"]
+    free = [Slot(name) for name, kind in kinds.items() if kind.width == "free"]
+    shards = [slot for slot in ended if slot.spec.startswith("shard")]
+    every: Template = (("all",),)
+    found: list[tuple[Template, Template]] = []
+    if free and ended:
+        component = (rng.choice(free), rng.choice(("", "-")), rng.choice(ended))
+        found += [((component,), (("",),)), (every, (component,))]
+    cuts = [Slot(name, spec) for name, kind in kinds.items() for spec in kind.specs if spec == "fold" or "%" in spec]
+    if cuts:
+        found += [(((rng.choice(cuts),),), (("",),))] * 3
+    if shards:
+        found.append((every, ((rng.choice(shards),), (Slot(rng.choice(list(kinds))),))))
+    return rng.choice(found) if found else None
 
 
 def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) -> Record | None:
@@ -334,9 +360,12 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
             return None
         return leaf(rng, rng.choice(groups), lambda operand: rng.choice(operand.kind.pool), groups)
 
+    huge = [one for one in known if of.field(one.field).is_huge]
     for field in "mnpqr"[: rng.choice((1, 2, 3, 4))]:
         verb = rng.choice(("count", "count", "sum", "sum", "avg", "min", "max", "min_ever", "max_ever"))
         fit = [one for one in known if _fits(verb, one)]
+        if huge and rng.random() < 0.6:
+            verb, fit = "sum", huge
         operand = None if verb == "count" and rng.random() < 0.7 else rng.choice(fit) if fit else None
         if operand is None:
             verb = "count"

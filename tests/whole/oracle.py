@@ -19,7 +19,20 @@ from .conditions import Between, Both, Compare, Condition, Contains, Either, In,
 from .kinds import ANY
 from .models import Index, Measure, Model, Record, Slot, slots_of
 
-__all__ = ["Row", "State", "average", "clean", "extreme", "holds", "in_order", "plain", "sort_values", "total", "value"]
+__all__ = [
+    "Row",
+    "State",
+    "average",
+    "clean",
+    "extreme",
+    "holds",
+    "in_order",
+    "plain",
+    "same_partition",
+    "sort_values",
+    "total",
+    "value",
+]
 
 Row: TypeAlias = dict[str, Any]
 Identity: TypeAlias = tuple[Any, ...]
@@ -239,6 +252,12 @@ def in_range(record: Record, index: Index, given: Sequence[Any], row: Row) -> bo
 
 def _identity(slots: Iterable[Slot], values: Row) -> Identity:
     return tuple(slot_value(slot, values[slot.field]) for slot in slots)
+
+
+def same_partition(record: Record, one: Row, other: Row) -> bool:
+    """Tell whether values of the fields of a class's partition give one partition."""
+    slots = slots_of(record.partition)
+    return _identity(slots, one) == _identity(slots, other)
 
 
 # ---------------------------------------------------------------------------------------------- state

@@ -23,7 +23,7 @@ from .conditions import (
     random_condition,
 )
 from .kinds import COUNTED, STR, text_of
-from .models import Field, Model, Record, slots_of
+from .models import Field, Record, slots_of
 from .oracle import State, value
 
 __all__ = ["Ask", "Assignment", "Question", "random_asks", "random_question", "smaller"]
@@ -102,6 +102,8 @@ class Ask:
     style: str = ""
     assignment: Assignment | None = None
     how: str = ""
+    values: tuple[Any, ...] = ()
+    """Of the operands, which fix a partition."""
 
     def text(self, name: str) -> str:
         """Return source, in which ``q`` is the query, of one class or first of several."""
@@ -123,6 +125,9 @@ class Ask:
             case "groups":
                 by = fields[1:] if self.total != "count" else fields
                 return f"q.group_by({', '.join(by)}).{self.total}({', '.join(fields[:1]) if self.total != 'count' else ''})"
+            case "partition":
+                pairs = zip(fields, self.values, strict=True)
+                return f"list(store.partition({', '.join(f'{field} == {text_of(one)}' for field, one in pairs)}))"
             case "every plan":
                 return "[(one.explain().path, list(one)) for one in forced(q)]"
             case "nothing":
@@ -181,10 +186,15 @@ class _Questions:
         path = [record.operand(name) for name in dict.fromkeys(slot.field for slot in slots)]
         question = Question((record.name,), scan=rng.random() < 0.7)
         where: list[Condition] = []
+        ordered = 0.55
+        if rng.random() < 0.12:
+            return attrs.evolve(self.side_by_side(record, path, draw), scan=question.scan)
         if index is not None and rng.random() < 0.45:
             names = index.arguments
             given = [draw(record.operand(name)) for name in names[: rng.choice((0, 1, 1, 2, len(names)))]]
             question = attrs.evolve(question, index=index.name, given=tuple(given))
+            if given and rng.random() < 0.6:  # (in the order of what it is called with: its slots may tell less)
+                path, ordered = path[: len(given)], 0.9
         elif rng.random() < 0.85:
             where += self.along(record, path, draw)
             if index is not None and index.where is not None and rng.random() < 0.7:
@@ -192,7 +202,7 @@ class _Questions:
         for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
             where.append(random_condition(rng, known, draw))
         rng.shuffle(where)
-        order = self.order(record, path)
+        order = self.order(record, path, ordered)
         return attrs.evolve(
             question,
             where=tuple((record.name, condition) for condition in where),
@@ -200,9 +210,22 @@ class _Questions:
             limit=rng.choice((None, None, None, 1, 2, 3, 5)),
         )
 
+    def side_by_side(self, record: Record, path: Sequence[Operand], draw: Any) -> Question:
+        """Return a question that fixes some of a path in several ways, and orders by what follows or by anything."""
+        rng = self.rng
+        count = rng.choice((1, 1, 2, len(path)))
+        where = [
+            (record.name, In(one, tuple(draw(one) for _ in range(rng.choice((1, 2, 3, 4))))))
+            for one in path[:count]
+            if record.field(one.field).kind.element is None
+        ]
+        order = self.order(record, path[count:], 0.8)
+        return Question((record.name,), where=tuple(where), order=order, limit=rng.choice((None, None, 1, 2)))
+
     def along(self, record: Record, path: Sequence[Operand], draw: Any) -> Iterator[Condition]:
         """Yield conditions that go along a path: some are fixed, in one of several ways; then one is compared."""
         rng = self.rng
+        lists = any(record.field(one.field).kind.element for one in path)
         for operand in path:
             several = record.field(operand.field).kind.element is not None
             target = attrs.evolve(operand, kind=record.field(operand.field).kind) if several else operand
@@ -210,15 +233,19 @@ class _Questions:
             def equal(target: Operand = target, operand: Operand = operand, several: bool = several) -> Condition:
                 return Contains(target, draw(operand)) if several else Compare(target, "==", draw(operand))
 
+            if several and rng.random() < 0.15:  # (the list as a whole, too)
+                yield leaf(rng, target, draw)
             chance = rng.random()
-            if chance < 0.5:
+            if lists and not several and rng.random() < 0.3:
+                chance = 0.9  # (a range ends the bounds: a list behind it is a filter)
+            if chance < 0.42:
                 yield equal()
-            elif chance < 0.7:
+            elif chance < 0.58:
                 if several or rng.random() < 0.3:
                     yield Either(equal(), equal())
                 else:
                     yield In(target, tuple(draw(operand) for _ in range(rng.choice((0, 1, 2, 2, 3)))))
-            elif chance < 0.85 and operand.kind is STR and not several:
+            elif chance < 0.76 and operand.kind is STR and not several:
                 text = draw(operand)
                 yield StartsWith(target, text[: rng.choice((1, 1, 2, len(text)))])
                 if rng.random() < 0.7:
@@ -228,19 +255,22 @@ class _Questions:
                     one = Compare(target, rng.choice((">", ">=")), draw(operand))
                     other = Compare(target, rng.choice(("<", "<=")), draw(operand))
                     yield from rng.choice(((one,), (other,), (one, other), (Both(one, other),), (Either(one, other),)))
-                    if rng.random() < 0.5:
+                    if lists or rng.random() < 0.5:
                         continue
                     return
                 yield leaf(rng, target, draw)
             else:
                 return
 
-    def order(self, record: Record, path: Sequence[Operand]) -> tuple[Step, ...]:
-        """Return an order: often that of a path, or of a part of it."""
+    def order(self, record: Record, path: Sequence[Operand], chance: float) -> tuple[Step, ...]:
+        """Return an order, or by chance none: often that of a path, or of a part of it."""
         rng = self.rng
-        if rng.random() < 0.45:
+        if rng.random() >= chance:
             return ()
         known = [one for one in record.operands if one.kind.ordered]
+        sums = [one for one in known if one.field in record.measures and record.measures[one.field].verb == "sum"]
+        if sums and rng.random() < 0.4:
+            return ((rng.choice(sums), rng.random() < 0.5),)
         ordered = [one for one in path if one.kind.ordered and record.field(one.field).kind.element is None]
         if ordered and rng.random() < 0.65:
             start = rng.randrange(len(ordered))
@@ -290,8 +320,8 @@ def random_question(rng: random.Random, state: State) -> Question:
     return _Questions(rng, state).question()
 
 
-def random_asks(rng: random.Random, model: Model, question: Question) -> list[Ask]:
-    """Return some of all that can be asked of a query; a write comes last."""
+def random_asks(rng: random.Random, state: State, question: Question) -> list[Ask]:
+    """Return some of all that can be asked of a query, and a partition of its class; a write comes last."""
     asks = [Ask("list"), Ask("list"), Ask("count"), Ask("first"), Ask("exists"), Ask("one_or_none"), Ask("explain")]
     asks += [Ask("pages", size=rng.choice((1, 2, 3, 7))), Ask("budget"), Ask("nothing")]
     if len(question.where) > 1:
@@ -299,13 +329,18 @@ def random_asks(rng: random.Random, model: Model, question: Question) -> list[As
         asks.append(Ask("list", style=rng.choice(styles)))
     if len(question.of) > 1:
         return rng.sample(asks, 4)
-    record = model.record(question.of[0])
+    record = state.model.record(question.of[0])
     known = record.operands
+    if question.order:
+        asks.append(Ask("first"))
     selected = dict.fromkeys(one for one, _ in question.order)
     selected |= dict.fromkeys(rng.sample(known, min(len(known), rng.choice((1, 1, 2, 3)))))
     for verb in ("select", "first selected", "paged selected"):
         asks.append(Ask(verb, tuple(selected)[:6], size=rng.choice((1, 2, 5))))
     asks += [Ask("every plan"), *_totals(rng, known)]
+    if rng.random() < 0.3 and (fixed := tuple(dict.fromkeys(slot.field for slot in slots_of(record.partition)))):
+        operands = tuple(map(record.operand, fixed))
+        asks.append(Ask("partition", operands, values=tuple(map(_Questions(rng, state).values(record), operands))))
     chosen = rng.sample(asks, 5)
     if record.of is None and rng.random() < 0.1:
         chosen.append(_write(rng, record))

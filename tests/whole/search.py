@@ -16,7 +16,7 @@ from .models import Model, Record, random_model
 from .oracle import State
 from .questions import Ask, Question, random_asks, random_question, smaller
 
-QUESTIONS = 40
+QUESTIONS = 20
 """That are asked of each store."""
 
 __all__ = ["Failure", "Tally", "search", "shrunk"]
@@ -86,7 +86,7 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
             for _ in range(QUESTIONS):
                 tally.questions += 1
                 question = random_question(rng, trial.state)
-                for ask in random_asks(rng, model, question):
+                for ask in random_asks(rng, trial.state, question):
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
