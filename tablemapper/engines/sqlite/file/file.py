@@ -185,6 +185,7 @@ class File:
 
         Args:
             cold: read by a new connection, which has no page of the file yet: what others hold may not be on the disk.
+                The state is held for as long as that takes.
         """
         snapshot = Snapshot(self, cold=cold)
         self._held.add(snapshot)

@@ -1,7 +1,8 @@
 """Reads of one state of a file that take more than one call: streams of rows, and snapshots.
 
 As long as a state of the file is held, its write-ahead log cannot be reused, and grows with each write. So both are bounded
-in time: first there is a warning, then the state is let go, by a write if nobody asks for rows.
+in time: first there is a warning, then the state is let go, by a write if nobody asks for rows. A cold snapshot is not: a
+check reads all of one state, however long that takes.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ class ReaderSource(Protocol):
 class _Held:
     """A state of the file that is held since a known moment."""
 
-    __slots__ = ("__weakref__", "_expired", "_file", "_reader", "_since", "_thread", "_warn_at", "_what")
+    __slots__ = ("__weakref__", "_expired", "_file", "_lasts", "_reader", "_since", "_thread", "_warn_at", "_what")
 
-    def __init__(self, file: ReaderSource, what: str) -> None:
+    def __init__(self, file: ReaderSource, what: str, *, lasts: bool = False) -> None:
         self._file = file
         self._what = what
         self._reader: apsw.Connection | None = None
         self._expired = False
+        self._lasts = lasts
         self._thread = threading.get_ident()
         self._since = file.monotonic()
         self._warn_at = self._since + file.warn_after
@@ -65,6 +67,8 @@ class _Held:
     def _check_age(self) -> None:
         file = self._file
         file.check_open()
+        if self._lasts:
+            return
         now = file.monotonic()
         if now < self._warn_at and not self._expired:
             return
@@ -102,7 +106,7 @@ class _Held:
 
     def expire(self, now: float) -> None:
         """Let go of the state if it is held for too long; called by a write, maybe in another thread."""
-        if now - self._since < self._file.refuse_after or self._expired:
+        if self._lasts or now - self._since < self._file.refuse_after or self._expired:
             return
         self._expired = True
         with contextlib.suppress(apsw.Error):  # it is in use at this moment, and will see that it is expired
@@ -138,10 +142,12 @@ class Stream(_Held):
         args: Sequence[Any] = (),
         chunk: int = 256,
         reader: apsw.Connection | None = None,
+        *,
+        lasts: bool = False,
     ) -> None:
         self._cursor: apsw.Cursor | None = None
         self._lent = reader is None
-        super().__init__(file, "a loop over a query")
+        super().__init__(file, "a loop over a query", lasts=lasts)
         self._chunk = chunk
         self._reader = used = reader if reader is not None else file.take()
         try:
@@ -197,7 +203,7 @@ class Snapshot(_Held):
     __slots__ = ("_broken", "_cold")
 
     def __init__(self, file: ReaderSource, *, cold: bool = False) -> None:
-        super().__init__(file, "a snapshot")
+        super().__init__(file, "a snapshot", lasts=cold)
         self._cold = cold
         self._broken: BaseException | None = None  # why it cannot be read from any more
 
@@ -252,7 +258,7 @@ class Snapshot(_Held):
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Stream:
         """Return the rows of a statement in lists; it ends with the snapshot."""
-        return Stream(self._file, sql, args, chunk, self._current())
+        return Stream(self._file, sql, args, chunk, self._current(), lasts=self._lasts)
 
     def _current(self) -> apsw.Connection:
         reader = self._reader

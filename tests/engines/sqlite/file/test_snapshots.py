@@ -95,6 +95,21 @@ def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.Log
         assert file.checkpoint()
 
 
+def test_a_cold_snapshot_is_held_for_as_long_as_a_check_takes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock(0)
+    with open_file(path, monotonic=clock) as file:
+        file.write(create_table)
+        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+        with file.snapshot(cold=True) as snapshot, caplog.at_level(logging.WARNING, "tablemapper"):
+            stream = snapshot.stream("SELECT v FROM t", chunk=5)
+            next(stream)
+            clock.now = 10_000
+            file.write(insert(11))
+            next(stream)
+            assert snapshot.get("SELECT count(*) FROM t") == (10,)
+            assert not caplog.records
+
+
 def test_a_state_that_nobody_asks_for_any_more_is_let_go_by_a_write(path: Path) -> None:
     clock = Clock(0)
     with open_file(path, monotonic=clock) as file:
