@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import attrs
 
@@ -126,9 +126,9 @@ def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
             raise ValueError(f"{shown(label)} is no field")
         cut, member, key = step.groups()
         if member is None and key is None:
-            attr = attr.date() if cut is None else attr.truncate(cut)
+            attr = cast(Attr[Any, Any], attr.date() if cut is None else attr.truncate(cut))
         else:
-            path = (member if key is None else key,)
+            path = (str(member if key is None else key),)
             attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
         at = step.end()
     return attr

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -177,7 +177,7 @@ def annotation(form: FieldForm) -> Any:
     name, listed = form.type, form.type.startswith("list[")
     kind = _ANNOTATIONS.get(name[5:-1] if listed else name, _ANYTHING)
     if form.members is not UNSET:
-        kind = Literal.__getitem__(tuple(form.members))
+        kind = cast(Any, Literal)[tuple(form.members)]
     return list.__class_getitem__(kind) if listed else kind
 
 

@@ -306,7 +306,9 @@ class SqliteEngine:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         start = time.monotonic()
         with Repair(self.file) as repair:
-            for _ in range(_PASSES):
+            passes = 0
+            while True:
+                passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
                     sqlite, damage, check, findings = self._examine(snapshot, meter)
                     fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
@@ -314,6 +316,8 @@ class SqliteEngine:
                     break
                 with suppress(OtherGeneration):  # the next pass is by the catalogue as it is then
                     repair.run(sqlite, fixes)
+                if passes == _PASSES:
+                    break
         left = tuple(dict.fromkeys(repair.left(findings, untouched=bool(damage))))
         still = {(problem.where, problem.key) for problem in left}
         repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])
@@ -367,11 +371,11 @@ class _UnreadyGet(Get):
     def __init__(self, ready: Callable[[], Get]) -> None:
         self._ready = ready
 
-    def row(self, *args: Any) -> Row | None:
-        return self._ready().row(*args)
+    def row(self, *args: Any, **named: Any) -> Row | None:
+        return self._ready().row(*args, **named)
 
-    def rows(self, *args: Any) -> dict[tuple[str, str], Row]:
-        return self._ready().rows(*args)
+    def rows(self, *args: Any, **named: Any) -> dict[tuple[str, str], Row]:
+        return self._ready().rows(*args, **named)
 
 
 def _current(file: File) -> tuple[Catalogue, int]:

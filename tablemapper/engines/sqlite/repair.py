@@ -265,7 +265,7 @@ def _group(
     counted = {} if values is None else {(slot, value): n for slot, value, n in rows(values.of_group, key)}
     wanted = {(slot, value): n for slot in slots.counted_slots for value, n in live[slot + 1].items()}
     differing = [
-        (*place, counted.get(place, 0), wanted.get(place, 0))
+        (place[0], place[1], counted.get(place, 0), wanted.get(place, 0))
         for place in dict.fromkeys((*counted, *wanted))
         if place not in counted or place not in wanted or counted[place] != wanted[place]
     ]
