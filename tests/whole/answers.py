@@ -245,13 +245,15 @@ class Trial:
             return error
 
     def _every_plan(self, query: Any, question: Question, matches: list[Named]) -> None:
+        name = question.of[0]
+        selected = dict.fromkeys([*(one for one, _ in question.order), *self.state.model.record(name).operands])
         for one in forced(query):
             path = self.run("q.explain().path", q=one)
             if isinstance(path, LookupError):  # it is not possible for these values
                 continue
             try:
-                for ask in (Ask("list"), Ask("pages", size=2)):
-                    _JUDGES[ask.verb](self, question, ask, matches, self.run(ask.text(""), q=one), one)
+                for ask in (Ask("list"), Ask("pages", size=2), Ask("select", tuple(selected)[:8])):
+                    _JUDGES[ask.verb](self, question, ask, matches, self.run(ask.text(name), q=one), one)
                 _counted(self, question, Ask("count"), matches, self.run("super(type(q), q).count()", q=one), one)
             except Differs as differs:
                 raise Differs(f"by {path}: {differs.expected}", differs.found) from None
