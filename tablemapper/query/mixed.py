@@ -135,8 +135,12 @@ class _Mixed(Results[T]):
         if self._spec.budget is not None or self._spec.limit == 0:
             return self.first() is not None
         runs = self._runs(lean=True)
-        with self._plans.reads.snapshot() as state:
-            return any(any(map(run.items_of, run.chunks(limit=1, within=state))) for run in runs)
+
+        def items(state: Any) -> Iterator[list[Any]]:
+            for run in runs:
+                yield from map(run.items_of, run.chunks(limit=1, within=state))
+
+        return any(self._plans.reads.in_one_state(items))
 
     def count(self) -> int:
         """Return the number of results.
@@ -147,11 +151,14 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reads, total = self._runs(lean=True), self._plans.reads, 0
-        with reads.snapshot() as state:
+        runs, reads = self._runs(lean=True), self._plans.reads
+
+        def counts(state: Any) -> Iterator[int]:
             for run in runs:
                 count = reads.count(run.bound, within=state)
-                total += sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
+                yield sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
+
+        total = sum(reads.in_one_state(counts))
         return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:

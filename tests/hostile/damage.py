@@ -87,7 +87,7 @@ class Damage:
     def make_catalogue(self, number: int, path: str) -> str:
         """Write a file of which one node of the catalogue is changed, and return what was done."""
         rnd = random.Random(-1 - number)
-        name = rnd.choice(["models", "models", "tables"])
+        name = rnd.choice(["models", "models", "tables", "versions", "states"])
         form = json.loads(self.forms[name])
         where = rnd.choice(list(_nodes(form)))
         junk: Any = "nothing"

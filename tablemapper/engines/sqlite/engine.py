@@ -125,6 +125,13 @@ class SqliteEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
+        try:
+            return self._get_many(wanted)
+        except NoSuchName:
+            self.catch_up()
+            return self._get_many(wanted)
+
+    def _get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
         for model, partition, row_key in wanted:
             keys.setdefault(model, []).append((partition, row_key))

@@ -31,7 +31,10 @@ _NOTHING: tuple[Any, Any] = (None, None)
 
 
 def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
-    """Read once more if the file has other names for what is read by now."""
+    """Read once more if the file has other names for what is read by now.
+
+    A snapshot is broken by the first read that fails: `SqliteReads.in_one_state` begins another one.
+    """
 
     @wraps(read)
     def reading(self: SqliteReads, /, *args: P.args, **options: P.kwargs) -> T:
@@ -39,6 +42,8 @@ def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatena
             return read(self, *args, **options)
         except NoSuchName:
             self.catch_up()
+            if options.get("within") is not None:
+                raise
             return read(self, *args, **options)
 
     return reading
@@ -207,7 +212,15 @@ class SqliteReads:
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the file, as it is asked for."""
-        return self._file.in_one_state(read)
+        chunks = self._file.in_one_state(read)
+        try:
+            first = next(chunks, None)
+        except NoSuchName:
+            yield from self._file.in_one_state(read)
+            return
+        if first is not None:
+            yield first
+            yield from chunks
 
 
 def _moved_aside(rows: list[Row]) -> bool:

@@ -281,6 +281,66 @@ def test_what_changes_nothing_that_is_stored_moves_no_generation(change: str, tm
     assert generation(tmp_path / "x.db") == before
 
 
+READS: dict[str, Callable[[tm.Store, Any, Any], Any]] = {
+    "get": lambda store, cls, other: store[cls.key("a", 1)].price,
+    "get_many": lambda store, cls, other: [p.price for p in store.get_many([cls.key("a", 1), cls.key("a", 2)]) if p],
+    "exists": lambda store, cls, other: store.exists(cls.key("a", 1)),
+    "one entity": lambda store, cls, other: [p.price for p in store.query(cls).where(cls.category == "a", cls.number == 1)],
+    "a partition": lambda store, cls, other: [p.price for p in store.query(cls).where(cls.category == "a")],
+    "some partitions": lambda store, cls, other: [
+        p.price for p in store.query(cls).where(cls.category.is_in(["a", "b"])).order_by(cls.number)
+    ],
+    "a filter": lambda store, cls, other: [p.price for p in store.query(cls).where(cls.state == "x").allow_scan()],
+    "attributes": lambda store, cls, other: list(store.query(cls).where(cls.category == "a").select(cls.state, cls.price)),
+    "an index": lambda store, cls, other: [p.state for p in store.query(cls.by_price(1.0))],
+    "an index alone": lambda store, cls, other: list(store.query(cls.by_price(1.0)).select(cls.state)),
+    "first": lambda store, cls, other: store.query(cls).where(cls.category == "a", cls.state == "x").first(),
+    "count": lambda store, cls, other: store.query(cls).where(cls.category == "a", cls.state == "x").count(),
+    "sum": lambda store, cls, other: store.query(cls).where(cls.category == "a", cls.state == "x").sum(cls.price),
+    "page": lambda store, cls, other: [p.state for p in store.query(cls).where(cls.category == "a").page(1).items],
+    "explain": lambda store, cls, other: str(store.query(cls).where(cls.category == "a").explain()) != "",
+    "all types of a partition": lambda store, cls, other: [type(p).__name__ for p in store.partition(cls.category == "a")],
+    "two classes": lambda store, cls, other: [
+        p.category for p in store.query(cls, other).where(cls.category == "a", other.category == "a")
+    ],
+    "whether there are any of two classes": lambda store, cls, other: (
+        store.query(cls, other).where(cls.category == "a", other.category == "a").exists()
+    ),
+    "the number of two classes": lambda store, cls, other: (
+        store.query(cls, other).where(cls.category == "a", other.category == "a").count()
+    ),
+    "update by query": lambda store, cls, other: store.query(cls).where(cls.category == "a", cls.state == "x").update(state="x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("key", [False, True], ids=["a column", "a table"])
+def test_a_read_that_meets_another_name_finds_it(read: str, tmp_path: Path, *, key: bool) -> None:
+    more = {"kind": Literal["k"], "key": tm.Key(partition="{category}", row=("p", "{number}", "{kind}"))} if key else {}
+    wide = {**more, "kind": Literal["k", "l"]} if key else {}
+    other = version("Other", key=tm.Key(partition="{category}", row=("other", "{number}")))
+    index = tm.Index(partition="{price}", include=("state",))
+    old, new = (
+        version(state=Literal["x"], by_price=index, **more),
+        version(state=Literal["x", "y"], by_price=index, **wide),
+    )
+    if key:
+        for cls in (old, new):
+            full = cls.key
+            type(cls).key = property(lambda self, full=full: lambda category, number: full(category, number, "k"))
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[old, other]) as running:
+        for number in (1, 2):
+            running.insert(old("a", number, float(number), "x", *(["k"] if key else [])))
+        running.insert(other("a", 1, 1.0))
+        before = READS[read](running, old, other)
+        assert READS[read](running, old, other) == before
+        with tm.open(path, models=[new, other]):
+            pass
+        assert READS[read](running, old, other) == before
+        assert running.check().ok
+
+
 # ---------------------------------------------------------------------------------------------- widened values
 
 WIDENED: dict[str, tuple[Any, Any, Any, Any]] = {
