@@ -148,4 +148,4 @@ def test_builders_that_are_killed_beside_writers_of_the_old_version_lose_nothing
 @pytest.mark.parametrize("fault", ["no cursor", "left alone"])
 def test_the_comparison_finds_writers_that(tmp_path: Path, fault: str) -> None:
     with pytest.raises(AssertionError):  # of the writer, which finds that rows are missing, or of the comparison
-        assert run(tmp_path / "s.db", "relaxed", 1, fault) == []
+        assert run(tmp_path / "s.db", "relaxed", 4, fault) == []
