@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import attrs
 
-from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
-from ...schema.evolution import Evolution, retirement
+from ...schema.evolution import Evolution
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
@@ -31,7 +31,7 @@ from .file.writer import Writer
 from .load import SortedLoad
 from .reads import SqliteReads
 from .repair import Repair
-from .statements import SqliteSchema, Statements
+from .statements import ByModel, SqliteSchema, Statements
 from .tables import quoted
 from .takeover import evolution_of, take_over, verify
 from .writes import Get, Vanished, apply, insert, missing, stale
@@ -57,7 +57,8 @@ class SqliteEngine:
     def _use(self, sqlite: SqliteSchema) -> None:
         self._sqlite = self.reads.sqlite = sqlite
         self.unready: Mapping[str, str] = sqlite.unready
-        self._gets = {model: Get(statements) for model, statements in sqlite.statements.items()}
+        self._gets: dict[Model, Get] = ByModel(sqlite.retired)
+        self._gets |= {model: Get(statements) for model, statements in sqlite.statements.items()}
         for model in sqlite.models:
             if model.aggregate is not None and model.name in self.unready:
                 self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
@@ -153,7 +154,7 @@ class SqliteEngine:
 
     def _partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         sqlite = self._sqlite
-        models = sqlite.by_table[table]
+        models = self.schema.tables()[table]
         layout = sqlite.tables[table]
         columns, pickers = _union([sqlite.statements[model] for model in models])
         numbers = {layout.type_number(model.name): place for place, model in enumerate(models)}
@@ -275,9 +276,6 @@ class SqliteEngine:
             catalogue, generation = _current(self.file)
             if generation == self._sqlite.generation:
                 return
-            for model in self.schema.models:
-                if (retired := retirement(model, catalogue.versions)) is not None:
-                    raise SchemaMismatch(model.name, [f"{retired}; nothing was written"])
             self._use(SqliteSchema(self.schema, catalogue, generation))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import attrs
 
 from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
+from ...errors import SchemaMismatch
+from ...schema.evolution import retirement
 from ...schema.following import Followed, follow
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
@@ -18,10 +21,11 @@ from .catalogue import Catalogue
 from .file.functions import SqlFunction
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short, values_table
 
-__all__ = ["SPILL_ROW", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
+__all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
+T = TypeVar("T")
 WIDE = 4  # properties of bytes: so many are the parts of one large value, and all of them are moved
 
 
@@ -36,6 +40,22 @@ class Job:
     """All that is ready once it ends: the indexes on new aggregates, too, which need no pass of their own."""
 
 
+class ByModel(dict[Model, T]):
+    """Something for each class; none for those that were retired.
+
+    Raises SchemaMismatch for these.
+    """
+
+    def __init__(self, retired: Mapping[str, str]) -> None:
+        super().__init__()
+        self._retired = retired
+
+    def __missing__(self, model: Model) -> T:
+        if (reason := self._retired.get(model.name)) is None:
+            raise KeyError(model.name)
+        raise SchemaMismatch(model.name, [reason])
+
+
 class SqliteSchema:
     """A schema over the tables of one file: the statements of every model, and what is maintained from it.
 
@@ -47,19 +67,31 @@ class SqliteSchema:
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
+        retired: the classes, by name, that cannot go on as they are, and why.
     """
 
     def __init__(self, schema: Schema, catalogue: Catalogue, generation: int = 0) -> None:
+        self.retired: dict[str, str] = {}
+        for model in schema.models:
+            of = model if model.aggregate is None else schema.by_class[model.aggregate.source]
+            for one in (of, model):
+                if (reason := retirement(one, catalogue.versions)) is not None:
+                    self.retired[model.name] = (
+                        reason if one is model else f"{one.name}, which it is maintained from: {reason}"
+                    )
+        if self.retired:
+            schema = Schema(tuple([model for model in schema.models if model.name not in self.retired]))
         self.schema = schema
         self.catalogue = catalogue
         self.generation = generation
         self.tables = catalogue.tables
         self.followed = follow(schema, catalogue.models)
         self.models = (*schema.models, *[one for followed in self.followed.values() for one in followed.aggregates])
-        self.statements = {
+        self.statements: dict[Model, Statements] = ByModel(self.retired)
+        self.statements |= {
             model: Statements(self.tables[model.table], model, self.followed.get(model)) for model in self.models
         }
-        self.maintenance: dict[Model, Maintenance] = {}
+        self.maintenance: dict[Model, Maintenance] = ByModel(self.retired)
         """For every entity; what is being built is left to its jobs."""
         self.indexes: dict[IndexModel, IndexTable] = {}
         whole = {model: self._maintenance(model) for model in self.models}

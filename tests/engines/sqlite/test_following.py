@@ -493,16 +493,30 @@ def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
     one = version(by_price=tm.Index(partition="{price}"))
     total = totals(one, spent=(float, tm.sum(one.price)))
     two = version(price=str, by_price=tm.Index(partition="{price}", row="{number}"), key=tm.Key(partition="{number}", row="{category}"))  # fmt: skip
-    with tm.open(path, models=[one, total]) as running:
+    other = version("Other", "Others")
+    with tm.open(path, models=[one, total, other]) as running:
         running.insert(one("a", 1, 1.0))
         with pytest.raises(tm.SchemaMismatch):
             tm.open(path, models=[two])
         running.delete(one.key("a", 1))
         with tm.open(path, models=[two]) as newer:
             newer.insert(two("a", 1, "x"))
-            for write in (lambda: running.insert(one("a", 2, 1.0)), lambda: running.get(one.key("a", 1))):
+            for use in (
+                lambda: running.insert(one("a", 2, 1.0)),
+                lambda: running.insert_many([one("a", 2, 1.0)]),
+                lambda: running.merge(one.key("a", 2), price=1.0),
+                lambda: running.get(one.key("a", 1)),
+                lambda: running.get_many([one.key("a", 1)]),
+                lambda: list(running.query(one).where(one.category == "a")),
+                lambda: list(running.query(one.by_price(1.0))),
+                lambda: list(running.partition(one.category == "a")),
+                lambda: running.get(total.key("a")),
+            ):
                 with pytest.raises(tm.SchemaMismatch, match="held no entities and was declared anew"):
-                    write()
+                    use()
+            running.insert(other("a", 1, 1.0))
+            assert running[other.key("a", 1)].price == 1.0
+            assert running.check().ok
             assert [p.price for p in newer.query(two.by_price("x"))] == ["x"]
             assert newer.check().ok
     with pytest.raises(tm.SchemaMismatch):
