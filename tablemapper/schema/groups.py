@@ -414,15 +414,15 @@ class AggregateModel:
         after: State | None = self._generated["combine"](state, delta, seek)
         return after
 
-    @cached_property
-    def advance(self) -> Callable[[Sequence[Any] | None, Delta, Seek], tuple[State | None, bytes]]:
-        """The function that adds a delta to a stored group: (row, delta, seek) → the state after it, and its blob.
+    def advance(self, row: Sequence[Any] | None, delta: Delta, seek: Seek) -> tuple[State | None, bytes]:
+        """Return the state of a stored group after a delta, and its blob.
 
-        The row ends in the blob. None for a row, and for a state: there is no such group. It raises what is in DAMAGE if
-        the blob cannot be read.
+        The row ends in the blob. None for a row, and for a state: there is no such group. What is in DAMAGE is raised if the
+        blob cannot be read.
         """
-        advance: Callable[[Sequence[Any] | None, Delta, Seek], tuple[State | None, bytes]] = self._generated["advance"]
-        return advance
+        stored = None if row is None else self._generated["unpack"](row[-1])
+        state = self.combine(stored, delta, seek)
+        return state, b"" if state is None else self._generated["pack"](state)
 
     def correction(self, live: Delta, stored: State | None) -> Delta:
         """Return the delta that leads from a stored state, None for none, to what live entities add up to.
@@ -484,9 +484,6 @@ class AggregateModel:
             "def unpack(blob):",
             f"    {', '.join(f'v{at}' for at in range(len(unpacked)))}, = decode(blob)",
             f"    return [{', '.join(unpacked)}]",
-            "def advance(row, delta, seek):",
-            "    state = combine(None if row is None else unpack(row[-1]), delta, seek)",
-            "    return state, b'' if state is None else pack(state)",
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",
         ]

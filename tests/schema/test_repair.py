@@ -500,3 +500,85 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
     with tm.open(path, models=MODELS) as store:
         assert store.repair().ok
         assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM PiecesByCode",
+        "DELETE FROM tablemapper_violations WHERE _rk = 'b'",
+        "DELETE FROM Pieces WHERE RowKey = 'a'",
+        "UPDATE Pieces SET code = 'other' WHERE RowKey = 'a'",
+        "INSERT INTO PiecesByCode VALUES('zz', '', 'p', 'a')",
+    ],
+)
+def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(tmp_path: Path, sql: str) -> None:
+    path = tmp_path / "x.db"
+
+    def piece(*, unique: bool) -> type[Any]:
+        class Piece(tm.Entity, table="Pieces"):
+            p: tm.Field[str]
+            r: tm.Field[str]
+            code: tm.Field[str] = tm.field(default="c")
+
+            key = tm.Key[str, str](partition="{p}", row="{r}")
+            if unique:
+                by_code = tm.Index[str](partition="{code}", unique=True)
+
+        return Piece
+
+    old, new = piece(unique=False), piece(unique=True)
+    with tm.open(path, models=[old]) as store:
+        store.insert_many(old("p", r) for r in "abc")
+    with tm.open(path, models=[new], build=False) as store:
+        assert not store.build().ok
+        assert store.check().ok
+    damage(path, sql)
+    with tm.open(path, models=[new], build=False) as store:
+        assert not store.check().ok
+        report = store.repair()
+        assert report.ok, report
+        assert store.check().ok
+        for r in "abc":
+            if store.exists(new.key("p", r)):
+                store.merge(new.key("p", r), code=f"c{r}")
+        assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM PartsByCode WHERE _rk = 'r3'", "UPDATE PartTotals SET n = 99", "DELETE FROM PartTotals"]
+)
+def test_what_is_being_built_is_repaired_up_to_where_it_is(tmp_path: Path, sql: str) -> None:
+    path = tmp_path / "x.db"
+
+    def classes(*, new: bool) -> list[type[Any]]:
+        class Part(tm.Entity, table="Parts"):
+            p: tm.Field[str]
+            r: tm.Field[str]
+            code: tm.Field[int] = tm.field(default=0)
+
+            key = tm.Key[str, str](partition="{p}", row="{r}")
+            if new:
+                by_code = tm.Index[int](partition="{code}")
+
+        class PartTotal(tm.Aggregate, of=Part, table="PartTotals"):
+            p: tm.Field[str] = tm.group_by(Part.p)
+            n: tm.Field[int] = tm.count()
+
+            key = tm.Key[str](partition="{p}")
+
+        return [Part, PartTotal] if new else [Part]
+
+    (old,), both = classes(new=False), classes(new=True)
+    with tm.open(path, models=[old]) as store:
+        store.insert_many(old("p", f"r{n}", n) for n in range(10))
+    with tm.open(path, models=both, build=False) as store:
+        store.build(limit=6)
+    damage(path, sql, "INSERT INTO PartsByCode VALUES('b9', '', 'p', 'r9')")
+    with tm.open(path, models=both, build=False) as store:
+        assert not store.check().ok
+        assert store.repair().ok
+        assert store.check().ok
+        assert store.build().ok
+        assert store.check().ok
+        assert store[both[1].key("p")].n == 10

@@ -24,6 +24,7 @@ from ...schema.rows import DAMAGE, Row
 from ..protocol import Note
 from .catalogue import READ_NOTE, write_note
 from .check import Rows
+from .contested import delete_contested, put_contested
 from .file.file import File
 from .file.writer import Writer
 from .jobs import owed
@@ -174,6 +175,13 @@ class _Tables:
     def __init__(self, sqlite: SqliteSchema, writer: Writer) -> None:
         self._sqlite = sqlite
         self._writer = writer
+        self._passed = {
+            index: passed
+            for model in sqlite.jobs
+            for part, passed in owed(sqlite, writer.get, model)
+            for index in part.indexes
+            if passed is not None
+        }
 
     def fix(self, fix: Fix) -> str | None:
         """Make one thing right; return why it cannot be."""
@@ -190,19 +198,28 @@ class _Tables:
         if expected is None:
             return f"{index.owner.name} {key[2:4]} cannot be read: restore a backup"
         wanted = next((one for one in expected if one[:4] == key), None)
+        contested = index in self._sqlite.contested
         if wanted is None:
-            execute(table.drop, key)
+            if contested and get(table.get, key) is not None:
+                delete_contested(self._sqlite, index, self._writer, [key])  # the next holder moves up
+            else:
+                execute(table.drop, key)
             return None
         holder = get(table.holder, key[:2]) if index.model.unique else None
         if holder is not None and holder != key[2:4]:
             theirs = self._expected(index, holder)
             if theirs is None or any(one[:2] == key[:2] for one in theirs):
+                if contested:
+                    put_contested(index, table, self._writer, [wanted])
+                    return None
                 return f"{index.owner.name} {holder} has the same value: change that one, then repair again"
         execute(table.put, wanted)
         return None
 
     def _expected(self, index: IndexMaintenance, key: tuple[Any, ...]) -> list[IndexRow] | None:
         """Return the rows that an entity or a group should have in an index; None if nobody knows them."""
+        if index in self._passed and not self._passed[index](key):
+            return []  # it is not built so far
         statements = self._sqlite.statements_of(index)
         return index.rows_of(self._writer.get(statements.get, key), statements.model)
 
