@@ -127,8 +127,10 @@ def copy_pages(
                     if progress is not None:
                         progress(backup.page_count - backup.remaining, backup.page_count)
                 backup.finish()
-            finally:
-                backup.close(True)  # (``with`` would hide an error of the disk behind a SystemError)
+            except BaseException:
+                with suppress(SystemError):  # of the driver, which would hide the error of the disk
+                    backup.close(True)
+                raise
 
         source(run)
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
