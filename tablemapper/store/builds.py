@@ -6,6 +6,7 @@ A build that is killed loses nothing.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
@@ -13,8 +14,9 @@ from contextlib import ExitStack
 import attrs
 
 from ..engines.protocol import Built, Engine, Violation
-from ..errors import UniqueViolation
+from ..errors import InvalidQuery, UniqueViolation, shown
 from ..progress import ProgressOption, start_meter
+from ..query.pages import counted
 
 __all__ = ["HOLD", "REST", "BuildReport", "build", "build_declared"]
 
@@ -73,7 +75,15 @@ def build(
         rest: how long to wait after each, in units of what it took.
         monotonic: the clock.
         sleep: waits.
+
+    Raises:
+        InvalidQuery: an argument is not a number from 0 on.
     """
+    if limit is not None:
+        limit = counted("build: limit=", limit, least=0)
+    for name, given in (("hold", hold), ("rest", rest)):
+        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
+            raise InvalidQuery(f"build: {name}=: a number from 0 on is needed, not {shown(given)}")
     start = monotonic()
     entities, most, ended = 0, _FIRST, list[str]()
     batch: Built | None = None

@@ -24,7 +24,6 @@ from ..expressions.tree import Assignment, Compare, Predicate
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
-from ..query.pages import counted
 from ..query.prepared import PlanCache
 from ..query.query import Query
 from ..query.writing import by_function
@@ -455,8 +454,6 @@ class Store:
         Raises:
             InvalidQuery: an argument is not a number from 0 on.
         """
-        if limit is not None:
-            limit = counted("build: limit=", limit, least=0)
         return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
 
     def check(self, *, progress: ProgressOption = False) -> Report:

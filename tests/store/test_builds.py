@@ -170,3 +170,14 @@ def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> N
         assert sizes[2:-1]
         assert all(250 <= size <= 320 for size in sizes[2:-1])
         assert pauses[3] == pytest.approx(2.0 * 0.03, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [("limit", -1), ("limit", 1.5), ("hold", -0.1), ("hold", "1"), ("rest", float("nan")), ("rest", True)],
+)
+def test_a_pace_that_is_no_number_from_0_on_is_refused(path: Path, argument: str, given: Any) -> None:
+    with tm.open(path, models=[NEW], build=False) as store:
+        with pytest.raises(tm.InvalidQuery, match=f"build: {argument}="):
+            store.build(**{argument: given})
+        assert store._engine.unready == {"Part.by_name": "building"}
