@@ -81,7 +81,8 @@ def build(
     """
     if limit is not None:
         limit = counted("build: limit=", limit, least=0)
-    for name, given in (("hold", hold), ("rest", rest)):
+    paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
+    for name, given in paces:
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
             raise InvalidQuery(f"build: {name}=: a number from 0 on is needed, not {shown(given)}")
     start = monotonic()
