@@ -81,11 +81,7 @@ def open_async(
         schema = compile_schema(models)
         engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited)
         if build:
-            try:
-                build_declared(engine, progress)
-            except BaseException:
-                engine.close()
-                raise
+            build_declared(engine, progress)
         return engine
 
     return Opening(start, limits=limits, threads=threads, timeout=timeout)

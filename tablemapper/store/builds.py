@@ -117,11 +117,19 @@ def _steered(most: int, taken: float, hold: float) -> int:
 
 
 def build_declared(engine: Engine, progress: ProgressOption) -> None:
-    """Build what the opened classes declare.
+    """Build what the opened classes declare; close the engine if that does not come to its end.
 
     Raises:
         UniqueViolation: a value is held twice in an index of theirs that is to be unique.
     """
+    try:
+        _build_declared(engine, progress)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     if not engine.unready:
         return
     declared = {

@@ -69,8 +69,7 @@ def open(
 
     Args:
         path: a file, or ``":memory:"``.
-        models: the entity and aggregate classes that are used; every index and aggregate that the file maintains from
-            an entity class must be among them.
+        models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
         durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
             lost in one, all that remains is consistent.
         limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
@@ -88,11 +87,7 @@ def open(
     check_limits(limits)
     engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout)
     if build:
-        try:
-            build_declared(engine, progress)
-        except BaseException:
-            engine.close()
-            raise
+        build_declared(engine, progress)
     return Store(engine, limits=limits)
 
 

@@ -181,3 +181,27 @@ def test_a_pace_that_is_no_number_from_0_on_is_refused(path: Path, argument: str
         with pytest.raises(tm.InvalidQuery, match=f"build: {argument}="):
             store.build(**{argument: given})
         assert store._engine.unready == {"Part.by_name": "building"}
+
+
+def test_a_load_that_ends_the_last_violation_makes_the_index_ready(tmp_path: Path) -> None:
+    groups = type(tm.Aggregate)(
+        "Names",
+        (tm.Aggregate,),
+        {
+            "__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]},
+            "__module__": __name__,
+            "name": tm.group_by(OLD.name),
+            "parts": tm.count(),
+            "key": tm.Key[str](partition="all", row="{name}"),
+            "by_parts": tm.Index[int](partition="{parts}", unique=True),
+        },
+        of=OLD,
+        table="Names",
+    )
+    with tm.open(tmp_path / "s.db", models=[OLD]) as store:
+        store.insert_many([OLD("a", 1, "x"), OLD("a", 2, "y")])
+    with tm.open(tmp_path / "s.db", models=[OLD, groups], build=False) as store:
+        assert len(store.build().violations) == 1
+        store.insert_many([OLD("a", 3, "x")], atomic=True)
+        assert [one.name for one in store.query(groups.by_parts(2))] == ["x"]
+        assert store.check().ok

@@ -10,7 +10,7 @@ from ..protocol import Built, Violation
 from .catalogue import read_states, write_states
 from .contested import holders, violated
 from .file.writer import Writer
-from .jobs import BUILDS, CURSOR
+from .jobs import BUILDS
 from .maintained import write_changes
 from .statements import Job, SqliteSchema
 
@@ -18,20 +18,20 @@ __all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
+_STATE = f"SELECT pk, rk, done, total FROM {BUILDS} WHERE name = ?"
 PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
 
 def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
     """Build the next entities behind a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
-    pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
+    pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
     after = () if pk is None else (pk, rk)
     sql = statements.scan_after if after else statements.scan
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
     changes = ChangeSet()
     changes.added(job.targets, rows)
     write_changes(sqlite, writer, changes)
-    done, total = writer.get(PROGRESS, (job.name,)) or (0, 0)
     done += len(rows)
     if len(rows) < most:
         writer.execute(_END, (job.name,))

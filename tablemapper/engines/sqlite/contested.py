@@ -33,8 +33,8 @@ _HERE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
 _NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
 NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 _FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
-_NEXT = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk" LIMIT 1'
 _FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
+_NEXT = f"{_FURTHER} LIMIT 1"
 _VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'
 _ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
 

@@ -199,8 +199,6 @@ class SqliteEngine:
                 writer.proof = write_note(writer, note)
             if operations:
                 apply(sqlite, writer, operations, maintained_limit)
-                if sqlite.contested:
-                    settle(sqlite, writer)
                 # A row that is there proves more than one that is not: others may delete too.
                 proving = next((one for one in operations if one.verb != "delete"), operations[0])
                 writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
@@ -215,8 +213,6 @@ class SqliteEngine:
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             insert(sqlite, writer, batches)
-            if sqlite.contested:
-                settle(sqlite, writer)
             first = batches[0]
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
@@ -224,15 +220,21 @@ class SqliteEngine:
 
     def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool) -> None:
         """Write in one transaction, by what the file holds and maintains at that moment."""
+
+        def run(sqlite: SqliteSchema, writer: Writer) -> None:
+            write(sqlite, writer)
+            if sqlite.contested:
+                settle(sqlite, writer)
+
         for _ in range(_FOLLOWS):
             sqlite = self._sqlite
             try:
-                self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
+                self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
                 return
             except OtherGeneration:
                 self.catch_up()
         sqlite = self._sqlite
-        self.file.write(partial(write, sqlite), generation=sqlite.generation, alone=alone)
+        self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -272,11 +274,9 @@ class SqliteEngine:
 
     def catch_up(self) -> None:
         """Follow the catalogue, if another process changed it."""
-        with self._catching_up:
-            catalogue, generation = _current(self.file)
-            if generation == self._sqlite.generation:
-                return
-            self._use(SqliteSchema(self.schema, catalogue, generation))
+        with self._catching_up, self.file.snapshot() as snapshot:
+            if (generation := _generation(snapshot)) != self._sqlite.generation:
+                self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
@@ -386,8 +386,12 @@ class _UnreadyGet(Get):
 def _current(file: File) -> tuple[Catalogue, int]:
     """Return the catalogue and its generation, of one state of the file."""
     with file.snapshot() as snapshot:
-        row = snapshot.get("SELECT generation FROM tablemapper_state")
-        return read_catalogue(snapshot.read), row[0] if row else 0
+        return read_catalogue(snapshot.read), _generation(snapshot)
+
+
+def _generation(snapshot: Snapshot) -> int:
+    row = snapshot.get("SELECT generation FROM tablemapper_state")
+    return row[0] if row else 0
 
 
 def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:

@@ -148,7 +148,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     targets = _targets(
         schema, evolution, {name: form for name, form in catalogue.models.items() if name not in evolution.dropped}
     )
-    after = _register(writer, after, targets, writer.generation + 1)
+    after = _register(writer, after, targets, _Contents(after, read))
     sqlite = SqliteSchema(schema, after)
     for model, property in evolution.fields:
         _fill(writer, known[model.table], sqlite, model, property)
@@ -331,13 +331,12 @@ def _targets(schema: Schema, evolution: Evolution, known: Mapping[str, ModelForm
     return {owner: labels for owner, labels in targets.items() if owner in known}
 
 
-def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], generation: int) -> Catalogue:
+def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], contents: _Contents) -> Catalogue:
     """Note what is to be built; return the catalogue with it."""
+    generation = writer.generation + 1
     jobs = [JobForm(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in targets.items()]
     for job in jobs:
-        table = catalogue.tables[catalogue.models[job.owner].table]
-        rows = f"{quoted(table.name)} t WHERE {table.type_filter(job.owner, 't') or 'TRUE'}"
-        (total,) = writer.get(f"SELECT count(*) FROM {rows}") or (0,)
+        total = contents.count(job.owner)
         writer.execute(
             f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)",
             (job.name, job.owner, msgspec.json.encode(sorted(job.targets)).decode(), total, writer.timestamp),
