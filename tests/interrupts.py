@@ -28,12 +28,24 @@ def _places_of(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions at which an interrupt can come in."""
     found = _after.get(code)
     if found is None:
+        handlers = dis.Bytecode(code).exception_entries
         found = _after[code] = frozenset(
             (before if before.opname == _JUMPS_BACK else after).offset
             for before, after in pairwise(dis.get_instructions(code))
-            if before.opname in _LOOKS
+            if before.opname == _JUMPS_BACK
+            or (before.opname in _LOOKS and _handler(handlers, before.offset) == _handler(handlers, after.offset))
         )
     return found
+
+
+def _handler(entries: list[Any], offset: int) -> int | None:
+    """Return where an error at this instruction goes on.
+
+    An interrupt that comes in after a call goes where an error of the call goes, but `strike` raises it at the next
+    instruction. Where that has another handler, as after `return f()` inside a `with`, the lock of the `with` would
+    stay held, which no interrupt does.
+    """
+    return next((entry.target for entry in entries if entry.start <= offset < entry.end), None)
 
 
 class _Counter:

@@ -166,6 +166,21 @@ def test_an_interrupt_while_waiting_for_a_leader_says_what_became_of_the_write(s
         check_clean(store)
 
 
+def test_the_harness_comes_in_only_where_python_lets_an_interrupt_in() -> None:
+    """Python gives up the lock of a ``with`` whatever interrupts ``return work()`` in it, and so must the harness."""
+    lock = threading.Lock()
+    source = "def held(lock, work):\n    with lock:\n        return work()\n"
+    scope: dict[str, Any] = {}
+    exec(compile(source, str(Path(tm.__file__).with_name("held.py")), "exec"), scope)  # as code of the package
+
+    def work() -> None:
+        scope["held"](lock, list)
+
+    for at in range(1, places(work) + 1):
+        assert strike(at, work)
+        assert not lock.locked()
+
+
 def test_the_harness_finds_a_transaction_that_is_begun_and_ended_in_python(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
