@@ -13,8 +13,9 @@ import logging
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
-from .engines.opening import restore
+from .engines.opening import restore, status
 from .engines.protocol import Violation
+from .engines.status import Applied, Item, Status
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
@@ -68,6 +69,7 @@ from .values.scalars import Int32
 
 __all__ = [
     "Aggregate",
+    "Applied",
     "Assignment",
     "AsyncMixedQuery",
     "AsyncQuery",
@@ -96,6 +98,7 @@ __all__ = [
     "InvalidQuery",
     "InvalidToken",
     "InvalidTransaction",
+    "Item",
     "Key",
     "KeyOf",
     "MixedExplanation",
@@ -118,6 +121,7 @@ __all__ = [
     "ScanRefused",
     "SchemaMismatch",
     "SnapshotTooOld",
+    "Status",
     "Store",
     "StoreClosed",
     "StoreError",
@@ -139,6 +143,7 @@ __all__ = [
     "min_ever",
     "open_async",
     "restore",
+    "status",
 ]
 
 __version__ = "0.1.0"

@@ -29,12 +29,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["context", "protocol"],
+            "engines": ["context", "status", "protocol"],
             "engines.sqlite.file": [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "catalogue", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "takeover", "check", "repair", "filters", "select", "reads", "engine"],
+            "engines.sqlite": ["tables", "catalogue", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine"],
             "": ["engines.opening"],
         }
     ],

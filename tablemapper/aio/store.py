@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, 
 
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
+from ..engines.status import Status
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -290,6 +291,10 @@ class AsyncStore(Face[Store]):
         return await self._workers.run_until(
             cancellation, partial(self._sync.check, progress=cancellation.progress(progress))
         )
+
+    async def status(self) -> Status:
+        """Return what the store maintains, and how far that is built; as `Store.status`."""
+        return await self._workers.run(self._sync.status)
 
     async def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Make every index row and every aggregate what the entities say that it should be; as `Store.repair`."""

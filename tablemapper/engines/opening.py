@@ -10,8 +10,9 @@ from typing import Literal
 from ..errors import NotAStore, shown
 from ..schema.model import Schema
 from .protocol import Engine
+from .status import Status
 
-__all__ = ["open_engine", "restore"]
+__all__ = ["open_engine", "restore", "status"]
 
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _CONNECTION = re.compile(
@@ -70,6 +71,25 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     from .sqlite.file.opening import restore_file
 
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
+
+
+def status(place: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
+    """Return what a store maintains, how far that is built, and what migrations did to it.
+
+    No models are needed, so a store can be asked that nothing opens any more.
+
+    Args:
+        place: the path of a file.
+        timeout: seconds to wait for another process.
+
+    Raises:
+        StoreError: there is no store in this place, or it cannot be used.
+    """
+    if isinstance(place, str):
+        _check_path(place)
+    from .sqlite.status import status_of_file
+
+    return status_of_file(place, timeout=timeout)
 
 
 def _check_path(where: str) -> None:

@@ -22,6 +22,7 @@ from ..progress import Meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
+from .status import Status
 
 __all__ = [
     "Batch",
@@ -285,6 +286,10 @@ class Engine(Protocol):
 
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that are to be unique."""
+        ...
+
+    def status(self) -> Status:
+        """Return what is maintained, and how far that is."""
         ...
 
     def check(self, meter: Meter) -> Report:

@@ -19,7 +19,7 @@ from ..values.nested import value_type
 from ..values.scalars import SCALARS, Int32
 
 __all__ = [
-    "AggregateForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "VersionForm",
+    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "VersionForm",
     "annotation", "form_hash", "from_first_format", "split_type", "stored_default",
 ]  # fmt: skip
 
@@ -127,6 +127,23 @@ class StateForm(_Form):
     since: int
     by: str | None = None
     """The migration that brought it there."""
+    declared: bool = True
+    """Whether the newest form of its class declares it."""
+
+
+class AppliedForm(msgspec.Struct):
+    """A migration that was begun; its times are µs since 1970."""
+
+    id: str
+    script: str = ""
+    """32 hex digits of its text."""
+    steps: list[Any] = []
+    started: int = 0
+    switched: int | None = None
+    contracted: int | None = None
+    entities: int = 0
+    """That were copied."""
+    seconds: float = 0.0
 
 
 Forms: TypeAlias = Mapping[str, ModelForm]

@@ -15,6 +15,7 @@ import attrs
 from ..engines.context import check_outside
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
+from ..engines.status import Status
 from ..entities.entity import Entity, Record, key_of, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -450,6 +451,14 @@ class Store:
             InvalidQuery: an argument is not a number from 0 on.
         """
         return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
+
+    def status(self) -> Status:
+        """Return what the store maintains, how far that is built, and what migrations did to it.
+
+        Raises:
+            CorruptStore: the catalogue cannot be read.
+        """
+        return self._engine.status()
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report what differs.

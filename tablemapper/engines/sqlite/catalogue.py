@@ -15,14 +15,14 @@ import attrs
 import msgspec
 
 from ...errors import CorruptStore
-from ...schema.forms import ModelForm, StateForm, VersionForm, form_hash, from_first_format
+from ...schema.forms import AppliedForm, ModelForm, StateForm, VersionForm, form_hash, from_first_format
 from ..protocol import Note, NoteChanged
 from .file.writer import Writer
 from .tables import EntityTable, TableForm
 
 __all__ = [
-    "CREATE_CATALOGUE", "NAME", "READ_NOTE", "Catalogue", "Read", "changed", "read_catalogue", "write_catalogue",
-    "write_note",
+    "CREATE_CATALOGUE", "NAME", "READ_NOTE", "Catalogue", "Read", "changed", "read_catalogue", "read_history",
+    "write_catalogue", "write_note",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
@@ -101,6 +101,13 @@ def read_catalogue(read: Read) -> Catalogue:
             if created.get(name) != sql:
                 raise changed("table", name)
     return catalogue
+
+
+def read_history(read: Read) -> list[AppliedForm]:
+    """Read which migrations were begun, in that order."""
+    for (form,) in read(READ_NOTE, ("history",)):
+        return msgspec.json.decode(form, type=list[AppliedForm])
+    return []
 
 
 def _jobs(read: Read) -> tuple[JobForm, ...]:

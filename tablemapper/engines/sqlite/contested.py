@@ -16,6 +16,7 @@ from .file.writer import Writer, sorted_rows
 from .statements import IndexTable, SqliteSchema
 
 __all__ = [
+    "COUNT_VALUES",
     "CREATE_VIOLATIONS",
     "NOTED",
     "VIOLATIONS",
@@ -36,6 +37,9 @@ _FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 _FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
 _NEXT = f"{_FURTHER} LIMIT 1"
 _VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'
+COUNT_VALUES = (
+    f'SELECT "index", count(*) FROM (SELECT DISTINCT "index", "PartitionKey", "RowKey" FROM {VIOLATIONS}) GROUP BY 1'
+)
 _ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
 
 

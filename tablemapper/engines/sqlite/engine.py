@@ -19,6 +19,7 @@ from ...schema.evolution import Evolution
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
+from ..status import Status
 from .building import PROGRESS, build_batch, settle, states_after, violations
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, read_states, write_note, write_states
 from .check import examine
@@ -32,6 +33,7 @@ from .load import SortedLoad
 from .reads import SqliteReads
 from .repair import Repair
 from .statements import ByModel, SqliteSchema, Statements
+from .status import read_status
 from .tables import quoted
 from .takeover import evolution_of, take_over, verify
 from .writes import Get, Vanished, apply, insert, missing, stale
@@ -300,6 +302,11 @@ class SqliteEngine:
         return missing(deletes[0])
 
     # ------------------------------------------------------------------------------------------ care
+
+    def status(self) -> Status:
+        """Return what the file maintains, and how far that is."""
+        with self.file.snapshot() as snapshot:
+            return read_status(snapshot.read)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""

@@ -1,0 +1,80 @@
+"""What a store says of itself: what it maintains, how far that is built, and what migrations did to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Literal
+
+import attrs
+
+__all__ = ["Applied", "Item", "Status"]
+
+
+@attrs.frozen
+class Item:
+    """A class, an index, an aggregate or a copy, and its state."""
+
+    where: str
+    """``Product``, ``Product.by_name``; ``Product.by_name#1`` is a former definition that is kept for older versions."""
+    kind: Literal["class", "index", "aggregate", "copy"]
+    state: str
+    """``ready``; ``building``; ``violated``: values are held twice in what is to be unique; ``disabled``: it is to be built
+    anew; ``dropping``, then ``dropped``. Of a copy ``copying``, ``settled`` or ``switched``."""
+    declared: bool
+    """Whether the newest version of its class declares it."""
+    done: int = 0
+    """Entities that are in it, while it is being built or copied, of ``total``."""
+    total: int = 0
+    violations: int = 0
+    """How many values are held twice."""
+
+
+@attrs.frozen
+class Applied:
+    """A migration that was begun."""
+
+    id: str
+    """The name of its script: ``0003_price``."""
+    state: Literal["running", "switched", "contracted"]
+    started: datetime
+    entities: int
+    """That were copied."""
+
+
+@attrs.frozen
+class Status:
+    """What a store maintains, and how far that is."""
+
+    generation: int
+    """Of the catalogue: it moves when a state, a class or a table changes."""
+    items: tuple[Item, ...]
+    history: tuple[Applied, ...] = ()
+    """Migrations, in the order that they were begun in."""
+
+    def __getitem__(self, where: str) -> Item:
+        """Return the item of a class, an index or an aggregate: ``status["Product.by_name"]``."""
+        for item in self.items:
+            if item.where == where:
+                return item
+        raise KeyError(where)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [(one.where, one.kind, one.state, "; ".join(_details(one))) for one in self.items]
+        rows += [(one.id, "migration", one.state, f"since {one.started:%Y-%m-%d %H:%M}") for one in self.history]
+        return "\n".join(_aligned(rows))
+
+
+def _details(item: Item) -> Iterator[str]:
+    if item.state in ("building", "copying"):
+        yield f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
+    if item.violations:
+        yield f"{item.violations:,} values are held twice"
+    if not item.declared:
+        yield "not declared"
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join([text.ljust(width) for text, width in zip(row, widths, strict=True)]).rstrip()
