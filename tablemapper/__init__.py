@@ -30,6 +30,7 @@ from .errors import (
     EntityNotFound,
     EntityTooLarge,
     InvalidEntity,
+    InvalidMigration,
     InvalidModel,
     InvalidQuery,
     InvalidToken,
@@ -51,6 +52,7 @@ from .errors import (
     UniqueViolation,
 )
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
 from .query.mixed import MixedQuery
@@ -94,6 +96,7 @@ __all__ = [
     "Info",
     "Int32",
     "InvalidEntity",
+    "InvalidMigration",
     "InvalidModel",
     "InvalidQuery",
     "InvalidToken",
@@ -101,6 +104,7 @@ __all__ = [
     "Item",
     "Key",
     "KeyOf",
+    "Migration",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
@@ -140,6 +144,7 @@ __all__ = [
     "group_by",
     "info",
     "max_ever",
+    "migration",
     "min_ever",
     "open_async",
     "restore",
