@@ -30,7 +30,6 @@ from .errors import (
     EntityNotFound,
     EntityTooLarge,
     InvalidEntity,
-    InvalidMigration,
     InvalidModel,
     InvalidQuery,
     InvalidToken,
@@ -52,7 +51,6 @@ from .errors import (
     UniqueViolation,
 )
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
-from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
 from .query.mixed import MixedQuery
@@ -96,7 +94,6 @@ __all__ = [
     "Info",
     "Int32",
     "InvalidEntity",
-    "InvalidMigration",
     "InvalidModel",
     "InvalidQuery",
     "InvalidToken",
@@ -104,7 +101,6 @@ __all__ = [
     "Item",
     "Key",
     "KeyOf",
-    "Migration",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
@@ -144,7 +140,6 @@ __all__ = [
     "group_by",
     "info",
     "max_ever",
-    "migration",
     "min_ever",
     "open_async",
     "restore",

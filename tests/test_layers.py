@@ -46,7 +46,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         }
     ],
     [{"store": ["operations", "windows", "transaction", "builds", "store"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}],
+    [{"cli": ["app", "stores"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

@@ -204,7 +204,7 @@ class Location:
                 mode = os.lstat(self.path).st_mode
             except FileNotFoundError:
                 if not create:
-                    raise StoreError(f'"{self.path}" does not exist; pass create=True to make a new store') from None
+                    raise StoreError(f'"{self.path}" does not exist; name the file of a store') from None
                 self._create()
                 return True
             except NotADirectoryError:
@@ -240,7 +240,7 @@ class Location:
             file.xClose()
         if not size or (header[:16] != _MAGIC and self._half_created()):
             if not create:
-                raise NotAStore(f'"{self.path}" is empty; pass create=True to make a new store of it')
+                raise NotAStore(f'"{self.path}" is empty; name the file of a store')
             return
         if header[:16] != _MAGIC or len(header) < 100:
             raise NotAStore(

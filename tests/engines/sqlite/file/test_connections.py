@@ -55,7 +55,7 @@ def test_what_was_written_is_there_after_reopening_and_the_store_keeps_its_name(
 
 def test_an_empty_file_counts_as_new(path: Path) -> None:
     path.touch()
-    with pytest.raises(NotAStore, match="is empty; pass create=True"):
+    with pytest.raises(NotAStore, match="is empty; name the file of a store"):
         open_file(path, create=False)
     with open_file(path) as file:
         file.write(create_table)
@@ -155,7 +155,7 @@ def test_a_directory_may_be_reached_through_a_link(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_not_made_unless_asked(path: Path) -> None:
-    with pytest.raises(StoreError, match="does not exist; pass create=True"):
+    with pytest.raises(StoreError, match="does not exist; name the file of a store"):
         open_file(path, create=False)
     assert not path.exists()
 

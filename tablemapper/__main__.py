@@ -1,0 +1,24 @@
+"""``python -m tablemapper`` is the command ``tablemapper``."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line with the arguments of the process, and exit with what it returns."""
+    try:
+        from .cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("cyclopts", "rich"):
+            raise
+        sys.exit(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'")
+    from .cli import stores  # noqa: F401  its commands
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""The command ``tablemapper``: each of its commands calls one public function, and shows what that returns.
+
+- `app`: the program: its options, what it prints, how it ends.
+- `stores`: the commands that look after one store.
+"""

@@ -1,0 +1,154 @@
+"""The program ``tablemapper``: its options, what its commands print, and how they end."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import msgspec
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Env, Toml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..entities.entity import Record
+from ..errors import InvalidModel, NotAStore, TableMapperError, shown
+
+__all__ = ["Exit", "Json", "Models", "Place", "app", "existing", "load_models", "run", "show", "table"]
+
+
+class Exit(IntEnum):
+    """How a command ends."""
+
+    OK = 0
+    FOUND = 1
+    """The command did its work, and found what somebody has to look at."""
+    USAGE = 2
+    """The command line, the models or the migrations are wrong; no store was touched."""
+    STORE = 3
+    """The store cannot be used: it is locked, damaged, or no store."""
+    INTERRUPTED = 130
+
+
+app = App(
+    name="tablemapper",
+    help="Looks after the stores of tablemapper.",
+    help_epilogue="Exit codes: 0 all is well, 1 something was found, 2 the command or the models are wrong, "
+    "3 the store cannot be used.",
+    help_format="plaintext",
+    version=lambda: metadata.version("tablemapper"),
+    # What a project always says stands in its pyproject.toml under [tool.tablemapper], or in TABLEMAPPER_MODELS.
+    config=[
+        Env("TABLEMAPPER_", command=False),
+        Toml(
+            "pyproject.toml",
+            root_keys=("tool", "tablemapper"),
+            search_parents=True,
+            use_commands_as_keys=False,
+            allow_unknown=True,
+        ),
+    ],
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+)
+
+Place = Annotated[Path, Parameter(help="the file of the store")]
+Models = Annotated[str, Parameter(help="the module of the models, as shop.models, or a list in it, as shop.models:ALL")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, for a program")]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command, and return its exit code."""
+    json = "--json" in arguments
+    try:
+        return int(app(list(arguments)) or Exit.OK)
+    except CycloptsError as error:
+        return _fail("Usage", f"{str(error).removesuffix(chr(46))}; see tablemapper --help", Exit.USAGE, json=json)
+    except (TypeError, ValueError, KeyError, OSError, RuntimeError) as error:
+        if not isinstance(error, TableMapperError):
+            raise
+        # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
+        code = Exit.USAGE if isinstance(error, TypeError) else Exit.STORE
+        return _fail(type(error).__name__, str(error), code, json=json)
+    except KeyboardInterrupt:
+        return _fail("KeyboardInterrupt", "interrupted; what was done until then is kept", Exit.INTERRUPTED, json=json)
+
+
+def existing(place: Path) -> Path:
+    """Return the place if there is something: a command that looks after a store creates none.
+
+    Raises:
+        NotAStore: there is nothing.
+    """
+    if not place.exists():
+        raise NotAStore(f"{place}: there is no store; name the file of one")
+    return place
+
+
+def load_models(name: str) -> list[type[Record]]:
+    """Import the models that a module holds, or that a list in a module names.
+
+    Raises:
+        InvalidModel: there is no such module or list, or it holds no models.
+    """
+    module_name, _, attribute = name.partition(":")
+    if "" not in sys.path:  # a program that pip installed finds the project's modules as ``python -m`` does
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidModel(f"no module {shown(error.name)}; name the module of the models, as in shop.models") from None
+    if attribute:
+        found = getattr(module, attribute, None)
+        if not isinstance(found, Iterable):
+            raise InvalidModel(f"{module_name} has no list {shown(attribute)}; name one, or the module alone")
+    else:
+        found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Record)]
+    models = [value for value in dict.fromkeys(found) if getattr(value, "__module__", "") != "tablemapper"]
+    if not models:
+        raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
+    return models
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table of text; numbers stand on the right."""
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    lines = [list(row) for row in rows]
+    for at, name in enumerate(columns):
+        number = bool(lines) and all(isinstance(line[at], int) for line in lines)
+        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
+    for line in lines:
+        drawn.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line))
+    return drawn
+
+
+def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
+    """Print a report, as JSON or as text and tables, and return how the command ends."""
+    if json:
+        members = {"ok": ok, **attrs.asdict(report)} if attrs.has(type(report)) else report
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(members), indent=2).decode() + "\n")
+    else:
+        # A pipe has no width: each row of a table stays one line there.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+        for shape in shapes or (Text(str(report)),):
+            console.print(shape)
+    return Exit.OK if ok else Exit.FOUND
+
+
+def _fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:
+    if json:
+        show({"ok": False, "error": kind, "message": message}, json=True)
+    else:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))
+    return code

@@ -1,0 +1,123 @@
+"""Commands that look after one store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from ..engines.opening import open_engine
+from ..engines.opening import restore as restore_store
+from ..engines.opening import status as status_of
+from ..schema.check import Problem
+from ..schema.model import Schema
+from ..store.builds import HOLD, REST
+from ..store.store import Store
+from ..store.store import open as open_store
+from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
+
+Hold = Annotated[float, Parameter(help="seconds that a transaction takes: others wait no longer")]
+Rest = Annotated[float, Parameter(help="how long to leave the file to others after each, in units of what it took")]
+Limit = Annotated[int | None, Parameter(help="the most entities that this call reads")]
+
+
+def _open(place: Path, models: str) -> Store:
+    return open_store(existing(place), models=load_models(models), build=False)
+
+
+def _open_file(place: Path) -> Store:
+    """Open a store for what concerns its file alone, whatever it holds."""
+    return Store(open_engine(existing(place), Schema(())))
+
+
+def _share(done: int, total: int | None) -> str:
+    return "" if not total or done >= total else f"{done:,} of {total:,}"
+
+
+def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
+    rows = [(problem.kind, problem.where, problem.key, problem.detail) for problem in problems]
+    return [table(title, ("kind", "where", "key", "detail"), rows)] if rows else []
+
+
+@app.command
+def status(place: Place, /, *, json: Json = False) -> Exit:
+    """Show what a store holds, how far that is built, and which migrations it has seen."""
+    report = status_of(existing(place))
+    items = [
+        (item.where, item.kind, item.state, "" if item.declared else "no", _share(item.done, item.total))
+        for item in report.items
+    ]
+    shapes = [table("", ("what", "kind", "state", "declared", "done"), items)]
+    if report.history:
+        runs = [(run.id, run.state, run.started, run.entities) for run in report.history]
+        shapes.append(table("migrations", ("id", "state", "started", "entities"), runs))
+    return show(report, *shapes, json=json)
+
+
+@app.command
+def build(
+    place: Place, /, *, models: Models, limit: Limit = None, hold: Hold = HOLD, rest: Rest = REST, json: Json = False
+) -> Exit:
+    """Build the indexes and aggregates that are new, beside whoever writes.
+
+    Ends with 1 if more is left, or if a value is held twice in an index that is to be unique.
+    """
+    with _open(place, models) as store:
+        report = store.build(limit=limit, hold=hold, rest=rest, progress=not json)
+    return show(report, json=json, ok=report.ok)
+
+
+@app.command
+def check(place: Place, /, *, models: Models, json: Json = False) -> Exit:
+    """Compare every index row and every aggregate with the entities; end with 1 if something differs."""
+    with _open(place, models) as store:
+        report = store.check(progress=not json)
+    summary = str(report).partition("\n")[0]
+    return show(report, summary, *_problems("", report.problems), json=json, ok=report.ok)
+
+
+@app.command
+def repair(place: Place, /, *, models: Models, json: Json = False) -> Exit:
+    """Make every index row and every aggregate what the entities say; end with 1 if something is left."""
+    with _open(place, models) as store:
+        report = store.repair(progress=not json)
+    summary = str(report).partition("\n")[0]
+    shapes = [*_problems("repaired", report.repaired), *_problems("left", report.left)]
+    return show(report, summary, *shapes, json=json, ok=report.ok)
+
+
+@app.command
+def compact(place: Place, /, *, json: Json = False) -> Exit:
+    """Write the file anew, without the space that deleted entities left; nobody else may have it open."""
+    before = existing(place).stat().st_size
+    with _open_file(place) as store:
+        store.compact(progress=not json)
+    after = place.stat().st_size
+    return show({"ok": True, "before": before, "after": after}, f"{place}: {before:,} bytes, now {after:,}", json=json)
+
+
+@app.command
+def backup(place: Place, copy: Path, /, *, json: Json = False) -> Exit:
+    """Write a copy of the store as it is now, while it is in use.
+
+    Args:
+        copy: the file that is written; there must be none.
+    """
+    with _open_file(place) as store:
+        store.backup(copy, progress=not json)
+    return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {place}", json=json)
+
+
+@app.command
+def restore(copy: Path, place: Place, /, *, overwrite: bool = False, json: Json = False) -> Exit:
+    """Put a copy of a backup in the place of a store that nobody has open.
+
+    Args:
+        copy: what `tablemapper backup` wrote.
+        overwrite: replace what is there.
+    """
+    restore_store(copy, place, overwrite=overwrite)
+    return show({"ok": True, "place": str(place)}, f"{place}: restored from {copy}", json=json)
