@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "entity", "aggregates"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "evolution", "following", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "evolution", "following", "assignments", "check"]}],
     [
         {
             "planning": [

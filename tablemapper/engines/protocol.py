@@ -271,6 +271,14 @@ class Engine(Protocol):
         """See what other processes have built or declared since."""
         ...
 
+    def label(self, model: Model, index: str | None = None) -> str:
+        """Return the label of a class, or of an index that it declares, in what is unready."""
+        ...
+
+    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
+        ...
+
     def describe(self, label: str) -> Unready:
         """Return how far something that is not ready has come."""
         ...

@@ -57,6 +57,8 @@ class IndexModel:
     where: Predicate[Any] | None
     fan_out: str | None
     """The list field that has a row for each element."""
+    include_all: bool = False
+    """Whether it was declared to hold all fields."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ class IndexModel:
 
     def to_json(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Return what the catalogue keeps, ``names`` being the properties of the fields."""
-        return {
+        form = {
             "table": self.table,
             "partition": self.partition.to_json(names),
             "row": self.row.to_json(names),
@@ -78,6 +80,7 @@ class IndexModel:
             "unique": self.unique,
             "where": dump_by_property(self.where),
         }
+        return form | {"include_all": True} if self.include_all else form
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -394,7 +397,8 @@ def compile_index(
     _compare_parameters(name, index, {f: types[f] for f in arguments}, fields, faults)
     if len(faults) > before:
         return None
-    return IndexModel(name, named, partition, row, tuple(include), index.unique, where, used[0] if used else None)
+    fan_out, everything = used[0] if used else None, index.include == "all"
+    return IndexModel(name, named, partition, row, tuple(include), index.unique, where, fan_out, everything)
 
 
 def _index_types(index: Index[Any], fields: Mapping[str, FieldModel]) -> Iterator[tuple[str, ValueType]]:

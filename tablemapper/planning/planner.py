@@ -160,7 +160,10 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
 
 def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
     selected = form.wanted is not None and not form.state
-    return path.index is not None and selected and all(map(path.holds, needed))
+    if path.index is None or not selected:
+        return False
+    lacking = form.lacking.get(path.index.name, ())
+    return all(path.holds(attr) and attr.name not in lacking for attr in needed)
 
 
 def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True) -> Access:

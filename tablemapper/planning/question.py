@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -44,6 +44,8 @@ class QueryForm:
     """Whether that order is reversed."""
     unready: Mapping[str, str] = {}
     """The indexes that cannot be read yet, by name, each with the reason."""
+    lacking: Mapping[str, Collection[str]] = {}
+    """The fields that indexes are declared to hold, and do not, by the name of the index."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -95,6 +97,7 @@ def query_form(
     by_time: bool = True,
     state: bool = False,
     unready: Mapping[str, str] = MappingProxyType({}),
+    lacking: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> QueryForm:
     """Return what a query asks, with parameters in place of its constants."""
     model, along = spec.model, spec.range
@@ -117,6 +120,7 @@ def query_form(
         spec.mixed,
         spec.backwards,
         unready,
+        lacking,
     )
 
 

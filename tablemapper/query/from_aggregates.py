@@ -95,8 +95,8 @@ def matching_aggregate(
 
 def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     """Return the aggregates of a class that can be read."""
-    unready = plans.engine.unready
-    return [target for target in plans.engine.schema.aggregates_of(spec.model) if target.name not in unready]
+    engine = plans.engine
+    return [one for one in engine.schema.aggregates_of(spec.model) if engine.label(one) not in engine.unready]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:

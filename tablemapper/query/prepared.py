@@ -226,7 +226,8 @@ class PlanCache:
             if len(self._prepared) >= MAX_PLANS:
                 self._prepared.clear()
             unready = self._refusals(spec) if self._unready else {}
-            new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready))
+            lacking = self.engine.lacking(spec.model)
+            new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking))
             prepared = PreparedPlan(self.engine, new, wanted, filtering=spec.budget is None, state=state)
             self._prepared[key] = prepared
         return prepared, values
@@ -247,11 +248,11 @@ class PlanCache:
             NotReady: the query names one of them, or is over an aggregate that cannot be read.
         """
         model = spec.model
-        needed = model.name if spec.range is None else f"{model.name}.{spec.range.name}"
-        for label in (model.name, needed):
+        of = self.engine.label
+        for label in (of(model), of(model, spec.range and spec.range.name)):
             if label in self._unready:
                 raise self.engine.describe(label).error()
-        labels = {index.name: f"{model.name}.{index.name}" for index in model.indexes}
+        labels = {index.name: of(model, index.name) for index in model.indexes}
         return {name: str(self.engine.describe(at)) for name, at in labels.items() if at in self._unready}
 
     def fingerprint(self, model: Model) -> Any:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template, compile_template
+from .definitions import aggregate_in, former_name, indexes_in, plain_name
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, VersionForm, stored_default
 from .members import Members, follow
 from .model import Model, Schema
@@ -90,6 +91,10 @@ class Evolution:
     """Known classes that have a type name from now on."""
     indexes: tuple[tuple[Model, str], ...]
     """New indexes of known classes, by name."""
+    former: dict[str, str]
+    """Labels of definitions that others take the place of, each with the label that it has from now on."""
+    declared: dict[str, bool]
+    """Labels, each with whether the newest form of its class declares it."""
     widened: tuple[tuple[str, str], ...]
     """Properties, each with the name of its class, that can hold values which those who knew them cannot read."""
     models_after: dict[str, ModelForm]
@@ -102,7 +107,7 @@ class Evolution:
     @property
     def faults(self) -> tuple[str, ...]:
         """What keeps the store from being opened so."""
-        return tuple([str(change) for change in self.changes if change.rule != "open"])
+        return tuple([str(change) for change in self.changes if change.rule in ("migration", "refused")])
 
 
 def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
@@ -119,12 +124,16 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
     models: list[Model] = []
     fields: list[tuple[Model, str]] = []
     indexes: list[tuple[Model, str]] = []
+    former: dict[str, str] = {}
+    declared: dict[str, bool] = {}
     widened: list[tuple[str, str]] = []
     typed: list[Model] = []
     after, history = dict(catalogue), {name: list(forms) for name, forms in versions.items()}
     dropped: set[str] = set()
     for model in schema.models:
-        name, form, old = model.name, model.form, catalogue.get(model.name)
+        name, form = model.name, model.form
+        held = aggregate_in(catalogue, name, form)
+        old = catalogue.get(held or name)
         opened = [version for version in history.get(name, ()) if version.form == model.form_hash]
         if any(version.until is None for version in opened):
             continue
@@ -133,11 +142,14 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             changes += _new(model, catalogue, schema, contents)
             after[name] = form
         else:
-            found = list(_changes(model, old, contents))
+            found = (
+                [_beside_old(model, old, schema, catalogue)] if held is None else list(_changes(model, old, contents))
+            )
             if opened:
                 found.append(Change(name, "refused", _retired(opened[-1])))
             maintained = [n for n, f in catalogue.items() if f.aggregate and f.aggregate.of == name]
-            if any(one.rule != "open" for one in found) and not any(map(contents.count, [name, *maintained])):
+            rules = {one.rule for one in found}
+            if rules != {"open"} and found and not any(map(contents.count, [held or name, *maintained])):
                 models.append(model)
                 dropped |= {name, *maintained}
                 changes.append(Change(name, "open", "it holds no entities, and is declared anew"))
@@ -146,11 +158,28 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
                     history[gone] = [_ended(version, now) for version in history.get(gone, ())]
                 models += [one for one in schema.models if one.name in maintained]
                 after |= {one.name: one.form for one in (model, *schema.models) if one.name in {name, *maintained}}
+            elif held is None:
+                changes += found
+                models.append(model)
+                gone = former_name(name, after)
+                after[gone], after[name] = replace(old, table=old.table + gone.removeprefix(name)), form
+                former |= {name: gone, **{f"{name}.{index}": f"{gone}.{index}" for index in old.indexes}}
+                declared |= {gone: False, **{f"{gone}.{index}": False for index in old.indexes}}
             else:
                 changes += found
-                after[name] = union = _union(old, form)
+                known = indexes_in(old.indexes, form.indexes)
+                after[held] = union = _union(old, form, known)
                 fields += [(model, property) for property in union.fields if property not in old.fields]
-                indexes += [(model, index) for index in union.indexes if index not in old.indexes]
+                indexes += [(model, index) for index in form.indexes if index not in known]
+                former |= {
+                    f"{held}.{index}": f"{held}.{former_name(index, old.indexes)}"
+                    for index in old.indexes
+                    if index in form.indexes and index not in known
+                }
+                declared |= {
+                    f"{held}.{index}": index in known.values() or (index not in old.indexes and index in form.indexes)
+                    for index in union.indexes
+                }
                 widened += [
                     (name, p) for p, was in old.fields.items() if p in form.fields and _widens(was, form.fields[p])
                 ]
@@ -161,7 +190,7 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             opened.append(VersionForm(model.form_hash, now))
     return Evolution(
         tuple(changes), tuple(dict.fromkeys(models)), frozenset(dropped), tuple(fields), tuple(typed), tuple(indexes),
-        tuple(widened), after, history, history != {n: list(v) for n, v in versions.items()}, after != dict(catalogue),
+        former, declared, tuple(widened), after, history, history != {n: list(v) for n, v in versions.items()}, after != dict(catalogue),
     )  # fmt: skip
 
 
@@ -185,13 +214,21 @@ def _retired(version: VersionForm) -> str:
     return f"this is what it was until {ended}, {how}; deploy the version that has it as it is now"
 
 
-def _union(old: ModelForm, new: ModelForm) -> ModelForm:
-    """Return the form of everything that either form stores or maintains."""
+def _union(old: ModelForm, new: ModelForm, known: Mapping[str, str]) -> ModelForm:
+    """Return the form of everything that either form stores or maintains.
+
+    Args:
+        old: of the catalogue.
+        new: of a class.
+        known: the indexes of the class that are in the catalogue, by their names there.
+    """
     fields = dict(old.fields)
     for name, field in new.fields.items():
         was = old.fields.get(name)
         fields[name] = field if was is None else _joined(was, field)
-    return replace(old, type=old.type or new.type, fields=fields, indexes={**new.indexes, **old.indexes})
+    added = {name: form for name, form in new.indexes.items() if name not in known}
+    kept = {former_name(name, old.indexes) if name in added else name: form for name, form in old.indexes.items()}
+    return replace(old, type=old.type or new.type, fields=fields, indexes=kept | added)
 
 
 def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
@@ -303,37 +340,32 @@ def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Chang
     elif old.type != new.type:
         now = "none" if new.type is None else f'"{new.type}"'
         yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', f"m.rekey({pair})")
-    yield from _aggregates(name, old, new)
+    if bool(old.aggregate) is not bool(new.aggregate):
+        yield Change(name, "refused", "one of an entity and an aggregate cannot become the other; choose another name")
     if old.aggregate is UNSET:
         yield from _gone(name, old, new, contents)
         yield from _added(model, old, new, contents)
     for property, was in old.fields.items():
         if (now := new.fields.get(property)) is not None:
             yield from _field(name, property, was, now, contents)
-    for index, known in old.indexes.items():
-        yield from _index(name, index, known, new.indexes.get(index))
-    for index in new.indexes.keys() - old.indexes.keys():
-        yield Change(f"{name}.{index}", "open", f"the index {index} is new")
+    yield from _indexes(name, old, new)
 
 
-def _aggregates(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
-    was, now = old.aggregate, new.aggregate
-    if was is UNSET or now is UNSET:
-        if was is not now:
-            yield Change(
-                name, "refused", "one of an entity and an aggregate cannot become the other; choose another name"
-            )
-        return
-    if was != now:
-        yield Change(
-            name, "build",
-            "its measures, groups or condition differ from those in the file, which keeps them for programs that declare "
-            "them so; declare another aggregate",
+def _beside_old(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) -> Change:
+    """Return the change of an aggregate that is declared in another way."""
+    others = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
+    others += [one.name for one in schema.models if one is not model and one.table == model.table]
+    if others:
+        return Change(
+            model.name, "refused",
+            f"its measures, groups, key or condition differ from those in the file, and it shares its table with {others[0]}; "
+            "declare another aggregate, with a table of its own",
         )  # fmt: skip
-    elif list(was.measures) != list(now.measures):
-        yield Change(
-            name, "refused", f"its measures stand in another order than in the file; leave them so: {', '.join(was.measures)}"
-        )  # fmt: skip
+    return Change(
+        model.name, "build",
+        "its measures, groups, key or condition differ from those in the file, which keeps them for programs that declare them "
+        "so; it is built beside them",
+    )  # fmt: skip
 
 
 def _gone(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
@@ -461,17 +493,25 @@ def _widens(old: FieldForm, new: FieldForm) -> bool:
 # ---------------------------------------------------------------------------------------------- indexes
 
 
-def _index(name: str, index: str, old: IndexForm, new: IndexForm | None) -> Iterator[Change]:
-    where = f"{name}.{index}"
-    if new is None:
-        yield Change(where, "open", f"the index {index} is not declared, and stays maintained")
-    elif new != old:
-        parts = [part for part in old.__struct_fields__ if getattr(old, part) != getattr(new, part)]
-        yield Change(
-            where, "build",
-            f"the index {index}: {', '.join(_difference(part, old, new) for part in parts)}; the file keeps it as it was "
-            "for programs that declare it so: give the new one another name",
-        )  # fmt: skip
+def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
+    known = indexes_in(old.indexes, new.indexes)
+    for index in old.indexes:
+        if index not in known.values() and index not in new.indexes:
+            yield Change(f"{name}.{index}", "open", f"the index {index} is not declared, and stays maintained")
+    for index, form in new.indexes.items():
+        where, held = f"{name}.{index}", known.get(index)
+        if held is None and index not in old.indexes:
+            yield Change(where, "open", f"the index {index} is new")
+        elif held is None:
+            was = old.indexes[index]
+            parts = [part for part in was.__struct_fields__ if getattr(was, part) != getattr(form, part)]
+            yield Change(
+                where, "build",
+                f"the index {index}: {', '.join(_difference(part, was, form) for part in parts if part != 'include_all')}; the "
+                "file keeps it as it was for programs that declare it so, and builds the new one beside it",
+            )  # fmt: skip
+        elif plain_name(held) != index:
+            yield Change(where, "open", f"the index {index} is another name of {held}")
 
 
 def _difference(part: str, old: IndexForm, new: IndexForm) -> str:

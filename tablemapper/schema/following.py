@@ -27,6 +27,7 @@ from ..expressions.predicates import attribute, load
 from ..expressions.tree import Attr
 from ..keys.overlap import disjoint
 from ..keys.template import Template, renamed_text
+from .definitions import as_declared, plain_name
 from .evolution import key_templates
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation, stored_default
 from .maintenance import IndexMaintenance, index_maintenance
@@ -158,17 +159,28 @@ class Followed:
         )
 
 
-def follow(schema: Schema, forms: Forms) -> dict[Model, Followed]:
-    """Return what is to be done beyond what classes declare, for those where there is anything."""
+def follow(schema: Schema, forms: Forms, names: Mapping[Model, str]) -> dict[Model, Followed]:
+    """Return what is to be done beyond what classes declare, for those where there is anything.
+
+    Args:
+        schema: the classes.
+        forms: the catalogue.
+        names: of the classes in the catalogue.
+    """
     found = {}
+    declared = {model.name for model in schema.models if names[model] == model.name}
     for model in schema.models:
+        if (
+            model.name not in declared
+        ):  # by a former definition: what is maintained of that is made of the catalogue's form
+            continue
         form = forms.get(model.name)
         if form is None:
             continue
         targets = {
             name: one
             for name, one in forms.items()
-            if one.aggregate is not UNSET and one.aggregate.of == model.name and name not in schema.by_name
+            if one.aggregate is not UNSET and one.aggregate.of == model.name and name not in declared
         }
         special = tuple(_special(model, schema, forms))
         source = model
@@ -183,7 +195,9 @@ def follow(schema: Schema, forms: Forms) -> dict[Model, Followed]:
 
 def _knows_more(form: ModelForm, own: ModelForm) -> bool:
     """Return whether a catalogue's form has anything that a class lacks."""
-    if form.type != own.type or form.indexes.keys() != own.indexes.keys() or form.fields.keys() != own.fields.keys():
+    if form.type != own.type or form.fields.keys() != own.fields.keys() or form.indexes.keys() != own.indexes.keys():
+        return True
+    if not all(as_declared(index, own.indexes[name]) for name, index in form.indexes.items()):
         return True
     return any(_is_narrow(form.fields[name], field) for name, field in own.fields.items())
 
@@ -216,7 +230,8 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
     indexes: list[IndexMaintenance] = []
     aggregates: list[Model] = []
     for name, index in form.indexes.items():
-        if name not in model.form.indexes:
+        own = model.form.indexes.get(name)
+        if own is None or not as_declared(index, own):
             try:
                 indexes.append(index_maintenance(stored, _index(stored, name, index)))
             except _UNKNOWN as error:
@@ -226,12 +241,12 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
             aggregates.append(classes.aggregate(name, target))
         except _UNKNOWN as error:
             refusals.append(_refusal(name, error))
-    own = model.form.fields
+    fields = model.form.fields
     names = {field.property: field.name for field in model.declaration.fields}
     narrow = {
         names[name]: field
         for name, field in form.fields.items()
-        if name in own and names[name] in model.position and _is_narrow(field, own[name])
+        if name in fields and names[name] in model.position and _is_narrow(field, fields[name])
     }
     return Followed(
         model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), narrow, ()
@@ -305,7 +320,7 @@ class _Classes:
             body[index] = _declared(one, names)
         where = shape.where
         options = {} if where is None else {"where": lambda _: load(where, field)}
-        return model_of(_Aggregates(name, (Aggregate,), body, of=cls, table=form.table, **options))
+        return model_of(_Aggregates(name, (Aggregate,), body, of=cls, table=plain_name(form.table), **options))
 
 
 def _kind(form: FieldForm) -> Any:

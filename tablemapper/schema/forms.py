@@ -76,6 +76,8 @@ class IndexForm(_Form):
     include: list[str]
     unique: bool
     where: Any
+    include_all: bool = False
+    """Whether it was declared to hold all fields; those that there were then are in ``include``."""
 
     @property
     def fields(self) -> set[str]:

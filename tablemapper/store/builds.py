@@ -135,7 +135,7 @@ def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     declared = {
         label
         for model in engine.schema.models
-        for label in (model.name, *(f"{model.name}.{index.name}" for index in model.indexes))
+        for label in (engine.label(model), *(engine.label(model, index.name) for index in model.indexes))
     }
     if not declared.intersection(engine.unready):
         return

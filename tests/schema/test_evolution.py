@@ -199,20 +199,52 @@ def test_an_index_or_an_aggregate_that_changed_is_to_be_built_beside_the_old_one
     second = total(old, n=(int, tm.count(where=old.number > 1)))
     (found,) = (one for one in change([old, first], [old, second]).changes if one.rule != "open")
     assert (found.rule, found.where) == ("build", "Total")
-    assert "declare another aggregate" in found.message
+    assert "built beside them" in found.message
+    assert not change([old, first], [old, second]).faults
     assert not change([old, first], [old]).faults
     assert not change([old], [old, first]).faults
 
 
-def test_measures_in_another_order_are_refused_as_their_states_would_be_misread() -> None:
+def test_measures_in_another_order_are_built_beside_as_their_states_would_be_misread() -> None:
     cls = product()
     measures = {"n": (int, tm.count(where=cls.number > 1)), "m": (int, tm.sum(cls.number))}
     other = dict(reversed(measures.items()))
     (found,) = (
         one for one in change([cls, total(cls, **measures)], [cls, total(cls, **other)]).changes if one.rule != "open"
     )
-    assert found.rule == "refused"
-    assert "leave them so: n, m" in found.message
+    assert found.rule == "build"
+
+
+def test_an_aggregate_that_shares_its_table_cannot_be_built_beside_itself() -> None:
+    cls = product()
+    first, second = total(cls, n=(int, tm.count())), total(cls, n=(int, tm.count(where=cls.number > 1)))
+    body = {
+        "__annotations__": {"number": tm.Field[int], "n": tm.Field[int]}, "__module__": __name__,
+        "number": tm.group_by(cls.number), "n": tm.count(), "key": tm.Key(partition="n", row=("all", "{number}")),
+    }  # fmt: skip
+    other = type(tm.Aggregate)("Other", (tm.Aggregate,), body, of=cls, table="Shared")
+    first, second = (
+        type(tm.Aggregate)("Total", (tm.Aggregate,), {
+            "__annotations__": {"shop": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
+            "shop": tm.group_by(cls.shop), "n": tm.count(where=where), "key": tm.Key(partition="t", row=("each", "{shop}")),
+        }, of=cls, table="Shared") for where in (cls.number > 1, cls.number > 2)
+    )  # fmt: skip
+    (fault,) = change([cls, first, other], [cls, second, other]).faults
+    assert "shares its table with Other" in fault
+
+
+def test_an_index_that_holds_all_fields_is_the_same_with_one_more() -> None:
+    old, new = product(i=tm.Index(partition="{number}", include="all")), product(a=str | None, i=tm.Index(partition="{number}", include="all"))  # fmt: skip
+    evolution = change([old], [new])
+    assert {one.rule for one in evolution.changes} == {"open"}
+    assert evolution.indexes == ()
+
+
+def test_an_index_with_another_name_is_the_same() -> None:
+    evolution = change([product(i=INDEX)], [product(j=INDEX)])
+    assert evolution.indexes == ()
+    assert "the index j is another name of i" in {one.message for one in evolution.changes}
+    assert evolution.declared == {"Product.i": True}
 
 
 def test_a_form_that_was_opened_before_is_always_opened_again() -> None:

@@ -21,8 +21,17 @@ from .file.writer import Writer
 from .tables import EntityTable, TableForm
 
 __all__ = [
-    "CREATE_CATALOGUE", "NAME", "READ_NOTE", "Catalogue", "Read", "changed", "read_catalogue", "read_history",
-    "write_catalogue", "write_note",
+    "CREATE_CATALOGUE",
+    "NAME",
+    "READ_NOTE",
+    "Catalogue",
+    "Read",
+    "changed",
+    "read_catalogue",
+    "read_history",
+    "values_label",
+    "write_catalogue",
+    "write_note",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
@@ -66,7 +75,7 @@ class Catalogue:
     tables: dict[str, EntityTable] = attrs.field(factory=dict)
     """Entity tables, by their public name."""
     index_tables: dict[str, str] = attrs.field(factory=dict)
-    """The physical names of the tables of indexes, by label."""
+    """The physical names of the tables of indexes, by label, and of those that aggregates count their live values in."""
     past: frozenset[str] = frozenset()
     """Physical names, in lower case, that once had a meaning."""
     jobs: tuple[JobForm, ...] = ()
@@ -110,6 +119,11 @@ def read_history(read: Read) -> list[AppliedForm]:
     return []
 
 
+def values_label(name: str) -> str:
+    """Return the label of the table that an aggregate counts its live values in."""
+    return f"{name} values"
+
+
 def _jobs(read: Read) -> tuple[JobForm, ...]:
     rows = read("SELECT name, class, targets FROM tablemapper_builds ORDER BY name")
     return tuple(
@@ -140,7 +154,8 @@ def _first_format(rows: dict[str, str]) -> Catalogue:
         versions={name: [VersionForm(form_hash(form), 0)] for name, form in models.items()},
         tables={name: EntityTable.of(name, form) for name, form in tables.items()},
         index_tables={
-            f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()
+            **{f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()},
+            **{values_label(name): f"{form.table}_{name}_values" for name, form in models.items() if form.aggregate},
         },
         first_format=True,
     )

@@ -13,7 +13,7 @@ from ...schema.rows import Row
 from .contested import NOTED
 from .jobs import owed
 from .statements import SqliteSchema
-from .tables import EntityTable, quoted, values_table
+from .tables import EntityTable, quoted
 
 __all__ = ["Rows", "examine"]
 
@@ -65,7 +65,7 @@ class _Stored:
         return ((row[:-1], row[-1]) for row in self._run(self._sqlite.statements[model].scan_state))
 
     def values(self, model: Model) -> Iterable[tuple[Any, ...]]:
-        return self._run(f"SELECT * FROM {quoted(values_table(model))}")
+        return self._run(f"SELECT * FROM {quoted(self._sqlite.values_table(model))}")
 
     def index_rows(self, index: IndexMaintenance) -> Iterable[IndexRow]:
         return self._run(self._sqlite.indexes[index.model].scan)

@@ -61,14 +61,14 @@ class SqliteEngine:
         self.unready: Mapping[str, str] = sqlite.unready
         self._gets: dict[Model, Get] = ByModel(sqlite.retired)
         self._gets |= {model: Get(statements) for model, statements in sqlite.statements.items()}
-        for model in sqlite.models:
-            if model.aggregate is not None and model.name in self.unready:
+        for model, name in sqlite.names.items():
+            if model.aggregate is not None and name in self.unready:
                 self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
 
     def _ready_get(self, model: Model) -> Get:
         self.catch_up()
-        if model.name in self.unready:
-            raise self.describe(model.name).error()
+        if (label := self.label(model)) in self.unready:
+            raise self.describe(label).error()
         return self._gets[model]
 
     @classmethod
@@ -157,9 +157,9 @@ class SqliteEngine:
     def _partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         sqlite = self._sqlite
         models = self.schema.tables()[table]
-        layout = sqlite.tables[table]
+        layout = sqlite.table_of(models[0])
         columns, pickers = _union([sqlite.statements[model] for model in models])
-        numbers = {layout.type_number(model.name): place for place, model in enumerate(models)}
+        numbers = {layout.type_number(sqlite.names[model]): place for place, model in enumerate(models)}
         number = 't."_type"' if "_type" in layout.has else "NULL"
         sql = f'SELECT {number}, {columns} FROM {quoted(layout.name)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
 
@@ -239,6 +239,14 @@ class SqliteEngine:
         self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
 
     # ------------------------------------------------------------------------------------------ building
+
+    def label(self, model: Model, index: str | None = None) -> str:
+        """Return the label of a class, or of an index that it declares, in what is unready."""
+        return self._sqlite.label(model, index)
+
+    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
+        return self._sqlite.lacking.get(model, {})
 
     def describe(self, label: str) -> Unready:
         """Return how far something that is not ready has come."""

@@ -12,14 +12,15 @@ from ...codegen import compile_functions
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import SchemaMismatch
+from ...schema.definitions import aggregate_in, as_declared, indexes_in
 from ...schema.evolution import retirement
 from ...schema.following import Followed, follow
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
-from .catalogue import Catalogue
+from .catalogue import Catalogue, values_label
 from .file.functions import SqlFunction
-from .tables import FIXED, EntityTable, has_values, literal, quoted, short, values_table
+from .tables import FIXED, EntityTable, has_values, literal, quoted, short
 
 __all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
 
@@ -61,9 +62,11 @@ class SqliteSchema:
 
     Attributes:
         generation: of the catalogue that says so.
-        plain: whether all that is to be maintained is what the classes declare.
+        plain: whether rows are written as the classes make them, and nothing is being built.
         followed: the classes that are more in the file than in the code.
-        models: those of the schema, and the aggregates of them that are not opened.
+        names: the names of the classes in the catalogue: another one for an aggregate of a former definition.
+        models: what is maintained: the classes, and the aggregates of them that are not opened.
+        lacking: by class and index, the fields that the index does not hold, though it is declared to: later ones.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
@@ -85,31 +88,87 @@ class SqliteSchema:
         self.catalogue = catalogue
         self.generation = generation
         self.tables = catalogue.tables
-        self.followed = follow(schema, catalogue.models)
-        self.models = (*schema.models, *[one for followed in self.followed.values() for one in followed.aggregates])
+        self.names: dict[Model, str] = ByModel(self.retired)
+        self.names |= {
+            model: aggregate_in(catalogue.models, model.name, model.form) or model.name for model in schema.models
+        }
+        self.followed = follow(schema, catalogue.models, self.names)
+        aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
+        self.names |= {model: model.name for model in aggregates}
+        self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
         self.statements: dict[Model, Statements] = ByModel(self.retired)
         self.statements |= {
-            model: Statements(self.tables[model.table], model, self.followed.get(model)) for model in self.models
+            model: Statements(self.table_of(model), model, self.followed.get(model), name)
+            for model, name in self.names.items()
         }
         self.maintenance: dict[Model, Maintenance] = ByModel(self.retired)
         """For every entity; what is being built is left to its jobs."""
         self.indexes: dict[IndexModel, IndexTable] = {}
+        self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
         whole = {model: self._maintenance(model) for model in self.models}
         self.jobs = _jobs(catalogue, whole)
-        self.plain = not self.jobs and not self.followed
+        self.plain = not self.jobs and not any(followed.checked for followed in self.followed.values())
         self.unready = {label: form.state for label, form in catalogue.states.items() if form.state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():
+            self._add_indexes(model, kept)
             self.maintenance[model] = kept.less([job.targets for job in self.jobs.get(model, ())])
             for index in kept.indexes:
-                self.indexes[index.model] = IndexTable(index.owner, index.model, catalogue.index_tables[index.label])
                 if index.model.unique and index.label in self.unready:
                     self.contested[index] = self.unready[index.label] == "building"
-        self.values = {model: Values(model) for model in self.models if has_values(model)}
+        self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
+
+    def table_of(self, model: Model) -> EntityTable:
+        """Return the table of a class."""
+        return self.tables[self.catalogue.models[self.names[model]].table]
+
+    def values_table(self, model: Model) -> str:
+        """Return the physical name of the table that an aggregate counts its live values in."""
+        return self.catalogue.index_tables[values_label(self.names[model])]
+
+    def label(self, model: Model, index: str | None = None) -> str:
+        """Return the label of a class, or of an index that it declares."""
+        name = self.names.get(model, model.name)
+        if index is None or (form := self.catalogue.models.get(name)) is None:
+            return name if index is None else f"{name}.{index}"
+        return f"{name}.{indexes_in(form.indexes, model.form.indexes).get(index, index)}"
+
+    def _add_indexes(self, model: Model, kept: Maintenance) -> None:
+        """Add the tables of what is maintained of a class, also for the indexes that it declares by another name or form."""
+        tables = {}
+        for index in kept.indexes:
+            table = IndexTable(index.owner, index.model, self.catalogue.index_tables[index.label])
+            tables[index.model.name] = self.indexes[index.model] = table
+        self._add_declared(model, tables)
+        for other in self.schema.models:
+            if self.names[other] == model.name and other is not model:
+                self._add_declared(other, tables)
+
+    def _add_declared(self, model: Model, tables: Mapping[str, IndexTable]) -> None:
+        held = indexes_in(self.catalogue.models[self.names[model]].indexes, model.form.indexes)
+        for index in model.indexes:
+            table = tables[held[index.name]]
+            self.indexes.setdefault(index, table)
+            lacking = {one.property for one in index_columns(model, index)} - table.columns.keys()
+            if lacking:
+                names = [field.name for field in model.columns if field.property in lacking]
+                self.lacking.setdefault(model, {})[index.name] = frozenset(names)
 
     def _maintenance(self, model: Model) -> Maintenance:
         kept, followed = maintenance(self.schema, model), self.followed.get(model)
+        form = self.catalogue.models[self.names[model]]
+        own = model.form.indexes
+        kept = Maintenance(
+            tuple(
+                [
+                    one
+                    for one in kept.indexes
+                    if one.model.name in form.indexes and as_declared(form.indexes[one.model.name], own[one.model.name])
+                ]
+            ),
+            tuple([one for one in kept.aggregates if self.names[one.model] == one.model.name]),
+        )
         if followed is None:
             return kept
         aggregates = [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
@@ -152,8 +211,11 @@ class Statements:
     Each is compiled at its first use. Those that run once an operation have few quotes, see `short`.
     """
 
-    def __init__(self, table: EntityTable, model: Model, followed: Followed | None = None) -> None:
+    def __init__(
+        self, table: EntityTable, model: Model, followed: Followed | None = None, name: str | None = None
+    ) -> None:
         self.table = table
+        self.name = name or model.name
         self.model = model = model if followed is None else followed.model
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
         self.spilled = tuple(
@@ -187,7 +249,7 @@ class Statements:
     def _constants(self) -> dict[str, str]:
         """The columns in which all rows of the model are alike, with their SQL."""
         constants = {}
-        if (number := self.table.type_number(self.model.name)) is not None:
+        if (number := self.table.type_number(self.name)) is not None:
             constants["_type"] = str(number)
         if (name := self.model.declaration.type_name) is not None:
             constants["EntityType"] = literal(name)
@@ -197,7 +259,7 @@ class Statements:
 
     def type_filter(self, alias: str) -> str:
         """Return the condition that a row is of the model's class, empty if the table holds no other."""
-        return self.table.type_filter(self.model.name, alias)
+        return self.table.type_filter(self.name, alias)
 
     @cached_property
     def _and_type(self) -> str:
@@ -411,8 +473,8 @@ class IndexTable:
 class Values:
     """The statements over an aggregate's table of live values."""
 
-    def __init__(self, model: Model) -> None:
-        name = quoted(values_table(model))
+    def __init__(self, table: str) -> None:
+        name = quoted(table)
         slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
         self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
         self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"

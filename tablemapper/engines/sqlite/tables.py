@@ -9,7 +9,6 @@ values in a table beside it: what is clustered stays small.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ import msgspec
 from ...schema.model import Model
 
 __all__ = [
-    "FIXED", "Column", "EntityTable", "TableForm", "has_values", "literal", "quoted", "short", "values_ddl", "values_table",
+    "FIXED", "Column", "EntityTable", "TableForm", "has_values", "literal", "quoted", "short", "values_ddl",
 ]  # fmt: skip
 
 
@@ -237,22 +236,14 @@ def _load(form: Any) -> Any:
     return bytes.fromhex(form["bytes"]) if "bytes" in form else float.fromhex(form["float"])
 
 
-def values_table(model: Model) -> str:
-    """Return the name of the table that holds the live values of an aggregate's extremes, ordered."""
-    return f"{model.table}_{model.name}_values"
-
-
 def has_values(model: Model) -> bool:
     """Return whether a model is an aggregate that needs a table of live values."""
     return model.aggregate is not None and bool(model.aggregate.counted_slots)
 
 
-def values_ddl(model: Model) -> Iterator[tuple[str, str]]:
-    """Yield the table of live values, if an aggregate needs one."""
-    if has_values(model):
-        name = values_table(model)
-        yield (
-            name,
-            f'CREATE TABLE {quoted(name)}("PartitionKey", "RowKey", slot, value, n, '
-            'PRIMARY KEY("PartitionKey", "RowKey", slot, value)) WITHOUT ROWID',
-        )
+def values_ddl(name: str) -> str:
+    """Return the statement for the table that holds the live values of an aggregate's extremes, ordered."""
+    return (
+        f'CREATE TABLE {quoted(name)}("PartitionKey", "RowKey", slot, value, n, '
+        'PRIMARY KEY("PartitionKey", "RowKey", slot, value)) WITHOUT ROWID'
+    )

@@ -11,15 +11,28 @@ from typing import Any
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
 from ...entities.declaration import IndexModel
 from ...errors import CorruptStore, SchemaMismatch
 from ...keys.template import Template
+from ...schema.definitions import aggregate_in
 from ...schema.evolution import Evolution, evolve
 from ...schema.forms import ModelForm, StateForm
 from ...schema.model import Model, Schema
 from .building import PROGRESS, build_batch, states_after
-from .catalogue import CREATE_CATALOGUE, NAME, Catalogue, JobForm, Read, changed, read_catalogue, write_catalogue
+from .catalogue import (
+    CREATE_CATALOGUE,
+    NAME,
+    Catalogue,
+    JobForm,
+    Read,
+    changed,
+    read_catalogue,
+    values_label,
+    write_catalogue,
+)
+from .contested import VIOLATIONS
 from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
@@ -37,6 +50,7 @@ BESIDE = {
 }
 """The tables beside the catalogue, for what is being built or copied: how far that is, which values are held twice, which
 entities changed since they were copied, and what each was turned into."""
+_RENAME_JOB = f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?"
 _AT_ONCE = 1_000  # entities over which something new is built in the transaction that registers it
 _log = logging.getLogger("tablemapper.sqlite")
 
@@ -108,13 +122,12 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
     for table in catalogue.tables.values():
         expected |= table.ddl()
     expected |= {index.name: index.create for index in sqlite.indexes.values()}
+    expected |= _values_tables(sqlite)
     for model in sqlite.models:
-        expected |= dict(values_ddl(model))
-        if (table := sqlite.tables[model.table]) != table.extended(model):
+        if (table := sqlite.table_of(model)) != table.extended(model):
             raise changed("table", table.name)
     # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
-    listed = {f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
-    unopened = (listed | {*catalogue.index_tables.values()}) - set(expected)
+    unopened = {*catalogue.index_tables.values()} - set(expected)
     here = set()
     for kind, name, _, sql in found:
         here.add(name)
@@ -126,6 +139,12 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
             raise changed(kind, name)
     if lost := sorted(set(expected) - here):
         raise CorruptStore(f"the tables {', '.join(lost)} are missing; restore a backup")
+
+
+def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
+    """Return the statements for the tables of live values, by name."""
+    names = [sqlite.values_table(model) for model in sqlite.values]
+    return {name: values_ddl(name) for name in names}
 
 
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
@@ -142,18 +161,21 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     layout = _Layout(writer, catalogue, {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")})
     layout.drop(evolution.dropped)
     layout.widen(evolution.widened)
+    layout.rename(evolution.former)
     known = dict(layout.tables)
-    layout.extend(schema)
+    layout.extend(schema, evolution.models_after)
     after = layout.catalogue(evolution, writer.timestamp)
+    for job in after.jobs:
+        writer.execute(_RENAME_JOB, (job.owner, msgspec.json.encode(sorted(job.targets)).decode(), job.name))
     targets = _targets(
         schema, evolution, {name: form for name, form in catalogue.models.items() if name not in evolution.dropped}
     )
     after = _register(writer, after, targets, _Contents(after, read))
     sqlite = SqliteSchema(schema, after)
     for model, property in evolution.fields:
-        _fill(writer, known[model.table], sqlite, model, property)
+        _fill(writer, known[after.models[sqlite.names[model]].table], sqlite, model, property)
     for model in evolution.typed:
-        table = sqlite.tables[model.table]
+        table = sqlite.table_of(model)
         condition = table.type_filter(model.name, "t") or "TRUE"
         writer.execute(
             f'UPDATE {quoted(table.name)} AS t SET "EntityType" = ? WHERE {condition}', (model.declaration.type_name,)
@@ -200,7 +222,7 @@ class _Layout:
             form = self._before.models[name]
             for label, _ in self._labels(name, form):
                 self._drop_table(self._index_tables.pop(label))
-            self._drop_table(f"{form.table}_{name}_values", again=True)
+            self._drop_table(self._index_tables.pop(values_label(name), ""))
             table = self.tables[form.table]
             left = [f"{one}#" if one == name else one for one in table.types]
             if all(one.endswith("#") for one in left):
@@ -210,13 +232,10 @@ class _Layout:
             else:  # (nobody has rows of the number that the class had there)
                 self.tables[form.table] = attrs.evolve(table, types=tuple(left))
 
-    def _drop_table(self, name: str, *, again: bool = False) -> None:
+    def _drop_table(self, name: str) -> None:
         if name.lower() in self._taken:
             self._writer.execute(f"DROP TABLE {quoted(name)}")
-            if again:
-                self._taken.discard(name.lower())
-            else:
-                self._past.add(name.lower())
+            self._past.add(name.lower())
 
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
         """Give what holds a property another name: those who know the old one must not read what it can hold now."""
@@ -244,27 +263,60 @@ class _Layout:
         self._writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
         self._past.add(old.lower())
 
-    def extend(self, schema: Schema) -> None:
-        """Add the tables and columns that the classes of a schema need."""
+    def rename(self, labels: Mapping[str, str]) -> None:
+        """Give definitions that others take the place of their labels; physical names stay."""
+        for old, new in labels.items():
+            if "." not in old:
+                form = self._before.models[old]
+                table = self.tables.pop(form.table)
+                self.tables[form.table + new.removeprefix(old)] = attrs.evolve(table, types=(new,))
+                if (values := self._index_tables.pop(values_label(old), None)) is not None:
+                    self._index_tables[values_label(new)] = values
+            elif old in self._index_tables:
+                self._index_tables[new] = self._index_tables.pop(old)
+                self._writer.execute(f'UPDATE {VIOLATIONS} SET "index" = ? WHERE "index" = ?', (new, old))
+
+    def extend(self, schema: Schema, forms: Mapping[str, ModelForm]) -> None:
+        """Add the tables and columns that the classes of a schema need.
+
+        Args:
+            schema: the classes.
+            forms: of the catalogue, as they are from now on.
+        """
         before = dict(self.tables)
         for model in schema.models:
+            if aggregate_in(forms, model.name, model.form) != model.name:
+                continue  # it has the table of a former definition
             table = self.tables.get(model.table)
             if table is None:
                 table = EntityTable(self._fresh(model.table), (), (), (), ())
             self.tables[model.table] = table.extended(model)
-            for index in model.indexes:
-                label = f"{model.name}.{index.name}"
+            tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
+            if model.aggregate is not None:
+                tables[values_label(model.name)] = f"{model.table}_{model.name}_values"
+            for label, public in tables.items():
                 if label not in self._index_tables:
-                    self._index_tables[label] = self._fresh(index.table)
+                    self._index_tables[label] = self._fresh(public)
         for name, table in self.tables.items():
             _make(self._writer, before.get(name), table)
 
     def catalogue(self, evolution: Evolution, now: int) -> Catalogue:
         """Return what the catalogue says from now on."""
-        states = dict(self._before.states)
+        moved = evolution.former
+        states = {moved.get(label, label): form for label, form in self._before.states.items()}
+        jobs = [
+            attrs.evolve(
+                job,
+                owner=moved.get(job.owner, job.owner),
+                targets=frozenset(moved.get(label, label) for label in job.targets),
+            )
+            for job in self._before.jobs
+        ]
         for name, form in evolution.models_after.items():
             for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
                 states.setdefault(label, StateForm("ready", now))
+                if label in evolution.declared:
+                    states[label] = replace(states[label], declared=evolution.declared[label])
         return Catalogue(
             evolution.models_after,
             evolution.versions_after,
@@ -272,7 +324,7 @@ class _Layout:
             self.tables,
             self._index_tables,
             frozenset(self._past),
-            self._before.jobs,
+            tuple(jobs),
         )
 
 
@@ -292,7 +344,7 @@ def _make(writer: Writer, old: EntityTable | None, table: EntityTable) -> None:
 
 def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, property: str) -> None:
     """Give the rows that are there the default of a new property, where adding its column has not."""
-    table = sqlite.tables[model.table]
+    table = sqlite.table_of(model)
     if property not in dict(table.properties):
         return  # the key holds it
     default = model.defaults.get(property)
@@ -312,9 +364,10 @@ def _create(writer: Writer, sqlite: SqliteSchema, evolution: Evolution) -> None:
         for index in model.indexes:
             if index in new_indexes:
                 writer.execute(sqlite.indexes[index].create)
+    tables = _values_tables(sqlite)
+    for model in sqlite.values:
         if model in evolution.models:
-            for _, sql in values_ddl(model):
-                writer.execute(sql)
+            writer.execute(tables[sqlite.values_table(model)])
 
 
 def _targets(schema: Schema, evolution: Evolution, known: Mapping[str, ModelForm]) -> dict[str, set[str]]:

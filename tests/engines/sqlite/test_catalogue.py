@@ -169,17 +169,6 @@ def test_all_differences_are_told_together(path: Path) -> None:
     assert len(found.value.faults) == 2
 
 
-def test_an_index_is_not_declared_anew_under_its_name(path: Path) -> None:
-    indexed = reading(by_value=tm.Index(partition="{value}"))
-    with tm.open(path, models=[indexed]):
-        pass
-    changed = reading(by_value=tm.Index(partition="{value}", row="{device}"))
-    with pytest.raises(
-        tm.SchemaMismatch, match=r"the index by_value: its row was \"\" and is \"{device}\".*another name"
-    ):
-        tm.open(path, models=[changed])
-
-
 def test_a_field_that_rows_hold_undeclared_is_not_declared_over_them(tmp_path: Path) -> None:
     def loose(**more: Any) -> type[Any]:
         return reading(
