@@ -50,6 +50,7 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
+from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
@@ -59,8 +60,8 @@ from .query.query import Query, Rows
 from .query.totals import Groups
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
+from .store.opening import open as open
 from .store.store import Store, Unknown
-from .store.store import open as open
 from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint
@@ -83,6 +84,7 @@ __all__ = [
     "EntityExists",
     "EntityNotFound",
     "EntityTooLarge",
+    "Event",
     "Explanation",
     "Expr",
     "Extra",

@@ -12,7 +12,7 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "limits", "codegen", "progress"]}],
+    [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
         {"values": ["scalars", "geo", "extra", "json_schema", "nested"]},
         {"keys": ["forms", "times", "codec", "template", "overlap"]},
@@ -41,11 +41,11 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "query": [
-                "prepared", "run", "pages", "totals", "from_aggregates", "results", "writing", "query", "mixed",
+                "prepared", "run", "pages", "totals", "from_aggregates", "results", "writing", "query", "mixed", "observation",
             ]
         }
     ],
-    [{"store": ["operations", "windows", "transaction", "builds", "store"]}],
+    [{"store": ["operations", "windows", "transaction", "builds", "store", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}],
     [{"cli": ["app", "stores"], "": ["__main__"]}],
 ]  # fmt: skip

@@ -17,13 +17,16 @@ from ..engines.status import Status
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
+from ..events import Event, Observer, observer
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
 from ..store.builds import HOLD, REST, BuildReport, build_declared
+from ..store.observation import ObservedBuffer, noting
+from ..store.opening import check_limits, new_store
 from ..store.operations import Operations, not_found
-from ..store.store import Store, Unknown, check_limits
+from ..store.store import Store, Unknown
 from ..store.transaction import Buffer
 from ..store.windows import Pace, write_many
 from .awaited import Face, awaited
@@ -56,6 +59,8 @@ def open_async(
     timeout: float = 5.0,
     progress: ProgressOption = False,
     build: bool = True,
+    observe: Callable[[Event], object] | None = None,
+    slow: float | None = None,
     threads: int = 32,
 ) -> Opening:
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
@@ -68,6 +73,8 @@ def open_async(
         timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
         progress: True for a bar, or a function, which is called in another thread.
         build: as for `tablemapper.open`.
+        observe: as for `tablemapper.open`; called in the thread that made the call.
+        slow: as for `tablemapper.open`; the wait for a thread does not count.
         threads: the most calls that run at a time; further ones wait for their turn.
 
     Raises:
@@ -77,6 +84,7 @@ def open_async(
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)
+    watch = observer(observe, slow)
 
     def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
@@ -85,7 +93,7 @@ def open_async(
             build_declared(engine, progress)
         return engine
 
-    return Opening(start, limits=limits, threads=threads, timeout=timeout)
+    return Opening(start, watch, limits=limits, threads=threads, timeout=timeout)
 
 
 class Opening:
@@ -94,12 +102,14 @@ class Opening:
     def __init__(
         self,
         start: Callable[[Callable[[], float]], Engine],
+        watch: Observer | None = None,
         *,
         limits: Literal["azure"] | None,
         threads: int,
         timeout: float,
     ) -> None:
         self._start = start
+        self._watch = watch
         self._limits: Literal["azure"] | None = limits
         self._threads = threads
         self._timeout = timeout
@@ -130,7 +140,7 @@ class Opening:
                 engine.close()
             workers.close()
             raise
-        return AsyncStore(opened[0], workers, limits=self._limits)
+        return AsyncStore(opened[0], workers, self._watch, limits=self._limits)
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()
@@ -147,9 +157,12 @@ class AsyncStore(Face[Store]):
     A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
     """
 
-    def __init__(self, engine: Engine, workers: Workers, *, limits: Literal["azure"] | None = None) -> None:
-        super().__init__(workers, Store(engine, limits=limits))
+    def __init__(
+        self, engine: Engine, workers: Workers, watch: Observer | None = None, *, limits: Literal["azure"] | None = None
+    ) -> None:
+        super().__init__(workers, new_store(engine, watch, limits=limits))
         self._operations = Operations(engine, limits=limits)
+        self._watch = watch
 
     if not TYPE_CHECKING:
 
@@ -220,7 +233,8 @@ class AsyncStore(Face[Store]):
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
-        buffer = Buffer(self._operations, across=across_partitions, here=self._workers.current_task)
+        kind = Buffer if self._watch is None else partial(ObservedBuffer, observer=self._watch)
+        buffer = kind(self._operations, across=across_partitions, here=self._workers.current_task)
         return AsyncTransaction(buffer, self._workers)
 
     async def insert_many(
@@ -267,20 +281,32 @@ class AsyncStore(Face[Store]):
 
     async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
         cancellation = Cancellation()
-
-        def write(some: Iterable[Any], progress: ProgressOption, written: int = 0) -> int:
-            return write_many(self._operations, verb, cancellation.items(some), progress, written=written)
-
+        name = f"{verb}_many"
         if isinstance(items, AsyncResults):  # it is read where it is written
             items = items._sync
         if not isinstance(items, AsyncIterable):
-            return await self._workers.run_until(cancellation, partial(write, items, cancellation.progress(progress)))
+            write = partial(getattr(self._sync, name), progress=cancellation.progress(progress))
+            return await self._workers.run_until(cancellation, partial(write, cancellation.items(items)))
+        call = None if self._watch is None else self._watch.call(name)
         written = 0
-        with start_meter(progress, f"{verb}_many") as meter:
-            async for window in _windows(items):
-                done = await self._workers.run_until(cancellation, partial(write, window, False, written))
-                meter.advance(done - written)
-                written = done
+
+        def write_window(window: Iterable[Any]) -> int:
+            window = cancellation.items(window)
+            if call is None:
+                return write_many(self._operations, verb, window, False, written=written)
+            with call:
+                call.written = write_many(self._operations, verb, noting(call, window), False, written=written)
+            return call.written
+
+        try:
+            with start_meter(progress, name) as meter:
+                async for window in _windows(items):
+                    done = await self._workers.run_until(cancellation, partial(write_window, window))
+                    meter.advance(done - written)
+                    written = done
+        finally:
+            if call is not None:
+                call.end()
         return written
 
     # ------------------------------------------------------------------------------------------ care
@@ -367,8 +393,7 @@ class AsyncTransaction:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        pending = self._buffer.end()
-        if kind is None and pending:
+        if pending := self._buffer.end(kind):
             await self._run(self._buffer.write, pending)
 
     async def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:

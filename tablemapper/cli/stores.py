@@ -15,8 +15,8 @@ from ..engines.opening import status as status_of
 from ..schema.check import Problem
 from ..schema.model import Schema
 from ..store.builds import HOLD, REST
+from ..store.opening import open as open_store
 from ..store.store import Store
-from ..store.store import open as open_store
 from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
 
 Hold = Annotated[float, Parameter(help="seconds that a transaction takes: others wait no longer")]

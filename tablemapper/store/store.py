@@ -7,13 +7,12 @@ stamps the entities with what was stored.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
 import attrs
 
 from ..engines.context import check_outside
-from ..engines.opening import open_engine
 from ..engines.protocol import Engine
 from ..engines.status import Status
 from ..entities.entity import Entity, Record, key_of, stored_row
@@ -29,13 +28,12 @@ from ..query.prepared import PlanCache
 from ..query.query import Query
 from ..query.writing import by_function
 from ..schema.check import RepairReport, Report
-from ..schema.model import compile_schema
-from .builds import HOLD, REST, BuildReport, build, build_declared
+from .builds import HOLD, REST, BuildReport, build
 from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_many
 
-__all__ = ["Store", "Unknown", "check_limits", "open"]
+__all__ = ["Store", "Unknown"]
 
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
@@ -54,48 +52,6 @@ class Unknown:
     partition: str
     row: str
     properties: dict[str, Any]
-
-
-def open(
-    path: str | os.PathLike[str],
-    *,
-    models: Sequence[type[Record]],
-    durability: Literal["full", "relaxed"] = "full",
-    limits: Literal["azure"] | None = None,
-    timeout: float = 5.0,
-    progress: ProgressOption = False,
-    build: bool = True,
-) -> Store:
-    """Open a store, or create it.
-
-    Args:
-        path: a file, or ``":memory:"``.
-        models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
-        durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
-            lost in one, all that remains is consistent.
-        limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
-        timeout: seconds to wait for another process that writes.
-        progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
-        build: build what is new before this returns, in short transactions beside other writers. False: return at once;
-            until `Store.build` was called, here or elsewhere, queries do without what is new.
-
-    Raises:
-        InvalidModel: the classes do not fit together.
-        SchemaMismatch: the file was written with other ones; every difference is listed.
-        UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change them.
-        NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
-    """
-    check_limits(limits)
-    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout)
-    if build:
-        build_declared(engine, progress)
-    return Store(engine, limits=limits)
-
-
-def check_limits(limits: object) -> None:
-    """Refuse ``limits=`` of another engine."""
-    if limits not in ("azure", None):
-        raise ValueError(f'limits={shown(limits)}: expected "azure" or None')
 
 
 class Store:

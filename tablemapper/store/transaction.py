@@ -55,9 +55,9 @@ class Buffer:
         self._block = Block(self.operations.engine)
         self._owner = self._here()
 
-    def end(self) -> list[Operation]:
-        """End the block, and return what is to be written."""
-        pending, self._pending = list(self._pending.values()), {}
+    def end(self, error: type[BaseException] | None = None) -> list[Operation]:
+        """End the block, and return what is to be written: nothing if it ended with an error."""
+        pending, self._pending = [] if error is not None else list(self._pending.values()), {}
         self._over = True
         if self._block is not None:
             self._block.leave()
@@ -162,9 +162,7 @@ class Transaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        pending = self._buffer.end()
-        if kind is None:
-            self._buffer.write(pending)
+        self._buffer.write(self._buffer.end(kind))
 
     def get(self, key: KeyOf[R], /, *misplaced: Never) -> R | None:
         """Return an entity as it will be after the operations so far, or None.

@@ -470,3 +470,14 @@ async def asynchronously(product: Product) -> None:
         await store.compact()
         assert_type(await store.build(rest=0), tm.BuildReport)
     assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)
+
+
+def observe(event: tm.Event) -> float:
+    assert_type(event.model, str | None)
+    assert_type(event.read, int)
+    return event.seconds
+
+
+def observing() -> None:
+    tm.open("shop.db", models=[Product], observe=observe, slow=0.5)
+    tm.open_async("shop.db", models=[Product], observe=lambda event: print(event.outcome))

@@ -10,6 +10,9 @@ import tablemapper as tm
 from .accept import DailyClimate, Department, Employee, Headcount, Product, Reading, User, UserId
 
 
+def show(line: str) -> None: ...
+
+
 class Wrong(tm.Entity, table="Wrong"):
     a: tm.Field[str] = tm.field(default=3)  # type: ignore[arg-type]
     b: tm.Field[list[str]] = tm.field(factory=dict[str, str])  # type: ignore[arg-type]
@@ -117,6 +120,8 @@ def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     tm.open("shop.db")  # type: ignore[call-arg]
     tm.open("shop.db", models=[str])  # type: ignore[list-item]
     tm.open("shop.db", models=[Product], durability="none")  # type: ignore[arg-type]
+    tm.open("shop.db", models=[Product], observe=show)  # type: ignore[arg-type]
+    tm.open("shop.db", models=[Product], slow="1 s")  # type: ignore[arg-type]
 
 
 def queries(store: tm.Store) -> None:

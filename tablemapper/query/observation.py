@@ -1,0 +1,156 @@
+"""Queries of a store that is observed: each is a query as any other, whose reads and writes are reported.
+
+A call is made on a plain twin of the query, so that what it is made of is not reported again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, cast
+
+from ..engines.protocol import Engine
+from ..errors import TableMapperError
+from ..events import Call, Observer
+from .from_aggregates import matching_aggregate
+from .mixed import MixedQuery
+from .prepared import PlanCache, PreparedPlan
+from .query import ClassResults, Query, Rows
+from .results import Results
+from .totals import COUNT, Measured, States
+
+__all__ = ["ObservedPlans", "class_names", "observed"]
+
+
+class ObservedPlans(PlanCache):
+    """The plans of a store that is observed."""
+
+    def __init__(self, engine: Engine, observer: Observer) -> None:
+        super().__init__(engine)
+        self.observer = observer
+
+
+def _path(prepared: PreparedPlan) -> str:
+    return "scan" if prepared.plan.scan else str(prepared.plan.path)
+
+
+class _Observed(Results[Any]):
+    """What is common to the queries of an observed store."""
+
+    __slots__ = ()
+
+    _plain: Callable[[], Any]
+
+    def _classes(self) -> list[ClassResults[Any]]:
+        """Return the query over each class."""
+        raise NotImplementedError
+
+    def _call(self, verb: str) -> Call:
+        try:
+            paths = [_path(one._plans.prepared(one._spec, one._wanted)[0]) for one in self._classes()]
+        except TableMapperError:  # which the call itself will raise
+            paths = []
+        plans = cast(ObservedPlans, self._plans)
+        return plans.observer.call(verb, class_names(self), ", ".join(dict.fromkeys(paths)) or None)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._call("query").iterate(lambda: iter(self._plain()))
+
+
+def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., Any]:
+    @wraps(getattr(Query, name))
+    def method(self: _Observed, *args: Any, **kwargs: Any) -> Any:
+        def work(call: Call) -> Any:
+            result = getattr(self._plain(), name)(*args, **kwargs)
+            count(call, result)
+            return result
+
+        return self._call(f"query.{name}").run(work)
+
+    return method
+
+
+def _one(call: Call, result: object) -> None:
+    call.read = int(result is not None)
+
+
+def _number(call: Call, result: int) -> None:
+    call.read = result
+
+
+def _page(call: Call, result: Any) -> None:
+    call.read = len(result.items)
+
+
+def _changed(call: Call, result: int) -> None:
+    call.read = call.written = result
+
+
+for _name, _count in {
+    "first": _one, "one": _one, "one_or_none": _one, "exists": _number, "count": _number, "page": _page,
+}.items():  # fmt: skip
+    setattr(_Observed, _name, _reported(_name, _count))
+
+
+class _ObservedQuery(_Observed, Query[Any]):
+    __slots__ = ()
+
+    def _plain(self) -> Query[Any]:
+        return Query(self._plans, self._spec)
+
+    def _classes(self) -> list[ClassResults[Any]]:
+        return [self]
+
+    update = _reported("update", _changed)
+    delete = _reported("delete", _changed)
+
+    def count(self) -> int:
+        if matching_aggregate(self._plans, self._spec, (), COUNT) is not None:
+            return sum(int(state[0]) for state in self._states((), "count", COUNT).values())
+        return super().count()
+
+    def select(self, *fields: Any) -> Any:
+        return _ObservedRows(self._plans, self._plain().select(*fields)._spec, fields)
+
+    def _states(self, by: tuple[Any, ...], measured: Measured, slot: Any) -> States:
+        def work(call: Call) -> States:
+            read = matching_aggregate(self._plans, self._spec, by, slot)
+            states = self._plain()._states(by, measured, slot)
+            if read is not None:
+                call.path = _path(read.prepared)
+            call.read = len(states) if read is not None else sum(state[0] for state in states.values())
+            return states
+
+        return self._call(f"query.{measured}").run(work)
+
+
+class _ObservedRows(_Observed, Rows[Any]):
+    __slots__ = ()
+
+    def _plain(self) -> Rows[Any]:
+        return Rows(self._plans, self._spec, self._wanted)
+
+    def _classes(self) -> list[ClassResults[Any]]:
+        return [self]
+
+
+class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
+    __slots__ = ()
+
+    def _plain(self) -> MixedQuery[Any, Any, Any, Any, Any]:
+        return MixedQuery(self._plans, self._parts, self._where)
+
+    def _classes(self) -> list[ClassResults[Any]]:
+        return [part.query for part in self._parts]
+
+
+def observed(query: Any) -> Any:
+    """Return a query that reports what it does; its plans are `ObservedPlans`."""
+    if isinstance(query, MixedQuery):
+        return _ObservedMixed(query._plans, query._parts, query._where)
+    return _ObservedQuery(query._plans, query._spec)
+
+
+def class_names(query: Results[Any]) -> str:
+    """Return the classes of a query, as an event has them."""
+    return query._names.replace(" | ", ", ")

@@ -1,0 +1,73 @@
+"""From what a user names to a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ..engines.opening import open_engine
+from ..engines.protocol import Engine
+from ..entities.entity import Record
+from ..errors import shown
+from ..events import Event, Observer, observer
+from ..progress import ProgressOption
+from ..schema.model import compile_schema
+from .builds import build_declared
+from .observation import ObservedStore
+from .store import Store
+
+__all__ = ["check_limits", "new_store", "open"]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    models: Sequence[type[Record]],
+    durability: Literal["full", "relaxed"] = "full",
+    limits: Literal["azure"] | None = None,
+    timeout: float = 5.0,
+    progress: ProgressOption = False,
+    build: bool = True,
+    observe: Callable[[Event], object] | None = None,
+    slow: float | None = None,
+) -> Store:
+    """Open a store, or create it.
+
+    Args:
+        path: a file, or ``":memory:"``.
+        models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
+        durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
+            lost in one, all that remains is consistent.
+        limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
+        timeout: seconds to wait for another process that writes.
+        progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
+        build: build what is new before this returns, in short transactions beside other writers. False: return at once;
+            until `Store.build` was called, here or elsewhere, queries do without what is new.
+        observe: is called with an `Event` after each call of the store, in its thread.
+        slow: seconds; a call that takes longer is logged as a warning, by the logger ``tablemapper.operations``. At level
+            DEBUG, as it is set now, that logs every call.
+
+    Raises:
+        InvalidModel: the classes do not fit together.
+        SchemaMismatch: the file was written with other ones; every difference is listed.
+        UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change them.
+        NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
+    """
+    check_limits(limits)
+    watch = observer(observe, slow)
+    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout)
+    if build:
+        build_declared(engine, progress)
+    return new_store(engine, watch, limits=limits)
+
+
+def new_store(engine: Engine, watch: Observer | None, *, limits: Literal["azure"] | None) -> Store:
+    """Return a store over an engine, whose calls are reported if there is an observer."""
+    return Store(engine, limits=limits) if watch is None else ObservedStore(engine, watch, limits=limits)
+
+
+def check_limits(limits: object) -> None:
+    """Refuse ``limits=`` of another engine."""
+    if limits not in ("azure", None):
+        raise ValueError(f'limits={shown(limits)}: expected "azure" or None')
