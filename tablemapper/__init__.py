@@ -30,6 +30,7 @@ from .errors import (
     EntityNotFound,
     EntityTooLarge,
     InvalidEntity,
+    InvalidMigration,
     InvalidModel,
     InvalidQuery,
     InvalidToken,
@@ -52,6 +53,7 @@ from .errors import (
 )
 from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
 from .query.mixed import MixedQuery
@@ -96,6 +98,7 @@ __all__ = [
     "Info",
     "Int32",
     "InvalidEntity",
+    "InvalidMigration",
     "InvalidModel",
     "InvalidQuery",
     "InvalidToken",
@@ -103,6 +106,7 @@ __all__ = [
     "Item",
     "Key",
     "KeyOf",
+    "Migration",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
@@ -142,6 +146,7 @@ __all__ = [
     "group_by",
     "info",
     "max_ever",
+    "migration",
     "min_ever",
     "open_async",
     "restore",

@@ -5,6 +5,7 @@ which never heard of tablemapper still catches it::
 
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
+    ├── InvalidMigration     TypeError     migration scripts are wrong, or do not follow each other (all faults together)
     ├── InvalidEntity        ValueError    400: a value, a key or an entity cannot be written
     │   └── EntityTooLarge                 400, 413: … because an entity, or a transaction, is too large
     ├── InvalidTransaction   ValueError    400: not an entity group transaction
@@ -45,6 +46,7 @@ __all__ = [
     "EntityNotFound",
     "EntityTooLarge",
     "InvalidEntity",
+    "InvalidMigration",
     "InvalidModel",
     "InvalidQuery",
     "InvalidToken",
@@ -108,6 +110,10 @@ def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) 
 
 class InvalidModel(_Faults, TypeError):
     """A declaration is wrong. ``faults`` lists everything that is, a line each."""
+
+
+class InvalidMigration(_Faults, TypeError):
+    """Migration scripts are wrong, or do not follow each other. ``faults`` lists everything that is, a line each."""
 
 
 class InvalidEntity(_Faults, ValueError):

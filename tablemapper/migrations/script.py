@@ -1,0 +1,290 @@
+"""One migration script: the shape that it starts from, the shape that it leaves, and the steps between the two.
+
+A script is a module of the application with one decorated function::
+
+    @tm.migration(after="0002_tags", old=[old.Product], new=[new.Product])
+    def migrate(m: tm.Migration) -> None:
+        m.rename(old.Product.maker, new.Product.manufacturer)
+
+The function names the steps; nothing is done while it runs. The shapes are ordinary entity classes that stand in the
+script itself, and no store knows them, so they have the names of the application's own classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+import attrs
+
+from ..entities.entity import Entity, Record
+from ..entities.index import IndexRange
+from ..expressions.tree import Attr
+from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+
+__all__ = ["Migration", "MigrationFunction", "Script", "load_script", "migration"]
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+E = TypeVar("E", bound=Entity)
+E1 = TypeVar("E1", bound=Entity)
+E2 = TypeVar("E2", bound=Entity)
+N = TypeVar("N", bound=Entity)
+
+if TYPE_CHECKING:
+
+    class _IndexOf(Protocol[T]):
+        """What ``Product.by_name`` is for the checkers."""
+
+        def __call__(self, /) -> IndexRange[T]: ...
+
+
+class Migration:
+    """The steps of one migration script, as its function names them. Nothing is done yet."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        """Those that were named so far."""
+
+    def rename(self, old: Attr[Any, T], new: Attr[Any, T], /) -> None:
+        """Give a field another name.
+
+        Args:
+            old: the field, of a class of the old shape.
+            new: the same field, of a class of the new shape; its type is the same.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a field is not in its shape, or the types differ.
+        """
+        self.steps.append(Rename(old, new))
+
+    def rename_class(self, old: type[Record], new: type[Record], /) -> None:
+        """Give a class, its table, or both another name.
+
+        Args:
+            old: the class, of the old shape.
+            new: the same class, of the new shape.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a class is not in its shape.
+        """
+        self.steps.append(RenameClass(old, new))
+
+    def rekey(self, old: type[Entity], new: type[Entity], /) -> None:
+        """Make the key of a class in another way, of the same fields.
+
+        Args:
+            old: the class, of the old shape.
+            new: the same class, of the new shape.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a field of the new key is not in the old class.
+        """
+        self.steps.append(Rekey(old, new))
+
+    @overload
+    def convert(
+        self,
+        old: Attr[Any, A | None],
+        new: Attr[Any, B | None],
+        with_: Callable[[A], B] | Mapping[A, B],
+        /,
+        *,
+        back: Callable[[B], A] | None = None,
+    ) -> None: ...
+    @overload
+    def convert(
+        self,
+        old: Attr[Any, A],
+        new: Attr[Any, B],
+        with_: Callable[[A], B] | Mapping[A, B],
+        /,
+        *,
+        back: Callable[[B], A] | None = None,
+    ) -> None: ...
+    def convert(
+        self,
+        old: Attr[Any, Any],
+        new: Attr[Any, Any],
+        with_: Callable[[Any], Any] | Mapping[Any, Any],
+        /,
+        *,
+        back: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Give a field another type.
+
+        None stays None, unless the new field cannot be None: then the function gets it.
+
+        Args:
+            old: the field, of a class of the old shape.
+            new: the same field, of a class of the new shape; it may have another name too.
+            with_: a function of the old value, or the new values by the old ones. A value that is not in a mapping stays
+                as it is. The function may run several times for a value.
+            back: a function of the new value: with it the old version of the program can go on reading, and the
+                migration can be undone. A mapping that is one to one has its own.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a field is not in its shape.
+        """
+        self.steps.append(Convert(old, new, with_, back))
+
+    def fill(self, new: Attr[E, T], with_: Callable[[E], T], /) -> None:
+        """Give a field a value in the entities that have none.
+
+        Args:
+            new: the field, of a class of the new shape.
+            with_: a function of the entity, which is of the new shape, the field unset.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if the field is not in the new shape.
+        """
+        self.steps.append(Fill(new, with_))
+
+    def rewrite(
+        self,
+        old: type[E],
+        with_: Callable[[E], N | Iterable[N] | None],
+        /,
+        *,
+        into: Sequence[type[N]],
+        back: Callable[[N], E | None] | None = None,
+        combine: Callable[[N, N], N] | None = None,
+    ) -> None:
+        """Make other entities of each entity of a class.
+
+        Args:
+            old: the class, of the old shape.
+            with_: gives an entity, several, or None, which drops the old one. It may run several times for an entity.
+            into: the classes of what it gives, of the new shape.
+            back: gives the old entity for a new one, or None where another new one does.
+            combine: makes one of two entities that have the same key; without it that is an error.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a class is not in its shape.
+        """
+        self.steps.append(Rewrite(old, with_, tuple(into), back, combine))
+
+    def join(
+        self,
+        a: type[E1],
+        b: type[E2],
+        with_: Callable[[E1 | None, E2 | None], N | Iterable[N] | None],
+        /,
+        *,
+        into: Sequence[type[N]],
+    ) -> None:
+        """Make other entities of those of two classes that have equal keys.
+
+        Args:
+            a: a class of the old shape.
+            b: another one.
+            with_: gets both entities, or one and None; gives an entity, several, or None.
+            into: the classes of what it gives, of the new shape.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if a class is not in its shape.
+        """
+        self.steps.append(Join(a, b, with_, tuple(into)))
+
+    def resolve(self, index: _IndexOf[E], with_: Callable[[list[E]], Iterable[E]], /) -> None:
+        """Say what becomes of entities that hold the same value of a new unique index.
+
+        Args:
+            index: the index, of a class of the new shape.
+            with_: gets the holders of one value in the order of their keys; gives those to keep, changed so that they
+                differ. The others are deleted.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if it is no unique index of the new shape.
+        """
+        self.steps.append(Resolve(index, with_))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
+
+    def drop(self, what: Attr[Any, Any] | type[Record] | _IndexOf[Any], /) -> None:
+        """Remove a field, an index, an aggregate or a class; it goes when the migration is contracted.
+
+        Args:
+            what: that of the old shape.
+
+        Raises:
+            InvalidMigration: when the script is loaded, if it is not in the old shape.
+        """
+        self.steps.append(Drop(what))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
+
+
+@attrs.frozen(eq=False)
+class MigrationFunction:
+    """A function that `migration` decorates, with the shapes between which it names the steps."""
+
+    function: Callable[[Migration], None]
+    after: str | None
+    old: tuple[type[Record], ...]
+    new: tuple[type[Record], ...]
+
+    def __call__(self, m: Migration, /) -> None:
+        self.function(m)
+
+
+@attrs.frozen(eq=False)
+class Script:
+    """A migration script that was loaded."""
+
+    id: str
+    """The name of its module, or of its function if that was given itself."""
+    after: str | None
+    """The script before it."""
+    old: tuple[type[Record], ...]
+    new: tuple[type[Record], ...]
+    steps: tuple[Step, ...]
+    digest: str
+    """32 hex digits of its source, which differ once it was edited."""
+    doc: str
+    """The first line of its docstring."""
+
+
+def migration(
+    *, after: str | None, old: Sequence[type[Record]], new: Sequence[type[Record]]
+) -> Callable[[Callable[[Migration], None]], MigrationFunction]:
+    """Make a function the one that names the steps of a migration script.
+
+    Args:
+        after: the id of the script before this one; None for the first.
+        old: the classes that the script starts from, frozen in the script.
+        new: the classes that it leaves.
+
+    Raises:
+        InvalidMigration: when the script is loaded.
+    """
+
+    def decorate(function: Callable[[Migration], None]) -> MigrationFunction:
+        return MigrationFunction(function, after, tuple(old), tuple(new))
+
+    return decorate
+
+
+def load_script(id: str, declared: MigrationFunction, *, module: Any = None) -> Script:
+    """Return the script of a decorated function.
+
+    Args:
+        id: its name in the chain.
+        declared: the function.
+        module: the module that is the script; None if the function was given itself.
+    """
+    m = Migration()
+    declared.function(m)
+    doc = inspect.getdoc(declared.function) or (module is not None and inspect.getdoc(module)) or ""
+    text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
+    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+    return Script(
+        id, declared.after, declared.old, declared.new, tuple(m.steps), digest, doc.partition("\n")[0].strip()
+    )
+
+
+def _source(function: Callable[[Migration], None]) -> bytes:
+    try:
+        return inspect.getsource(function).encode()
+    except OSError:  # written at a prompt
+        return function.__code__.co_code
