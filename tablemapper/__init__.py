@@ -23,6 +23,7 @@ from .entities.fields import max as max
 from .entities.fields import min as min
 from .entities.fields import sum as sum
 from .entities.index import Index, IndexRange
+from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
 from .entities.key import Key, KeyOf
 from .errors import (
     CorruptStore,
@@ -143,14 +144,19 @@ __all__ = [
     "converter",
     "count",
     "field",
+    "from_dict",
+    "from_json",
     "group_by",
     "info",
+    "json_schema",
     "max_ever",
     "migration",
     "min_ever",
     "open_async",
     "restore",
     "status",
+    "to_dict",
+    "to_json",
 ]
 
 __version__ = "0.1.0"

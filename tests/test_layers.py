@@ -14,11 +14,11 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "geo", "extra", "json_schema", "nested"]},
+        {"values": ["scalars", "geo", "extra", "json_schema", "nested", "json_reader"]},
         {"keys": ["forms", "times", "codec", "template", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "body", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates"]}],
     [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "evolution", "following", "assignments", "check"]}],
     [
         {

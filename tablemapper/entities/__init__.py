@@ -4,6 +4,7 @@
 - `key`, `index`: keys and indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
 - `body`: a class body, read.
+- `etag`, `json`, `pydantic`: ETags as text; entities as JSON; what pydantic, and so FastAPI, asks of a class.
 - `entity`: `Record`, `Entity` and the class they are made of.
 - `aggregates`: the class of aggregates, and what may be declared so.
 """

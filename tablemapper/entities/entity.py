@@ -33,17 +33,18 @@ from ..keys.forms import check_key
 from ..values.scalars import ValueType
 from .body import annotations_of, calling_frame, read_bases, read_body
 from .declaration import AbstractDeclaration, Declaration, Options, check_value, declaration_of, declare, located
+from .etag import etag_text
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
+from .json import json_form
 from .key import KeyOf
+from .pydantic import core_schema, document
 
 __all__ = [
     "Entity",
     "Info",
     "Record",
     "check_whole",
-    "etag_text",
-    "etag_timestamp",
     "info",
     "key_of",
     "set_row",
@@ -432,7 +433,7 @@ class Record(metaclass=RecordType):
             fields = declaration_of(type(self)).fields
             known = name if any(field.name == name for field in fields) else fields[-1].name
             raise TypeError(
-                f"{type(self).__name__} entities are no mappings; write entity.{known}, or attrs.asdict(entity)"
+                f"{type(self).__name__} entities are no mappings; write entity.{known}, or tm.to_dict(entity)"
             )
 
     @classmethod
@@ -444,6 +445,18 @@ class Record(metaclass=RecordType):
     def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
+
+    def __json__(self) -> bytes:
+        """Return the entity as JSON; the first call of a class puts a generated function in this one's place."""
+        return json_form(type(self)).encode(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        return core_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        return document(cls, schema, handler)
 
     def __getstate__(self) -> tuple[Any, ...]:
         values = tuple([getattr(self, model.name) for model in declaration_of(type(self)).fields])
@@ -534,17 +547,6 @@ def key_of(entity: Record) -> KeyOf[Any]:
     """
     key: KeyOf[Any] = entity.key  # type: ignore[attr-defined]
     return key
-
-
-def etag_text(timestamp: int) -> str:
-    """Return the ETag of a row last written at ``timestamp`` (µs since 1970)."""
-    return f'W/"{timestamp}"'
-
-
-def etag_timestamp(etag: str) -> int:
-    """Return what `etag_text` was called with, or -1, which no row has, for a text of another form."""
-    digits = etag[3:-1]
-    return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else -1
 
 
 def info(entity: Record) -> Info:

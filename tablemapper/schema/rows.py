@@ -192,7 +192,8 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
 def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:
     """Return what to raise where an entity cannot be written: it may have been read from a damaged row."""
     row = getattr(entity, "_row", None)
-    fault = None if row is None else next(row_faults(columns, row), None)
+    whole = row is not None and len(row) >= FIRST + len(columns)  # one that came as JSON has its key and its ETag alone
+    fault = None if row is None or not whole else next(row_faults(columns, row), None)
     return error if fault is None else unreadable(declaration.name, row, fault[1])
 
 

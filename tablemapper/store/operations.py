@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from ..engines.context import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
-from ..entities.entity import Record, etag_timestamp, key_of, set_row, stored_row
+from ..entities.entity import Record, key_of, set_row, stored_row
+from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
 from ..expressions.tree import Assignment

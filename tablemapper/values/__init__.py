@@ -5,4 +5,5 @@
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
+- `json_reader`: JSON from outside, read as values.
 """

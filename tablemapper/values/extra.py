@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,10 +10,10 @@ from uuid import UUID
 import msgspec
 
 from ..errors import shown
-from ..limits import check_property_name
+from ..limits import MAX_INT32, MIN_INT32, check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
-__all__ = ["EXTRA", "Extra", "Int32Value"]
+__all__ = ["EXTRA", "Extra", "Int32Value", "extra_members", "read_members"]
 
 
 class Int32Value(int):
@@ -94,6 +95,61 @@ def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
 
 
+_SHOWN = ("Edm.String", "Edm.Boolean", "Edm.Int32", "Edm.Double")
+_TYPE = "@odata.type"
+
+
+def extra_members(extra: Any) -> dict[str, Any]:
+    """Return undeclared properties as members of a JSON object.
+
+    Where JSON does not show the type of one, it stands before it, as ``name@odata.type``.
+    """
+    members: dict[str, Any] = {}
+    for name, (edm, plain) in _extra_parts(extra)[1].items():
+        edm = f"Edm.{edm}"
+        if edm not in _SHOWN or (edm == "Edm.Double" and plain.__class__ is str):
+            members[name + _TYPE] = edm
+        members[name] = str(plain) if edm == "Edm.Int64" else plain
+    return members
+
+
+def read_members(members: Mapping[str, Any]) -> tuple[Extra, list[str]]:
+    """Return the undeclared properties that members of a JSON object stand for, and all faults, each with its path."""
+    extra, faults = Extra(), []
+    for name, value in members.items():
+        try:
+            owner = name.removesuffix(_TYPE)
+            if owner != name:
+                if owner not in members:
+                    raise Fault(f"it says the type of {shown(owner)}, which is not there", name)
+            elif (wrong := check_property_name(name)) is not None:
+                raise Fault(wrong, name)
+            elif value is not None:
+                extra[name] = _read_member(members.get(name + _TYPE), value)
+        except Fault as fault:
+            faults.append(str(Fault(fault.problem, f"{name}{fault.path.removeprefix(name)}")))
+    return extra, faults
+
+
+def _read_member(edm: Any, value: Any) -> Any:
+    """Return the value of a member, ``edm`` being the type that the JSON says it has."""
+    if edm is None:
+        form = _form_of(value)
+        if form is SCALARS[int] and value.__class__ is int and MIN_INT32 <= value <= MAX_INT32:
+            return Int32Value(value)  # as Azure reads a number
+        return _check_any(value)
+    form = _BY_EDM.get(str(edm).removeprefix("Edm."))
+    if form is None:
+        raise Fault(f"the type {shown(edm)} is none of {', '.join(f'Edm.{name}' for name in _BY_EDM)}")
+    if isinstance(value, str) and form.kind is not str:
+        try:
+            value = form.kind(value) if form.summable else msgspec.convert(value, form.kind)
+        except ValueError:
+            raise unexpected(f"text of the type {edm}", value) from None
+    checked = form.check(value)
+    return Int32Value(checked) if form is INT32 else checked
+
+
 def _check_any(value: Any) -> Any:
     form = _form_of(value)
     if form is None:
@@ -124,6 +180,6 @@ ANY = ValueType(
 EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
     lambda value: _extra_parts(value)[1], lambda plain: _load_extra(msgspec.json.encode(plain)), writes="{store}({v})", reads="{load}({v})",
-    objects={"store": _store_extra, "load": _load_extra}, ordered=False, sql_ordered=False, keyable=False,
+    encodes="{members}({v})", objects={"store": _store_extra, "load": _load_extra, "members": extra_members}, ordered=False, sql_ordered=False, keyable=False,
     spillable=True, undeclared=True, member=lambda name: (ANY, f'."{name}"[1]'),
 )  # fmt: skip

@@ -45,7 +45,7 @@ from .scalars import (
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["converter", "value_type"]
+__all__ = ["converter", "fault_of", "structure", "value_type"]
 
 MAX_DEPTH = 100
 _SUPPORTED = (
@@ -86,7 +86,8 @@ def _unstructure(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} {shown(value)} cannot be stored")
 
 
-def _structure(kind: Any, plain: Any) -> Any:
+def structure(kind: Any, plain: Any) -> Any:
+    """Return a value of a class that msgspec does not know, of its JSON form."""
     if kind is GeoPoint:
         if not isinstance(plain, dict) or plain.get("type") != "Point" or len(plain.get("coordinates", ())) != 2:
             raise ValueError("expected a GeoJSON point")
@@ -136,7 +137,7 @@ def _plain_default(value: Any) -> Any:
         raise Fault(str(error)) from error
 
 
-def _fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> Fault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
     text = text.replace("`", "")
@@ -163,7 +164,7 @@ def _json_type(annotation: Any) -> ValueType:
     try:
         info = inspect.type_info(annotation)
         _check_shape(info, set(), outermost=True)
-        decode = msgspec.json.Decoder(annotation, dec_hook=_structure).decode
+        decode = msgspec.json.Decoder(annotation, dec_hook=structure).decode
     except (TypeError, NameError) as error:
         raise Fault(str(error)) from None
     shape = get_origin(annotation) or annotation
@@ -185,7 +186,7 @@ def _json_type(annotation: Any) -> ValueType:
         except Fault:
             raise
         except msgspec.MsgspecError as error:
-            raise _fault_of(error) from None
+            raise fault_of(error) from None
         except RecursionError:
             raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
         except Exception as error:  # a hook may raise anything
@@ -212,7 +213,8 @@ def _json_type(annotation: Any) -> ValueType:
         name, object, "String", lambda value: both(value)[0], store, load,
         lambda value: msgspec.json.decode(store(value)), lambda plain: load(encode(plain).decode()),
         writes="{store}({v})", reads="{load}({v})",
-        objects={"store": store, "load": load}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
+        encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
+        objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
         element=element, json_schema=schema, member=lambda name: _member(annotation, name),
     )  # fmt: skip
 

@@ -86,8 +86,10 @@ class ValueType:
     fast: str = "False"
     writes: str = "{v}"
     reads: str = "{v}"
+    encodes: str = "{v}"
+    """Source of what msgspec writes as the JSON of a checked value: the same as that of `to_json`."""
     objects: Mapping[str, Any] = {}
-    """The globals of the three sources above, by the name that stands for them there."""
+    """The globals of the four sources above, by the name that stands for them there."""
     ordered: bool = True
     """Whether the values can be compared with ``<``."""
     sql_ordered: bool = True
@@ -175,6 +177,10 @@ class ValueType:
     def load_source(self, variable: str, names: Names) -> str:
         """Return source of what `load` returns; it trusts the stored form."""
         return self._source(self.reads, variable, names)
+
+    def json_source(self, variable: str, names: Names) -> str:
+        """Return source of what msgspec writes as the JSON form of a checked value."""
+        return self._source(self.encodes, variable, names)
 
     def _source(self, template: str, variable: str, names: Names) -> str:
         used = {hint: names.name(hint, value) for hint, value in self.objects.items() if f"{{{hint}}}" in template}
@@ -382,6 +388,7 @@ def _scalar(
     from_json: _Function | None = None,
     writes: str = "{v}",
     reads: str = "{v}",
+    encodes: str = "{v}",
     sql_ordered: bool = True,
     spillable: bool = False,
     text: bool = False,
@@ -397,7 +404,7 @@ def _scalar(
     load = checked_load(name, read or check, store)
     return ValueType(
         name, kind, edm, check, store, load, to_json or store, from_json or load,
-        fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads,
+        fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads, encodes=encodes,
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
         fixed=string_size("x" * chars) if chars else FIXED_SIZES.get(edm), text=text, cuttable=cuttable,
         summable=summable, calculable=calculable or summable,
@@ -405,6 +412,7 @@ def _scalar(
     )  # fmt: skip
 
 
+_DATETIME_SOURCE = "({to_text}({v}) if {v}.microsecond else {to_text}({v})[:19] + '.000000Z')"
 SCALARS: dict[Any, ValueType] = {
     str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, text=True,
                  sql_in_json=True, well=_WELL),
@@ -418,12 +426,13 @@ SCALARS: dict[Any, ValueType] = {
     float: _scalar(
         float, _check_float, "Double", " and ({v} > 0.0 or {v} < 0.0)", summable=True,
         to_json=lambda value: value if math.isfinite(value) else str(value), from_json=float,
+        encodes="({v} if {v} - {v} == 0.0 else {str}({v}))", str=str,
     ),
     datetime: _scalar(
         datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
         cuttable=True, calculable=True, key_text=True, sql_in_json=True,
         store=_store_datetime, read=datetime.fromisoformat,
-        writes="({to_text}({v}) if {v}.microsecond else {to_text}({v})[:19] + '.000000Z')", reads="{from_text}({v})",
+        writes=_DATETIME_SOURCE, reads="{from_text}({v})", encodes=_DATETIME_SOURCE.replace("{to_text}({v})", "{v}", 1),
         utc=UTC, to_text=_text, from_text=datetime.fromisoformat,
     ),
     date: _scalar(
@@ -434,7 +443,8 @@ SCALARS: dict[Any, ValueType] = {
     time: _scalar(
         time, _check_time, "String", " and {v}.tzinfo is None", chars=15, key_text=True, sql_in_json=True,
         store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
-        writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", from_text=time.fromisoformat,
+        writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", encodes="{v}.isoformat('microseconds')",
+        from_text=time.fromisoformat,
     ),
     timedelta: _scalar(
         timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", summable=True,
@@ -502,7 +512,7 @@ def enum_type(enum: type[Enum]) -> ValueType:
     load = checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value)
     return ValueType(
         f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value, load, _enum_value, load,
-        fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]",
+        fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]", encodes="{v}._value_",
         objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
         key_kind=enum, fixed=base.fixed, enum=enum,
     )  # fmt: skip

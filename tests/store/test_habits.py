@@ -170,5 +170,5 @@ def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
 def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
     item: Any = Item("a", 1)
     for call in (lambda: item["text"], lambda: dict(item), lambda: list(item), lambda: "text" in item):
-        with pytest.raises(TypeError, match=r"Item entities are no mappings; write entity\.text, or attrs\.asdict"):
+        with pytest.raises(TypeError, match=r"Item entities are no mappings; write entity\.text, or tm\.to_dict"):
             call()

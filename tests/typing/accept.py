@@ -409,6 +409,15 @@ def several_classes(store: tm.Store) -> None:
     assert_type(three.first(), Employee | Department | Headcount | None)
 
 
+def json_forms(product: Product, climate: DailyClimate) -> None:
+    assert_type(tm.to_json(product), bytes)
+    assert_type(tm.to_dict(climate, etag=True), dict[str, Any])
+    assert_type(tm.from_json(Product, b"{}"), Product)
+    assert_type(tm.from_json(Product, "{}"), Product)
+    assert_type(tm.from_dict(Product, {"name": "Dune"}), Product)
+    assert_type(tm.json_schema(DailyClimate), dict[str, Any])
+
+
 def opening() -> None:
     with tm.open("shop.db", models=[Product, Reading, DailyClimate], durability="relaxed", progress=True) as store:
         assert_type(store, tm.Store)

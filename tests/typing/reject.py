@@ -102,6 +102,15 @@ Product.price.set(Product.name)  # type: ignore[arg-type]
 Reading.count.set(Reading.temperature * 2)  # type: ignore[arg-type]
 
 
+# ---------------------------------------------------------------------------------- JSON
+tm.to_json(Product)  # type: ignore[arg-type]
+tm.to_dict({"a": 1})  # type: ignore[arg-type]
+tm.from_json(Decimal, b"{}")  # type: ignore[type-var]
+tm.from_json(Product, {"a": 1})  # type: ignore[arg-type]
+tm.from_dict(Product, b"{}")  # type: ignore[arg-type]
+tm.json_schema(Decimal)  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------- the store
 def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     store.insert("x")  # type: ignore[arg-type]

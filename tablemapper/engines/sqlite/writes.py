@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import attrs
 
-from ...entities.entity import etag_text
+from ...entities.etag import etag_text
 from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
 from ...schema.following import Followed
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups

@@ -1,0 +1,156 @@
+"""JSON from outside, read as values: what is wrong with it is told with paths, and nothing in it is passed over."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from ..errors import did_you_mean, shown
+from .nested import fault_of, structure
+from .scalars import Fault, ValueType, unexpected
+
+__all__ = ["JsonReader", "parse_object"]
+
+
+class JsonReader:
+    """Reads the JSON form of one type, wherever it comes from.
+
+    It takes more than the canonical text: any form of a time that RFC 3339 allows, a number for a Decimal.
+
+    Args:
+        annotation: the type as it was declared.
+        kind: the same, compiled.
+    """
+
+    def __init__(self, annotation: Any, kind: ValueType) -> None:
+        self._kind = kind
+        self._type = annotation | str if kind.kind is float else annotation  # as text a float can be infinite
+        self._info = inspect.type_info(annotation)
+        self._decoder = msgspec.json.Decoder(self._type, dec_hook=structure)
+
+    def decode(self, text: msgspec.Raw) -> Any:
+        """Return the value that a JSON text stands for; raise `Fault` if it stands for none."""
+        try:
+            return self._finish(self._decoder.decode(text))
+        except Exception as error:  # a hook may raise anything
+            raise _fault(error) from None
+
+    def convert(self, plain: Any) -> Any:
+        """Return the value that stands for itself, or that builtins stand for; raise `Fault` if there is none."""
+        try:
+            return self._kind.check(plain)
+        except Fault as first:
+            try:
+                return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
+            except Exception as error:  # a hook may raise anything
+                fault = _fault(error)
+                raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
+
+    def _finish(self, value: Any) -> Any:
+        if self._kind.kind is float and value.__class__ is str:
+            try:
+                if math.isinf(value := float(value)):
+                    return value
+            except ValueError:
+                pass
+            raise unexpected("float", value)
+        return value
+
+    def unknown(self, plain: Any) -> Iterator[Fault]:
+        """Yield the members inside of a value that its type does not know, and that would be dropped."""
+        return _unknown(self._info, plain, "")
+
+
+def _fault(error: Exception) -> Fault:
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, RecursionError):
+        return Fault("nested too deep")
+    return fault_of(error) if isinstance(error, msgspec.MsgspecError) else Fault(f"{type(error).__name__}: {error}")
+
+
+def _unknown(info: Any, plain: Any, path: str) -> Iterator[Fault]:
+    if isinstance(info, inspect.Metadata):
+        yield from _unknown(info.type, plain, path)
+    elif isinstance(info, inspect.UnionType):
+        alternatives = [one for one in info.types if _describes(one, plain)]
+        if len(alternatives) == 1:
+            yield from _unknown(alternatives[0], plain, path)
+    elif isinstance(plain, dict) and hasattr(info, "value_type"):
+        for name, value in plain.items():
+            yield from _unknown(info.value_type, value, f"{path}.{name}")
+    elif isinstance(plain, dict) and hasattr(info, "fields"):
+        types = {field.encode_name: field.type for field in info.fields}
+        for name, value in plain.items():
+            if name in types:
+                yield from _unknown(types[name], value, f"{path}.{name}")
+            elif name != getattr(info, "tag_field", None):
+                yield Fault(f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}")
+    elif isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
+        items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
+        for number, (item, value) in enumerate(zip(items, plain, strict=False)):
+            yield from _unknown(item, value, f"{path}[{number}]")
+
+
+def _describes(info: Any, plain: Any) -> bool:
+    """Return whether a type of a union may be that of a value."""
+    if isinstance(plain, dict):
+        tag = getattr(info, "tag", None)
+        if tag is not None:
+            return plain.get(info.tag_field) == tag  # type: ignore[no-any-return]
+        return hasattr(info, "value_type") or hasattr(info, "fields")
+    return isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types"))
+
+
+# -- a JSON object ----------------------------------------------------------------------------------------------------
+
+
+class _Doubled(dict[str, Any]):
+    """A JSON object with members of the same name."""
+
+    names: tuple[str, ...]
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    doubled = _Doubled(members)
+    names = [name for name, _ in pairs]
+    doubled.names = tuple(name for name in members if names.count(name) > 1)
+    return doubled
+
+
+def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, Any], list[str]]:
+    """Return the members of a JSON object as texts, the same as builtins, and the members that are given twice.
+
+    Raises:
+        Fault: it is none.
+    """
+    if not isinstance(text, bytes | bytearray | memoryview | str):
+        raise unexpected("JSON, as bytes or str", text)
+    try:
+        text = text if isinstance(text, str) else str(text, "utf-8")
+        texts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        plain = json.loads(text, object_pairs_hook=_members)
+    except msgspec.ValidationError as error:
+        raise fault_of(error) from None
+    except RecursionError:
+        raise Fault("nested too deep") from None
+    except ValueError as error:
+        raise Fault(f"{shown(text)} is not JSON: {error}") from None
+    return texts, plain, [str(fault) for fault in _doubled(plain, "")]
+
+
+def _doubled(plain: Any, path: str) -> Iterator[Fault]:
+    if isinstance(plain, _Doubled):
+        for name in plain.names:
+            yield Fault("it is given twice", f"{path}.{name}".lstrip("."))
+    members: Any = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    for step, value in members:
+        yield from _doubled(value, f"{path}[{step}]" if isinstance(plain, list) else f"{path}.{step}".lstrip("."))
