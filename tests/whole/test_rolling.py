@@ -1,0 +1,317 @@
+"""Each row of the table of rules with two processes: the old version runs, the new one opens, the old one restarts, and
+the deployment is rolled back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+SERVER = """
+import json, sys
+
+stores = {}
+for line in sys.stdin:
+    verb, name, *given = json.loads(line)
+    answer = {"ok": None}
+    try:
+        if verb == "open":
+            path, source = given
+            scope = {}
+            exec(source, scope)
+            scope["store"] = scope["tm"].open(path, models=scope["MODELS"], timeout=60, durability="relaxed")
+            stores[name] = scope
+        elif verb == "close":
+            stores.pop(name)["store"].close()
+        elif verb == "run":
+            exec(given[0], stores[name])
+        else:
+            answer = {"ok": repr(eval(given[0], stores[name]))}
+    except Exception as error:
+        answer = {"error": type(error).__name__ + ": " + str(error)}
+    print(json.dumps(answer), flush=True)
+"""
+
+PROGRAM = """
+import datetime, decimal, enum
+from typing import Literal
+import attrs
+import tablemapper as tm
+
+{head}
+
+class Product(tm.Entity, table="Products"{options}):
+    shop: tm.Field[str]
+    number: tm.Field[int]
+    price: tm.Field[float] = tm.field(default=1.5, kw_only=True)
+{body}
+    key = tm.Key[str, int](partition="{{shop}}", row="{{number}}")
+
+{more}
+MODELS = [Product{models}]
+
+def insert(number, **values):
+    store.insert(Product("a", number, **(GIVEN | values)))
+
+GIVEN = dict({given})
+"""
+
+
+@attrs.frozen
+class Version:
+    """A version of the program, as what it has beyond the plain one."""
+
+    body: str = ""
+    """Of class Product."""
+    given: str = ""
+    """What each new product is given."""
+    head: str = ""
+    more: str = ""
+    models: str = ""
+    options: str = ""
+
+    def source(self) -> str:
+        members = attrs.asdict(self)
+        members["body"] = "\n".join(f"    {line}" for line in self.body.splitlines())
+        return PROGRAM.format(**members)
+
+
+class Answer(Exception):
+    """What the other process raised."""
+
+
+class Server:
+    """A process that holds stores by name."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self, verb: str, name: str, *given: str) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([verb, name, *given]) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise Answer(answer["error"])
+        return answer["ok"]
+
+    def stop(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+class Service:
+    """One version in one process, over the store of a test."""
+
+    def __init__(self, server: Server, name: str, path: Path, version: Version) -> None:
+        self._server, self._name, self._path, self._version = server, name, path, version
+        self.start()
+
+    def start(self) -> None:
+        self._server("open", self._name, str(self._path), self._version.source())
+
+    def stop(self) -> None:
+        self._server("close", self._name)
+
+    def run(self, text: str) -> None:
+        self._server("run", self._name, text)
+
+    def value(self, text: str) -> Any:
+        return self._server("value", self._name, text)
+
+    def write(self, first: int) -> None:
+        """Write in each way, three entities that stay and one that goes."""
+        self.run(f"for number in range({first}, {first} + 4): insert(number)")
+        self.run(f"store.merge(Product.key('a', {first}), price=7.5)")
+        self.run(f"store.update(Product.key('a', {first} + 1), lambda p: setattr(p, 'price', p.price + 1) or p)")
+        self.run(f"one = store[Product.key('a', {first} + 2)]; one.price = 9.0; store.replace(one)")
+        self.run(f"store.delete(Product.key('a', {first} + 3))")
+
+    def check(self, count: int) -> None:
+        assert self.value("[str(problem) for problem in store.check().problems]") == "[]"
+        assert self.value("store.query(Product).where(Product.shop == 'a').count()") == str(count)
+        assert self.value("sum(p.price for p in store.query(Product).where(Product.shop == 'a'))") == str(
+            count / 3 * (7.5 + 2.5 + 9.0)
+        )
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Server, Server]]:
+    """Two processes, for the old versions and for the new ones."""
+    old, new = Server(), Server()
+    yield old, new
+    old.stop()
+    new.stop()
+
+
+STATE = 'class State(enum.Enum):\n    NEW = "new"\n    SOLD = "sold"'
+MORE_STATES = 'class Phase(enum.Enum):\n    SOLD = "sold"\n    PAUSED = "paused"\n    NEW = "new"'
+HOME = '@attrs.define\nclass Home:\n    city: str = "Oslo"'
+LARGER_HOME = HOME + "\n    floor: int = 0"
+BY_PRICE = 'by_price = tm.Index[float](partition="{price}")'
+TOTAL = """
+class Total(tm.Aggregate, of=Product, table="Totals"{where}):
+    {group}: tm.Field[{type}] = tm.group_by(Product.{group})
+    {measures}
+    key = tm.Key[{type}](partition="{{{group}}}")
+"""
+
+
+def total(measures: str = "count: tm.Field[int] = tm.count()", **changed: str) -> Version:
+    words = {"where": "", "group": "shop", "type": "str", "measures": measures} | changed
+    return Version(more=TOTAL.format(**words), models=", Total")
+
+
+def index(arguments: str, type: str = "[float]") -> Version:
+    return Version(f"by_price = tm.Index{type}({arguments})")
+
+
+FOLLOWED: dict[str, tuple[Version, Version]] = {
+    "an optional field is added": (Version(), Version("note: tm.Field[str | None] = tm.field(default=None)")),
+    "a field with a default is added": (
+        Version(),
+        Version("rank: tm.Field[int] = tm.field(default=3)", given="rank=4"),
+    ),
+    "undeclared properties are added": (
+        Version(),
+        Version("rest: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)", given="rest=tm.Extra(color='red')"),
+    ),
+    "a field goes that no row holds": (Version("note: tm.Field[str | None] = tm.field(default=None)"), Version()),
+    "an attribute has another name": (
+        Version("note: tm.Field[str]", given="note='x'"),
+        Version("remark: tm.Field[str] = tm.field(name='note')", given="remark='y'"),
+    ),
+    "a default changes": (
+        Version("rank: tm.Field[int] = tm.field(default=1)"),
+        Version("rank: tm.Field[int] = tm.field(default=2)"),
+    ),
+    "Int32 becomes int": (Version("rank: tm.Field[tm.Int32]", "rank=1"), Version("rank: tm.Field[int]", "rank=2")),
+    "required becomes optional": (
+        Version("note: tm.Field[str]", given="note='x'"),
+        Version("note: tm.Field[str | None]", given="note='y'"),
+    ),
+    "an enum becomes text": (
+        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
+        Version("state: tm.Field[str]", given="state='sold'"),
+    ),
+    "a literal becomes text": (
+        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
+        Version("state: tm.Field[str]", given="state='sold'"),
+    ),
+    "a literal gets a member": (
+        Version("state: tm.Field[Literal['new']]", given="state='new'"),
+        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
+    ),
+    "an enum gets a member, a name and an order": (
+        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
+        Version("state: tm.Field[Phase]", given="state=Phase.SOLD", head=MORE_STATES),
+    ),
+    "a nested class gets a member with a default": (
+        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
+        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=LARGER_HOME),
+    ),
+    "type= is added": (Version(), Version(options=', type="product"')),
+    "an index is added": (Version(), Version(BY_PRICE)),
+    "a unique index is added": (
+        Version(),
+        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
+    ),
+    "an index goes": (Version(BY_PRICE), Version()),
+    "an index has another name": (
+        Version('by_price = tm.Index[float](partition="{price}", table="ByPrice")'),
+        Version('prices = tm.Index[float](partition="{price}", table="ByPrice")'),
+    ),
+    "an index has another template": (
+        index('partition="{price}"'),
+        index('partition="{shop}", row="{price}"', "[str, float]"),
+    ),
+    "an index includes more": (index('partition="{price}"'), index('partition="{price}", include=("shop", "number")')),
+    "an index has a condition": (
+        index('partition="{price}"'),
+        index('partition="{price}", where=lambda p: p.price > 8'),
+    ),
+    "an index is spread over shards": (
+        index('partition="{price}"'),
+        index('partition="{price}-{shop:shard(4)}", row="{shop}"', "[float, str]"),
+    ),
+    "an index has another table": (index('partition="{price}"'), index('partition="{price}", table="Prices"')),
+    "an index becomes unique": (
+        Version('by_number = tm.Index[int](partition="{number}")'),
+        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
+    ),
+    "an index is unique no more": (
+        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
+        Version('by_number = tm.Index[int](partition="{number}")'),
+    ),
+    "an aggregate is added": (Version(), total()),
+    "an aggregate goes": (total(), Version()),
+    "a measure is added": (
+        total(),
+        total("count: tm.Field[int] = tm.count()\n    most: tm.Field[float | None] = tm.max(Product.price)"),
+    ),
+    "a measure goes": (
+        total("count: tm.Field[int] = tm.count()\n    most: tm.Field[float | None] = tm.max(Product.price)"),
+        total(),
+    ),
+    "a measure changes": (
+        total("most: tm.Field[float | None] = tm.max(Product.price)"),
+        total("most: tm.Field[float | None] = tm.min(Product.price)"),
+    ),
+    "an aggregate has a condition": (total(), total(where=", where=lambda p: p.price > 8")),
+    "an aggregate has other groups": (total(), total(group="number", type="int")),
+    "a class is added": (
+        Version(),
+        Version(
+            more='class Shop(tm.Entity, table="Shops"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="{name}")',
+            models=", Shop",
+        ),
+    ),
+    "a class is opened no more": (
+        Version(
+            more='class Shop(tm.Entity, table="Shops"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="{name}")',
+            models=", Shop",
+        ),
+        Version(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), FOLLOWED.values(), ids=FOLLOWED)
+def test_both_versions_read_and_write_whichever_starts_stops_and_comes_back(
+    servers: tuple[Server, Server], tmp_path: Path, old: Version, new: Version
+) -> None:
+    path = tmp_path / "store.db"
+    before = Service(servers[0], "service", path, old)
+    before.write(0)
+    after = Service(servers[1], "service", path, new)
+    after.check(3)
+    after.write(10)
+    before.write(20)
+    before.check(9)
+    after.check(9)
+    before.stop()
+    before.start()  # a crash of the old version while the new one is being deployed
+    before.write(30)
+    after.write(40)
+    after.check(15)
+    after.stop()
+    before.write(50)
+    before.stop()
+    before.start()  # rolled back
+    before.write(60)
+    before.check(21)
+    after.start()  # and deployed again
+    after.check(21)
+    after.write(70)
+    before.check(24)
+    before.stop()
+    after.check(24)
+    after.stop()
