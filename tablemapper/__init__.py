@@ -13,6 +13,7 @@ import logging
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
+from .engines.migration import Fault
 from .engines.opening import restore, status
 from .engines.protocol import Violation
 from .engines.status import Applied, Item, Status
@@ -36,6 +37,7 @@ from .errors import (
     InvalidQuery,
     InvalidToken,
     InvalidTransaction,
+    MigrationStopped,
     NotAStore,
     NotReady,
     OutcomeUnknown,
@@ -54,6 +56,8 @@ from .errors import (
 )
 from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .migrations.report import MigrationReport, PlanStep
+from .migrations.run import migrate
 from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
@@ -91,6 +95,7 @@ __all__ = [
     "Explanation",
     "Expr",
     "Extra",
+    "Fault",
     "Field",
     "GeoPoint",
     "Groups",
@@ -108,6 +113,8 @@ __all__ = [
     "Key",
     "KeyOf",
     "Migration",
+    "MigrationReport",
+    "MigrationStopped",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
@@ -115,6 +122,7 @@ __all__ = [
     "Order",
     "OutcomeUnknown",
     "Page",
+    "PlanStep",
     "PreconditionFailed",
     "Predicate",
     "Problem",
@@ -150,6 +158,7 @@ __all__ = [
     "info",
     "json_schema",
     "max_ever",
+    "migrate",
     "migration",
     "min_ever",
     "open_async",

@@ -17,6 +17,7 @@ which never heard of tablemapper still catches it::
     ├── PreconditionFailed   ValueError    412: someone else wrote the entity since it was read
     ├── UniqueViolation      ValueError    409: a unique index holds this value for another entity
     ├── SchemaMismatch       ValueError    the models are not those that the file was written with
+    ├── MigrationStopped     ValueError    entities cannot be converted; everything else was, and nothing was switched
     ├── NotReady             RuntimeError  an index or an aggregate is still being built
     ├── SnapshotTooOld       TimeoutError  a loop held its state of the store for too long
     ├── QueryStopped         TimeoutError  a query took longer, or read more, than its budget allows
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidQuery",
     "InvalidToken",
     "InvalidTransaction",
+    "MigrationStopped",
     "NotAStore",
     "NotReady",
     "OutcomeUnknown",
@@ -138,6 +140,24 @@ class ScanRefused(InvalidQuery):
 
 class InvalidToken(InvalidQuery):
     """A page token that was not made by this query over this schema."""
+
+
+class MigrationStopped(TableMapperError, ValueError):
+    """Some entities cannot be converted, so a migration was not switched. Mend them or the script, and run it again.
+
+    ``report`` is the `MigrationReport` of all that was done, ``faults`` lists the entities, each with the reason.
+    """
+
+    def __init__(self, message: str, /, *, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+    @property
+    def faults(self) -> tuple[Any, ...]:
+        return () if self.report is None else self.report.faults
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class NotReady(TableMapperError, RuntimeError):

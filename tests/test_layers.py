@@ -29,12 +29,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["context", "status", "protocol"],
+            "engines": ["context", "status", "protocol", "migration"],
             "engines.sqlite.file": [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "catalogue", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine"],
+            "engines.sqlite": ["tables", "catalogue", "statements", "contested", "jobs", "maintained", "writes", "load", "building", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
             "": ["engines.opening"],
         }
     ],
@@ -46,7 +46,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         }
     ],
     [{"store": ["operations", "windows", "transaction", "builds", "store", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "report", "fields", "plan", "run"]}],
     [{"cli": ["app", "stores"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

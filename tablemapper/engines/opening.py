@@ -9,10 +9,11 @@ from typing import Literal
 
 from ..errors import NotAStore, shown
 from ..schema.model import Schema
+from .migration import MigrationEngine
 from .protocol import Engine
 from .status import Status
 
-__all__ = ["open_engine", "restore", "status"]
+__all__ = ["open_engine", "open_migrations", "restore", "status"]
 
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _CONNECTION = re.compile(
@@ -90,6 +91,25 @@ def status(place: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
     from .sqlite.status import status_of_file
 
     return status_of_file(place, timeout=timeout)
+
+
+def open_migrations(
+    place: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full", timeout: float = 5.0
+) -> MigrationEngine:
+    """Open a store for migrations.
+
+    Args:
+        place: the path of a file.
+        durability, timeout: as for `tablemapper.open`.
+
+    Raises:
+        StoreError: there is no store in this place, or it cannot be used.
+    """
+    if isinstance(place, str):
+        _check_path(place)
+    from .sqlite.migration import SqliteMigrations
+
+    return SqliteMigrations.open(place, durability=durability, timeout=timeout)
 
 
 def _check_path(where: str) -> None:

@@ -145,8 +145,8 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             found = (
                 [_beside_old(model, old, schema, catalogue)] if held is None else list(_changes(model, old, contents))
             )
-            if opened:
-                found.append(Change(name, "refused", _retired(opened[-1])))
+            if opened:  # (what else differs is what that migration changed)
+                found = [Change(name, "refused", _retired(opened[-1]))]
             maintained = [n for n, f in catalogue.items() if f.aggregate and f.aggregate.of == name]
             rules = {one.rule for one in found}
             if rules != {"open"} and found and not any(map(contents.count, [held or name, *maintained])):

@@ -146,6 +146,9 @@ class AppliedForm(msgspec.Struct):
     entities: int = 0
     """That were copied."""
     seconds: float = 0.0
+    undone: int | None = None
+    kept: list[str] = []
+    """The tables of what was copied; they are dropped when it is contracted."""
 
 
 Forms: TypeAlias = Mapping[str, ModelForm]

@@ -18,11 +18,11 @@ from ..errors import InvalidQuery, UniqueViolation, shown
 from ..progress import ProgressOption, start_meter
 from ..query.pages import counted
 
-__all__ = ["HOLD", "REST", "BuildReport", "build", "build_declared"]
+__all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "steered"]
 
 HOLD = 0.01
 REST = 1.0
-_FIRST = 200  # entities of the first transaction, before it is known how long they take
+FIRST = 200  # entities of the first transaction, before it is known how long they take
 _LEAST, _MOST = 20, 20_000
 _SHOWN = 20  # violations that an error lists
 
@@ -79,14 +79,9 @@ def build(
     Raises:
         InvalidQuery: an argument is not a number from 0 on.
     """
-    if limit is not None:
-        limit = counted("build: limit=", limit, least=0)
-    paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
-    for name, given in paces:
-        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
-            raise InvalidQuery(f"build: {name}=: a number from 0 on is needed, not {shown(given)}")
+    limit = check_pace("build", limit, hold, rest)
     start = monotonic()
-    entities, most, ended = 0, _FIRST, list[str]()
+    entities, most, ended = 0, FIRST, list[str]()
     batch: Built | None = None
     meter, owner = start_meter(False, ""), ""
     with ExitStack() as meters:
@@ -103,14 +98,23 @@ def build(
                 meter = meters.enter_context(start_meter(progress, f"building over {owner}", total=batch.total))
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
-            most = _steered(most, batch.seconds, hold)
+            most = steered(most, batch.seconds, hold)
             if rest and not batch.ended:
                 sleep(rest * batch.seconds)
     done = not any(state == "building" for label, state in engine.unready.items() if labels is None or label in labels)
     return BuildReport(done, tuple(ended), entities, monotonic() - start, engine.violations(100))
 
 
-def _steered(most: int, taken: float, hold: float) -> int:
+def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | None:
+    """Return how many entities are to be read at most; raise InvalidQuery if an argument is not a number from 0 on."""
+    paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
+    for name, given in paces:
+        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
+            raise InvalidQuery(f"{verb}: {name}=: a number from 0 on is needed, not {shown(given)}")
+    return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
+
+
+def steered(most: int, taken: float, hold: float) -> int:
     """Return how many entities the next transaction is to have, so that it takes as long as wanted."""
     change = min(2.0, max(0.25, hold / max(taken, 1e-6)))
     return max(_LEAST, min(_MOST, int(most * change)))

@@ -21,20 +21,23 @@ from .file.writer import Writer
 from .tables import EntityTable, TableForm
 
 __all__ = [
+    "COPIES",
     "CREATE_CATALOGUE",
     "NAME",
     "READ_NOTE",
     "Catalogue",
+    "CopyForm",
     "Read",
+    "Staged",
     "changed",
     "read_catalogue",
-    "read_history",
     "values_label",
     "write_catalogue",
     "write_note",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
+COPIES = "tablemapper_copies"
 READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
 
@@ -63,6 +66,32 @@ class JobForm:
 
 
 @attrs.frozen
+class CopyForm:
+    """What a migration copies, in one pass over the entities of a class, or of several by equal keys."""
+
+    id: str
+    sources: tuple[str, ...]
+    """The classes, by name."""
+
+
+class _Staged(msgspec.Struct, forbid_unknown_fields=True):
+    migration: str
+    models: dict[str, ModelForm]
+    versions: dict[str, list[VersionForm]]
+    states: dict[str, StateForm]
+    tables: _Tables
+
+
+@attrs.frozen
+class Staged:
+    """What a migration that runs writes beside what everybody reads, until it switches."""
+
+    migration: str
+    catalogue: Catalogue
+    """Of that alone."""
+
+
+@attrs.frozen
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
 
@@ -80,6 +109,11 @@ class Catalogue:
     """Physical names, in lower case, that once had a meaning."""
     jobs: tuple[JobForm, ...] = ()
     """What is being built."""
+    copies: tuple[CopyForm, ...] = ()
+    """What a migration copies."""
+    staged: Staged | None = None
+    history: tuple[AppliedForm, ...] = ()
+    """The migrations that were begun, in that order."""
     first_format: bool = False
     """Whether the file is still as the first format had it."""
 
@@ -98,25 +132,23 @@ def read_catalogue(read: Read) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new."""
     if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
         return Catalogue()
-    rows = dict(read(f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables', 'versions', 'states')"))
+    rows = dict(
+        read(
+            f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables', 'versions', 'states', 'staged', 'history')"
+        )
+    )
     try:
-        catalogue = _decoded(rows, _jobs(read)) if "versions" in rows else _first_format(rows)
+        catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
         catalogue.check()
+        staged = () if catalogue.staged is None else catalogue.staged.catalogue.tables.values()
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
-    for table in catalogue.tables.values():
+    for table in (*catalogue.tables.values(), *staged):
         for name, sql in table.ddl().items():
             if created.get(name) != sql:
                 raise changed("table", name)
     return catalogue
-
-
-def read_history(read: Read) -> list[AppliedForm]:
-    """Read which migrations were begun, in that order."""
-    for (form,) in read(READ_NOTE, ("history",)):
-        return msgspec.json.decode(form, type=list[AppliedForm])
-    return []
 
 
 def values_label(name: str) -> str:
@@ -131,18 +163,44 @@ def _jobs(read: Read) -> tuple[JobForm, ...]:
     )
 
 
-def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...]) -> Catalogue:
+def _copies(read: Read) -> tuple[CopyForm, ...]:
+    rows = read(f"SELECT id, class FROM {COPIES} ORDER BY id")
+    return tuple([CopyForm(copy, tuple(sources.split(", "))) for copy, sources in rows])
+
+
+def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[CopyForm, ...]) -> Catalogue:
     decode = msgspec.json.decode
-    tables = decode(rows["tables"], type=_Tables)
+    catalogue = _of_forms(
+        decode(rows["models"], type=dict[str, ModelForm]),
+        decode(rows["versions"], type=dict[str, list[VersionForm]]),
+        decode(rows["states"], type=dict[str, StateForm]),
+        decode(rows["tables"], type=_Tables),
+    )
+    staged = None
+    if "staged" in rows:
+        form = decode(rows["staged"], type=_Staged)
+        staged = Staged(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
+        staged.catalogue.check()
+    history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
+    return attrs.evolve(catalogue, jobs=jobs, copies=copies, staged=staged, history=history)
+
+
+def _of_forms(
+    models: dict[str, ModelForm], versions: dict[str, list[VersionForm]], states: dict[str, StateForm], tables: _Tables
+) -> Catalogue:
     return Catalogue(
-        models=decode(rows["models"], type=dict[str, ModelForm]),
-        versions=decode(rows["versions"], type=dict[str, list[VersionForm]]),
-        states=decode(rows["states"], type=dict[str, StateForm]),
+        models=models,
+        versions=versions,
+        states=states,
         tables={name: EntityTable.of(name, form) for name, form in tables.entities.items()},
         index_tables=tables.indexes,
         past=frozenset(tables.past),
-        jobs=jobs,
     )
+
+
+def _tables(catalogue: Catalogue) -> _Tables:
+    entities = {name: table.form() for name, table in catalogue.tables.items()}
+    return _Tables(entities, catalogue.index_tables, sorted(catalogue.past))
 
 
 def _first_format(rows: dict[str, str]) -> Catalogue:
@@ -163,14 +221,22 @@ def _first_format(rows: dict[str, str]) -> Catalogue:
 
 def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
     """Write a catalogue over the one that is there."""
-    entities = {name: table.form() for name, table in catalogue.tables.items()}
+    staged = None
+    if catalogue.staged is not None:
+        of = catalogue.staged.catalogue
+        staged = _Staged(catalogue.staged.migration, of.models, of.versions, of.states, _tables(of))
     for name, form in (
         ("models", catalogue.models),
         ("versions", catalogue.versions),
         ("states", catalogue.states),
-        ("tables", _Tables(entities, catalogue.index_tables, sorted(catalogue.past))),
+        ("tables", _tables(catalogue)),
+        ("staged", staged),
+        ("history", catalogue.history or None),
     ):
-        writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
+        if form is None:
+            writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))
+        else:
+            writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
 
 
 def read_states(writer: Writer) -> dict[str, StateForm]:

@@ -1,8 +1,9 @@
-"""Jobs: indexes and aggregates that are built beside writers, and what each write owes to them.
+"""Jobs: indexes and aggregates that are built beside writers, copies of entities, and what each write owes to them.
 
 One invariant holds at each commit: what a job builds is exactly what the entities up to its cursor make it. A batch adds
 the entities behind the cursor, in the order of their keys, and moves it. A write adds what it changes of an entity up to the
-cursor, and nothing of one behind it. SQLite has one writer at a time, which reads the cursor in its own transaction.
+cursor, and nothing of one behind it. SQLite has one writer at a time, which reads the cursor in its own transaction. A copy
+has a cursor too; what it makes of an entity only its migration knows, so a write just queues the keys that it changes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any, TypeAlias
 
 from ...schema.maintenance import Maintenance
 from ...schema.model import Model
+from .catalogue import COPIES
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
+from .file.writer import Writer
 from .statements import Job, SqliteSchema
 
-__all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "Passed", "owed", "passed_by"]
+__all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "ENQUEUE", "LEDGER", "QUEUE", "Passed", "owed", "passed_by", "queue"]
 
 BUILDS = "tablemapper_builds"
 CREATE_JOBS = {
@@ -24,6 +27,11 @@ CREATE_JOBS = {
 }
 # No key is NULL: a job that has built nothing has that for its cursor ("" is a key).
 CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
+
+QUEUE = "tablemapper_queue"
+LEDGER = "tablemapper_ledger"
+ENQUEUE = f"INSERT INTO {QUEUE} VALUES(?, ?, ?) ON CONFLICT DO NOTHING"
+_COPIED = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 
 Get: TypeAlias = Callable[[str, Sequence[Any]], Any]
 """Returns the first row of a statement, or None."""
@@ -42,6 +50,23 @@ def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Pass
         cursor = get(CURSOR, (job.name,))
         if cursor is not None and cursor[0] is not None:
             yield job.targets, passed_by(*cursor)
+
+
+def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Sequence[Any]]) -> None:
+    """Note for the migration that copies a class which entities changed since they were copied.
+
+    Args:
+        sqlite: the schema.
+        writer: the transaction that changes them.
+        model: the class.
+        keys: of the entities: the first two values of each.
+    """
+    for copy in sqlite.copies.get(model, ()):
+        cursor = writer.get(_COPIED, (copy.id,))
+        if cursor is not None and cursor[0] is not None:
+            passed = passed_by(*cursor)
+            if changed := [(copy.id, *key[:2]) for key in keys if passed(key)]:
+                writer.executemany(ENQUEUE, changed)
 
 
 def passed_by(pk: str, rk: str) -> Passed:

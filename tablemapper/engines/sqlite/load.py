@@ -20,7 +20,7 @@ from ...schema.rows import Row
 from ..protocol import Batch
 from .file.driver_errors import DRIVER_ERRORS, translated
 from .file.writer import Writer
-from .jobs import owed
+from .jobs import owed, queue
 from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
 from .writes import completed_rows, insert_rows
@@ -71,6 +71,7 @@ class SortedLoad:
                 for index in sqlite.maintenance[model].indexes:
                     self._keep(index, index.rows(stored))
                 self._maintain(model, writer, stored)
+                queue(sqlite, writer, model, stored)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):

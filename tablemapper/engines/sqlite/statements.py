@@ -18,7 +18,7 @@ from ...schema.following import Followed, follow
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
-from .catalogue import Catalogue, values_label
+from .catalogue import Catalogue, CopyForm, values_label
 from .file.functions import SqlFunction
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
 
@@ -68,6 +68,7 @@ class SqliteSchema:
         models: what is maintained: the classes, and the aggregates of them that are not opened.
         lacking: by class and index, the fields that the index does not hold, though it is declared to: later ones.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
+        copies: what a migration copies of each class; entities that change behind its cursor are queued for it.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
         retired: the classes, by name, that cannot go on as they are, and why.
@@ -107,7 +108,13 @@ class SqliteSchema:
         self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
         whole = {model: self._maintenance(model) for model in self.models}
         self.jobs = _jobs(catalogue, whole)
-        self.plain = not self.jobs and not any(followed.checked for followed in self.followed.values())
+        self.copies: dict[Model, tuple[CopyForm, ...]] = {
+            model: tuple([copy for copy in catalogue.copies if model.name in copy.sources]) for model in schema.models
+        }
+        self.copies = {model: copies for model, copies in self.copies.items() if copies}
+        self.plain = (
+            not self.jobs and not self.copies and not any(followed.checked for followed in self.followed.values())
+        )
         self.unready = {label: form.state for label, form in catalogue.states.items() if form.state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():
@@ -479,6 +486,7 @@ class Values:
         self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
         self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
         self.drop = f"DELETE FROM {name} {slot} AND value = ?"
+        self.scan = f"SELECT * FROM {name}"
         self.of_group = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
         self.least = f"SELECT min(value) FROM {name} {slot}"
         self.greatest = f"SELECT max(value) FROM {name} {slot}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from ...schema.forms import ModelForm
 from ..status import Applied, Item, Status
-from .catalogue import Catalogue, Read, read_catalogue, read_history
+from .catalogue import COPIES, Catalogue, Read, read_catalogue
 from .contested import COUNT_VALUES
 from .file.opening import open_file
 from .file.timestamps import STATE
@@ -17,7 +17,7 @@ from .jobs import BUILDS
 __all__ = ["read_status", "status_of_file"]
 
 _PROGRESS = f"SELECT name, done, total FROM {BUILDS}"
-_COPIES = "SELECT id, state, done, total FROM tablemapper_copies ORDER BY id"
+_COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
 
 
 def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
@@ -40,7 +40,7 @@ def read_status(read: Read) -> Status:
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in read(_COPIES)]
-    return Status(generation, (*_items(catalogue, places, held), *copies), tuple(_history(read)))
+    return Status(generation, (*_items(catalogue, places, held), *copies), tuple(_history(catalogue)))
 
 
 def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:
@@ -59,7 +59,7 @@ def _kind(form: ModelForm) -> str:
     return "aggregate" if form.aggregate else "class"
 
 
-def _history(read: Read) -> Iterator[Applied]:
-    for one in read_history(read):
+def _history(catalogue: Catalogue) -> Iterator[Applied]:
+    for one in [entry for entry in catalogue.history if entry.undone is None]:
         state = "contracted" if one.contracted else "switched" if one.switched else "running"
         yield Applied(one.id, state, datetime.fromtimestamp(one.started / 1e6, UTC), one.entities)  # type: ignore[arg-type]

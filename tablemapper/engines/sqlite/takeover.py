@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ...entities.declaration import IndexModel
@@ -22,6 +23,7 @@ from ...schema.forms import ModelForm, StateForm
 from ...schema.model import Model, Schema
 from .building import PROGRESS, build_batch, states_after
 from .catalogue import (
+    COPIES,
     CREATE_CATALOGUE,
     NAME,
     Catalogue,
@@ -36,17 +38,17 @@ from .contested import VIOLATIONS
 from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
-from .jobs import BUILDS, CREATE_JOBS
+from .jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE
 from .statements import SqliteSchema
 from .tables import EntityTable, quoted, values_ddl
 
-__all__ = ["BESIDE", "evolution_of", "take_over", "verify"]
+__all__ = ["BESIDE", "evolution_of", "stage", "take_format", "take_over", "verify"]
 
 BESIDE = {
     **CREATE_JOBS,
-    "tablemapper_copies": "CREATE TABLE tablemapper_copies(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
-    "tablemapper_queue": "CREATE TABLE tablemapper_queue(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
-    "tablemapper_ledger": "CREATE TABLE tablemapper_ledger(id, pk, rk, made, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+    COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
+    QUEUE: f"CREATE TABLE {QUEUE}(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+    LEDGER: f"CREATE TABLE {LEDGER}(id, pk, rk, made, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
 }
 """The tables beside the catalogue, for what is being built or copied: how far that is, which values are held twice, which
 entities changed since they were copied, and what each was turned into."""
@@ -58,9 +60,27 @@ _log = logging.getLogger("tablemapper.sqlite")
 def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0) -> Evolution:
     """Compare a catalogue with a schema; raise SchemaMismatch, with every difference, where that cannot be taken over."""
     evolution = evolve(catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), now=now)
+    if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
+        done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
+        raise SchemaMismatch(
+            f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %); it can be opened so once "
+            "that has switched", evolution.faults,
+        )  # fmt: skip
     if evolution.faults:
         raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
     return evolution
+
+
+def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
+    """Return whether more would be stored of what a migration ends."""
+    assert catalogue.staged is not None
+    sources = {name for copy in catalogue.copies for name in copy.sources}
+    tables = catalogue.staged.catalogue.tables
+    return any(
+        form != catalogue.models.get(name)
+        and (name in sources or form.table in tables or (form.aggregate is not UNSET and form.aggregate.of in sources))
+        for name, form in evolution.models_after.items()
+    )
 
 
 class _Contents:
@@ -127,7 +147,13 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
         if (table := sqlite.table_of(model)) != table.extended(model):
             raise changed("table", table.name)
     # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
-    unopened = {*catalogue.index_tables.values()} - set(expected)
+    named = {*catalogue.index_tables.values(), *(name for one in catalogue.history for name in one.kept)}
+    if catalogue.staged is not None:
+        staged = catalogue.staged.catalogue
+        for table in staged.tables.values():
+            expected |= table.ddl()
+        named |= {*staged.index_tables.values()}
+    unopened = named - set(expected)
     here = set()
     for kind, name, _, sql in found:
         here.add(name)
@@ -156,8 +182,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     if not catalogue.models:
         writer.execute(CREATE_CATALOGUE)
     if not catalogue.models or catalogue.first_format:
-        for sql in (*BESIDE.values(), f"PRAGMA user_version = {FORMAT_VERSION}"):
-            writer.execute(sql)
+        take_format(writer, catalogue)
     layout = _Layout(writer, catalogue, {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")})
     layout.drop(evolution.dropped)
     layout.widen(evolution.widened)
@@ -189,6 +214,25 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     if evolution.extends or catalogue.first_format:
         writer.bump_generation()
     return after
+
+
+def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> Catalogue:
+    """Make new tables for all classes of a schema, beside those that are there; return the catalogue of them alone."""
+    evolution = evolve({}, {}, schema, _Contents(Catalogue(), read), now=writer.timestamp)
+    layout = _Layout(
+        writer, Catalogue(past=past), {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")}
+    )
+    layout.extend(schema, evolution.models_after)
+    staged = attrs.evolve(layout.catalogue(evolution, writer.timestamp), past=frozenset())
+    _create(writer, SqliteSchema(schema, staged), evolution)
+    return staged
+
+
+def take_format(writer: Writer, catalogue: Catalogue) -> None:
+    """Make the tables beside the catalogue, which the first format of files did not have."""
+    for sql in (*BESIDE.values(), f"PRAGMA user_version = {FORMAT_VERSION}"):
+        writer.execute(sql)
+    write_catalogue(writer, catalogue)
 
 
 class _Layout:
@@ -317,14 +361,16 @@ class _Layout:
                 states.setdefault(label, StateForm("ready", now))
                 if label in evolution.declared:
                     states[label] = replace(states[label], declared=evolution.declared[label])
-        return Catalogue(
-            evolution.models_after,
-            evolution.versions_after,
-            states,
-            self.tables,
-            self._index_tables,
-            frozenset(self._past),
-            tuple(jobs),
+        return attrs.evolve(
+            self._before,
+            models=evolution.models_after,
+            versions=evolution.versions_after,
+            states=states,
+            tables=self.tables,
+            index_tables=self._index_tables,
+            past=frozenset(self._past),
+            jobs=tuple(jobs),
+            first_format=False,
         )
 
 

@@ -19,7 +19,7 @@ from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
 from .file.writer import Writer, sorted_rows
-from .jobs import Passed, owed
+from .jobs import Passed, owed, queue
 from .maintained import put_rows, write_changes, write_indexes
 from .statements import SqliteSchema, Statements
 
@@ -125,6 +125,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             rows = insert_rows(statements, writer, _news(batch.inserts))
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
+    for model, batch in batches.items() if sqlite.copies else ():
+        queue(sqlite, writer, model, [one.key for one in (*batch.deletes, *batch.updates, *batch.inserts)])
     write_changes(sqlite, writer, changes)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
@@ -168,6 +170,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
             for kept, passed in owed(sqlite, writer.get, batch.model):
                 changes.added(kept, sorted_rows(rows if passed is None else list(filter(passed, rows))))
             write_indexes(sqlite, writer, changes)
+            queue(sqlite, writer, batch.model, rows)
     write_changes(sqlite, writer, ChangeSet(groups=groups))
 
 

@@ -1,0 +1,141 @@
+"""What a runner of migrations needs of an engine: to turn entities into others beside writers, and to switch to these.
+
+What a script says is decided before; here it is data: classes, and functions of entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from ..schema.forms import AppliedForm, Forms
+from ..schema.model import Model, Schema
+
+__all__ = ["Conversion", "Copied", "Fault", "MigrationEngine", "Transition"]
+
+
+@attrs.frozen
+class Fault:
+    """What keeps a migration from coming to its end."""
+
+    where: str
+    """The class of an entity."""
+    key: tuple[str, str]
+    """Its partition key and row key."""
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.key}: {self.detail}"
+
+
+@attrs.frozen(eq=False)
+class Conversion:
+    """What entities are turned into."""
+
+    sources: tuple[Model, ...]
+    """One class, or several whose entities of equal keys are turned into others together."""
+    targets: tuple[Model, ...]
+    convert: Callable[[Sequence[Any]], Iterable[Any]]
+    """From an entity of each source, or None where it has none, to new entities. It may be called several times."""
+
+
+@attrs.frozen(eq=False)
+class Transition:
+    """A migration, as an engine runs it: some classes end, and others take their place."""
+
+    id: str
+    script: str
+    """32 hex digits of its script."""
+    steps: tuple[str, ...]
+    old: Schema
+    """The classes that are converted, with what is maintained from them."""
+    new: Schema
+    """The classes that they are converted to, with what is maintained from them; nothing else is in their tables."""
+    conversions: tuple[Conversion, ...]
+    back: bool = False
+    """Whether it undoes a migration."""
+
+    @property
+    def name(self) -> str:
+        """What it is called while it runs."""
+        return f"the undoing of {self.id}" if self.back else self.id
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """The classes that end, by name."""
+        return frozenset(self.old.by_name)
+
+
+@attrs.frozen
+class Copied:
+    """What one transaction of a migration did."""
+
+    entities: int
+    done: int
+    """Entities that were turned into others so far, of ``total``."""
+    total: int
+    seconds: float = 0.0
+    """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
+    switched: bool = False
+    """Whether it was the last one: everybody reads what was written."""
+    stuck: bool = False
+    """Whether only entities are left that cannot be turned into others."""
+
+
+class MigrationEngine(Protocol):
+    """A store whose classes are not known."""
+
+    def forms(self) -> Forms:
+        """Return the forms of its classes."""
+        ...
+
+    def history(self) -> tuple[AppliedForm, ...]:
+        """Return the migrations that were begun, in that order."""
+        ...
+
+    def count(self, name: str) -> int:
+        """Return the number of entities of a class."""
+        ...
+
+    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
+        """Note migrations, each with its digest, as done: the store was never as they find it."""
+        ...
+
+    def start(self, transition: Transition, check: Callable[[Forms], None]) -> None:
+        """Begin a migration, or go on with it.
+
+        Args:
+            transition: what is to be done.
+            check: raises if these forms of the store's classes are not those that it starts from.
+
+        Raises:
+            InvalidMigration: another one is under way.
+        """
+        ...
+
+    def step(self, most: int) -> Copied:
+        """Turn the next entities into others, at most ``most``, in one transaction; switch with the last ones."""
+        ...
+
+    @property
+    def faults(self) -> Mapping[tuple[str, tuple[str, str]], Fault]:
+        """What could not be turned into others so far."""
+        ...
+
+    def clear(self, most: int) -> int:
+        """Delete what migrations leave behind that are done, at most so many rows in one transaction; return how many."""
+        ...
+
+    def contract(self, id: str) -> None:
+        """Drop what a migration left of the classes that it ended; it cannot be undone then."""
+        ...
+
+    def backup(self, path: str) -> None:
+        """Write a copy of one state of the store."""
+        ...
+
+    def close(self) -> None:
+        """Close the files."""
+        ...

@@ -1,0 +1,358 @@
+"""Migrations of one file: they begin, go on in short transactions, switch, and are contracted. No class need be opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+from msgspec.structs import replace
+
+from ...errors import InvalidMigration
+from ...schema.forms import AppliedForm, Forms, ModelForm, VersionForm
+from ..migration import Copied, Fault, Transition
+from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, values_label, write_catalogue
+from .contested import VIOLATIONS
+from .copying import Copying, Key, copy_forms
+from .file.file import File
+from .file.opening import open_file
+from .file.timestamps import STATE
+from .file.transactions import OtherGeneration
+from .file.writer import Writer
+from .jobs import BUILDS, LEDGER, QUEUE
+from .statements import SqliteSchema
+from .tables import quoted
+from .takeover import stage, take_format
+
+__all__ = ["SqliteMigrations"]
+
+T = TypeVar("T")
+_FOLLOWS = 10
+_LEFT = f"SELECT id, pk, rk FROM {LEDGER} WHERE id NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
+_FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
+_SMALL = 5_000  # rows of a table that are deleted in one transaction
+
+
+class SqliteMigrations:
+    """One file, for migrations."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._copying: Copying | None = None
+        self._transition: Transition | None = None
+        self._look()
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, durability: Any = "full", timeout: float = 5.0, **options: Any
+    ) -> SqliteMigrations:
+        """Open a file that is there.
+
+        Args:
+            path: the file.
+            durability: as for `tablemapper.open`.
+            timeout: seconds to wait for another process.
+            options: of `open_file`: the clock, locks and VFS of a test.
+        """
+        file = open_file(path, create=False, durability=durability, timeout=timeout, **options)
+        try:
+            return cls(file)
+        except BaseException:
+            file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # ------------------------------------------------------------------------------------------ what is there
+
+    def _look(self) -> None:
+        with self._file.snapshot() as snapshot:
+            self._catalogue = read_catalogue(snapshot.read)
+            ((self._generation,),) = snapshot.read(f"SELECT generation FROM {STATE}")
+        self._use()
+
+    def _use(self) -> None:
+        transition, staged = self._transition, self._catalogue.staged
+        if transition is None or self._copying is None or staged is None or staged.migration != transition.name:
+            return
+        # (Whether a form was retired says nothing here: a migration may come to one again.)
+        here, there = (attrs.evolve(one, versions={}) for one in (self._catalogue, staged.catalogue))
+        self._copying.use(
+            SqliteSchema(transition.old, here, self._generation), SqliteSchema(transition.new, there, self._generation)
+        )
+
+    def forms(self) -> Forms:
+        """Return the forms of the classes of the file."""
+        return self._catalogue.models
+
+    def history(self) -> tuple[AppliedForm, ...]:
+        """Return the migrations that were begun, in that order."""
+        return self._catalogue.history
+
+    def count(self, name: str) -> int:
+        """Return the number of entities of a class."""
+        table = self._catalogue.tables[self._catalogue.models[name].table]
+        condition = table.type_filter(name, "t") or "TRUE"
+        ((count,),) = self._file.read(f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}")
+        return int(count)
+
+    @property
+    def faults(self) -> Mapping[tuple[str, Key], Fault]:
+        """What could not be turned into others so far."""
+        return {} if self._copying is None else self._copying.faults
+
+    # ------------------------------------------------------------------------------------------ running one
+
+    def _write(self, write: Callable[[Writer], T]) -> T:
+        """Write by the catalogue as it is in that transaction."""
+        for _ in range(_FOLLOWS):
+            try:
+                return self._file.write(write, generation=self._generation, alone=True)
+            except OtherGeneration:
+                self._look()
+        return self._file.write(write, generation=self._generation, alone=True)
+
+    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
+        """Note migrations, each with its digest, as done: the store was never as they find it."""
+
+        def write(writer: Writer) -> None:
+            now = writer.timestamp
+            history = [AppliedForm(id, script, started=now, switched=now) for id, script in applied]
+            self._save(writer, attrs.evolve(self._catalogue, history=(*self._catalogue.history, *history)))
+
+        self._write(write)
+        self._look()
+
+    def start(self, transition: Transition, check: Callable[[Forms], None]) -> None:
+        """Begin a migration, or go on with it.
+
+        Raises:
+            InvalidMigration: another one is under way, or the store is not as it finds it.
+        """
+
+        def write(writer: Writer) -> None:
+            catalogue, now = self._catalogue, writer.timestamp
+            check(catalogue.models)
+            if catalogue.staged is not None:
+                entry = catalogue.history[-1]
+                if catalogue.staged.migration != transition.name:
+                    raise InvalidMigration(
+                        transition.id, [f"{catalogue.staged.migration} is under way; let that come to its end first"]
+                    )
+                if entry.script == transition.script:
+                    return
+                catalogue = _discarded(writer, catalogue, keep=transition.back)
+            staged = stage(writer, transition.new, catalogue.past, _reader(writer))
+            for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
+                total = sum(self._count(writer, model.name) for model in conversion.sources)
+                writer.execute(
+                    f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)",
+                    (form.id, ", ".join(form.sources), total),
+                )
+            history = catalogue.history
+            if not transition.back:
+                history = (*history, AppliedForm(transition.id, transition.script, list(transition.steps), started=now))
+            self._save(writer, attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history))
+
+        self._transition, self._copying = transition, Copying(transition)
+        self._write(write)
+        self._look()
+
+    def _count(self, writer: Writer, name: str) -> int:
+        table = self._catalogue.tables[self._catalogue.models[name].table]
+        condition = table.type_filter(name, "t") or "TRUE"
+        (count,) = writer.get(f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}") or (0,)
+        return int(count)
+
+    def step(self, most: int) -> Copied:
+        """Turn the next entities into others, at most ``most``, in one transaction; switch with the last ones."""
+        transition, copying = self._transition, self._copying
+        assert transition is not None
+        assert copying is not None
+        read, done, total, began, switched = 0, 0, 0, 0.0, False
+
+        def write(writer: Writer) -> None:
+            nonlocal read, done, total, began, switched
+            began = self._file.monotonic()
+            staged = self._catalogue.staged
+            if staged is None or staged.migration != transition.name:  # another runner has switched
+                read, switched = 0, True
+                return
+            read, switched = copying.batch(writer, most), copying.ended
+            done, total = writer.get(f"SELECT sum(done), sum(total) FROM {COPIES}") or (0, 0)
+            if switched:
+                self._switch(writer, transition, staged.catalogue, done)
+
+        self._write(write)
+        seconds = self._file.monotonic() - began
+        if switched:
+            self._look()
+        return Copied(read, done, max(total, done), seconds, switched, copying.stuck)
+
+    def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
+        """Let what was written take the place of what it was made of."""
+        catalogue, now = self._catalogue, writer.timestamp
+        kept, past = _set_aside(writer, catalogue, transition)
+        ending = transition.ending
+        gone = {label for name in ending for label in _labels(name, catalogue.models[name])}
+        for job in catalogue.jobs:
+            if job.owner in ending:
+                writer.execute(f"DELETE FROM {BUILDS} WHERE name = ?", (job.name,))
+        for label in gone:
+            writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
+        writer.execute(f"DELETE FROM {COPIES}")
+        models = {name: form for name, form in catalogue.models.items() if name not in ending} | staged.models
+        tables = {form.table: catalogue.tables.get(form.table) for form in models.values()} | staged.tables
+        after = attrs.evolve(
+            catalogue,
+            models=models,
+            versions=_versions(catalogue, staged, ending, transition.id, now),
+            states={label: state for label, state in catalogue.states.items() if label not in gone} | staged.states,
+            tables={name: table for name, table in tables.items() if table is not None},
+            index_tables={label: name for label, name in catalogue.index_tables.items() if label not in gone}
+            | staged.index_tables,
+            past=catalogue.past | past,
+            staged=None,
+            history=_history(catalogue.history, transition, now, entities, kept),
+        )
+        self._save(writer, after)
+
+    def _save(self, writer: Writer, catalogue: Catalogue) -> None:
+        if self._catalogue.first_format:
+            take_format(writer, catalogue)
+        write_catalogue(writer, catalogue)
+        writer.bump_generation()
+
+    # ------------------------------------------------------------------------------------------ what is left
+
+    def clear(self, most: int) -> int:
+        """Delete what migrations leave behind that are done, at most so many rows in one transaction; return how many."""
+
+        def write(writer: Writer) -> int:
+            rows = writer.execute(_LEFT, (most,)).fetchall()
+            if rows:
+                writer.executemany(_FORGET, rows)
+            return len(rows)
+
+        if self._catalogue.first_format or not self._file.read(_LEFT, (1,)):
+            return 0
+        return self._write(write)
+
+    def contract(self, id: str) -> None:
+        """Drop what a migration left of the classes that it ended; it cannot be undone then."""
+        entries = [one for one in self._catalogue.history if one.id == id or one.undone is not None]
+        names = [name for entry in entries for name in entry.kept]
+        for name in names:
+            while self._write(lambda writer, name=name: _emptied(writer, name)):  # type: ignore[misc]
+                pass
+
+        def write(writer: Writer) -> None:
+            for name in names:
+                writer.execute(f"DROP TABLE {quoted(name)}")
+            history = [
+                replace(one, contracted=writer.timestamp, kept=[]) if one.id == id else one
+                for one in self._catalogue.history
+                if one.undone is None
+            ]
+            self._save(writer, attrs.evolve(self._catalogue, history=tuple(history)))
+
+        self._write(write)
+        self._look()
+
+    def backup(self, path: str) -> None:
+        """Write a copy of one state of the file."""
+        self._file.backup(path, lambda _done, _total: None)
+
+
+def _reader(writer: Writer) -> Read:
+    def read(sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return writer.execute(sql, args).fetchall()
+
+    return read
+
+
+def _labels(name: str, form: ModelForm) -> Iterable[str]:
+    return (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
+
+
+def _set_aside(writer: Writer, catalogue: Catalogue, transition: Transition) -> tuple[list[str], set[str]]:
+    """Rename the tables of classes that end, so that nobody reads them; return their names, and those they had."""
+    here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    taken = here | catalogue.past
+    names: list[str] = []
+    for public in dict.fromkeys(catalogue.models[name].table for name in transition.ending):
+        names += catalogue.tables[public].ddl()
+    for name in transition.ending:
+        names += [catalogue.index_tables[f"{name}.{index}"] for index in catalogue.models[name].indexes]
+        values = catalogue.index_tables.get(values_label(name), "")
+        names += [values] if values.lower() in here else []
+    kept = []
+    for name in names:
+        base = aside = f"{name}_before_{transition.id}"
+        number = 2
+        while aside.lower() in taken:
+            aside, number = f"{base}_{number}", number + 1
+        writer.execute(f"ALTER TABLE {quoted(name)} RENAME TO {quoted(aside)}")
+        kept.append(aside)
+    return kept, {name.lower() for name in (*names, *kept)}
+
+
+def _versions(
+    catalogue: Catalogue, staged: Catalogue, ending: frozenset[str], id: str, now: int
+) -> dict[str, list[VersionForm]]:
+    """Return the forms that were opened, those that cannot go on retired."""
+    versions = dict(catalogue.versions)
+    for name in ending:
+        live = {version.form for version in staged.versions.get(name, ())}
+        versions[name] = [
+            replace(one, until=now, retired_by=id) if one.until is None and one.form not in live else one
+            for one in versions[name]
+        ]
+    for name, forms in staged.versions.items():
+        opened = versions.setdefault(name, [])
+        live = {one.form for one in opened if one.until is None}
+        versions[name] = [*opened, *(one for one in forms if one.form not in live)]
+    return versions
+
+
+def _history(
+    history: tuple[AppliedForm, ...], transition: Transition, now: int, entities: int, kept: list[str]
+) -> tuple[AppliedForm, ...]:
+    entry = next(one for one in history if one.id == transition.id and one.undone is None)
+    if transition.back:
+        after = replace(entry, undone=now, kept=[*entry.kept, *kept])
+    else:
+        after = replace(entry, switched=now, entities=entities, seconds=(now - entry.started) / 1e6, kept=kept)
+    return tuple([after if one is entry else one for one in history])
+
+
+def _discarded(writer: Writer, catalogue: Catalogue, *, keep: bool) -> Catalogue:
+    """Drop what was written for a script that was edited since; return the catalogue without it."""
+    assert catalogue.staged is not None
+    staged = catalogue.staged.catalogue
+    here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    names = [name for table in staged.tables.values() for name in table.ddl()]
+    names += [*staged.index_tables.values()]
+    for name in dict.fromkeys(names):
+        if name.lower() in here:
+            writer.execute(f"DROP TABLE {quoted(name)}")
+    for table in (COPIES, QUEUE, LEDGER):
+        writer.execute(f"DELETE FROM {table}")
+    past = catalogue.past | {name.lower() for name in names}
+    history = catalogue.history if keep else catalogue.history[:-1]
+    return attrs.evolve(catalogue, staged=None, copies=(), history=history, past=past)
+
+
+def _emptied(writer: Writer, name: str) -> bool:
+    """Delete some rows of a table; tell whether more are left than may go with it."""
+    if writer.get(f"SELECT 1 FROM {quoted(name)} LIMIT 1 OFFSET ?", (_SMALL,)) is None:
+        return False
+    columns = [row[1] for row in writer.execute(f"PRAGMA table_info({quoted(name)})") if row[5]]
+    listed = ", ".join(map(quoted, columns))
+    writer.execute(
+        f"DELETE FROM {quoted(name)} WHERE ({listed}) IN (SELECT {listed} FROM {quoted(name)} LIMIT ?)", (_SMALL,)
+    )
+    return True

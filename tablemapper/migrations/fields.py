@@ -1,0 +1,78 @@
+"""From an entity of the old shape to the same entity of the new one, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..entities.declaration import abstract_declaration
+from ..values.extra import Extra
+from .script import Script
+from .steps import Convert, Fill, Rename
+
+__all__ = ["Fields"]
+
+
+class Fields:
+    """What becomes of the fields of a class.
+
+    Args:
+        script: its steps say.
+        old: the class.
+        new: the class that it becomes.
+    """
+
+    def __init__(self, script: Script, old: type[Any], new: type[Any]) -> None:
+        self._new: Any = new
+        made = abstract_declaration(new)
+        self._properties = {field.property for field in made.fields}
+        own = {field.name for field in abstract_declaration(old).fields}
+        moved: dict[str, str] = {}
+        converted: dict[str, Callable[[Any], Any]] = {}
+        gone: set[str] = set()
+        self._fills: list[tuple[str, Callable[[Any], Any]]] = []
+        for step in script.steps:
+            match step:
+                case Rename(old=was, new=attr) if attr.owner is new:
+                    moved[attr.name] = was.name
+                    gone.add(was.name)
+                case Convert(old=was, new=attr, with_=with_) if attr.owner is new:
+                    moved[attr.name] = was.name
+                    gone.add(was.name)
+                    converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
+                case Fill(new=attr, with_=with_) if attr.owner is new:
+                    self._fills.append((attr.name, with_))
+                case _:
+                    pass
+        names = [field.name for field in made.fields]
+        self._plain = [(n, moved[n]) for n in names if n in moved and n not in converted]
+        self._plain += [(n, n) for n in names if n not in moved and n in own - gone]
+        self._converted = [(n, moved[n], function) for n, function in converted.items()]
+
+    def convert(self, entities: Sequence[Any]) -> list[Any]:
+        """Return the new entity, alone."""
+        (old,) = entities
+        values = {name: getattr(old, was) for name, was in self._plain}
+        for name, was, function in self._converted:
+            values[name] = function(getattr(old, was))
+        for name, fill in self._fills:
+            if values.get(name) is None and (value := fill(self._unfinished(values))) is not None:
+                values[name] = value
+        for name, value in values.items():
+            if isinstance(value, Extra):
+                values[name] = type(value)({one: item for one, item in value.items() if one not in self._properties})
+        return [self._new(**values)]
+
+    def _unfinished(self, values: Mapping[str, Any]) -> Any:
+        """Return an entity of the new shape without the fields that have no value yet."""
+        entity = self._new.__raw__()
+        entity._row = None
+        for name, value in values.items():
+            setattr(entity, name, value)
+        entity.__class__ = self._new
+        return entity
+
+
+def _conversion(with_: Any, *, optional: bool) -> Callable[[Any], Any]:
+    function: Callable[[Any], Any] = (lambda value: with_.get(value, value)) if isinstance(with_, Mapping) else with_
+    return (lambda value: None if value is None else function(value)) if optional else function

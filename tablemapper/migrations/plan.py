@@ -1,0 +1,288 @@
+"""What a script does to a store: which classes end, which take their place, and what entities are turned into.
+
+A class that a step names is copied to tables of its own, and so is every class that shares a table with one. What a script
+only names in ``old`` and ``new`` is left to the opening of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..engines.migration import Conversion, Transition
+from ..entities.declaration import abstract_declaration
+from ..entities.entity import Record
+from ..errors import InvalidMigration, InvalidModel
+from ..expressions.tree import Attr
+from ..schema.forms import Forms
+from ..schema.model import Schema, compile_schema, model_of
+from .fields import Fields
+from .report import PlanStep
+from .script import Script
+from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+
+__all__ = ["check_old", "matches", "plan_steps", "transition_of", "undoing"]
+
+
+# ---------------------------------------------------------------------------------------------- is the store as it says
+
+
+def check_old(script: Script, forms: Forms) -> None:
+    """Raise InvalidMigration, with every difference, if a store is not as a script finds it."""
+    affected = _affected(script, forms)
+    faults = [fault for cls in script.old for fault in _differences(cls, forms, whole=cls.__name__ in affected)]
+    if faults:
+        raise InvalidMigration(f"{script.id}: the store is not as old= says", faults)
+
+
+def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
+    """Return whether a store has classes as they are declared, and maybe more."""
+    return not any(fault for cls in classes for fault in _differences(cls, forms, whole=False))
+
+
+def _differences(cls: Any, forms: Forms, *, whole: bool) -> Iterator[str]:
+    name, own, held = cls.__name__, model_of(cls).form, forms.get(cls.__name__)
+    if held is None:
+        yield f"{name} is not in the store"
+        return
+    for part in ("table", "type", "partition", "row"):
+        was, is_ = getattr(held, part), getattr(own, part)
+        if was != is_:
+            yield f"{name}: its {part} is {was} in the store, and {is_} in old"
+    for kind, here, there in (("field", own.fields, held.fields), ("index", own.indexes, held.indexes)):
+        for one in here:
+            if one not in there:
+                yield f"{name}.{one}: the {kind} is not in the store"
+            elif _plain(here[one]) != _plain(there[one]):
+                yield f"{name}.{one}: the {kind} is another one in the store" + (
+                    f": {there[one]}, and {here[one]} in old" if kind == "field" else ""
+                )
+        if whole:
+            yield from (
+                f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+                for one in there
+                if one not in here
+            )
+    if own.aggregate != held.aggregate:
+        yield f"{name}: what it aggregates is other in the store"
+
+
+def _plain(form: Any) -> Any:
+    return replace(form, default=None) if hasattr(form, "default") else form
+
+
+# ---------------------------------------------------------------------------------------------- what it does
+
+
+def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transition | None:
+    """Return what an engine does for a script; None if there is nothing that it has to do.
+
+    Raises:
+        InvalidMigration: the script does not fit the store.
+    """
+    affected = _affected(script, forms)
+    if not affected:
+        return None
+    old = {cls.__name__: cls for cls in script.old}
+    faults = [
+        f"{name} {'is maintained from' if forms[name].aggregate else 'shares a table with'} what is migrated: name it in "
+        "old=, and in new= or in m.drop(…)"
+        for name in affected
+        if name not in old
+    ]
+    new = _new_classes(script, affected)
+    for cls in new:
+        name = cls.__name__
+        if name in forms and name not in affected:
+            faults.append(f"{name} is in the store already: name it in old=, too")
+    if faults:
+        raise InvalidMigration(script.id, faults)
+    try:
+        schema = compile_schema([old[name] for name in affected])
+        target = compile_schema(new) if new else Schema(())
+        conversions = tuple(_conversions(script, affected))
+    except InvalidModel as error:
+        raise InvalidMigration(script.id, error.faults or [str(error)]) from error
+    return Transition(script.id, script.digest, tuple(map(str, script.steps)), schema, target, conversions, back)
+
+
+def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
+    """Return the classes of a store that are copied, or end: those of steps, and those that hang together with them."""
+    affected = {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
+    tables = {model_of(cls).table for cls in _new_classes(script, affected)}
+    while True:
+        tables |= {forms[name].table for name in affected if name in forms}
+        more = {name for name, form in forms.items() if form.table in tables}
+        more |= {name for name, form in forms.items() if form.aggregate is not UNSET and form.aggregate.of in affected}
+        more |= {
+            form.aggregate.of for name in affected | more if (form := forms.get(name)) and form.aggregate is not UNSET
+        }
+        if more <= affected:
+            return tuple([name for name in forms if name in affected])
+        affected |= more
+
+
+def _old_classes(script: Script, step: Step) -> Iterator[Any]:
+    match step:
+        case Rename(old=attr) | Convert(old=attr):
+            yield attr.owner
+        case RenameClass(old=cls) | Rekey(old=cls) | Rewrite(old=cls):
+            yield cls
+        case Join(a=a, b=b):
+            yield from (a, b)
+        case Fill(new=attr):
+            source = next((o for o, n in pairs(script).items() if n is attr.owner), None)
+            if source is not None:
+                yield source
+        case Drop(what=what):
+            yield what if isinstance(what, type) else what.owner if isinstance(what, Attr) else what.entity
+        case Resolve():
+            pass
+
+
+def pairs(script: Script) -> dict[Any, Any]:
+    """Return the class that each old one becomes, where it stays one."""
+    names: dict[str, Any] = {cls.__name__: cls for cls in script.new}
+    found: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
+    for step in script.steps:
+        match step:
+            case RenameClass(old=old, new=new) | Rekey(old=old, new=new):
+                found[old] = new
+            case Rename(old=attr, new=other) | Convert(old=attr, new=other):
+                found[attr.owner] = other.owner
+            case _:
+                pass
+    for step in script.steps:
+        match step:
+            case Rewrite(old=old):
+                found.pop(old, None)
+            case Join(a=a, b=b):
+                found.pop(a, None)
+                found.pop(b, None)
+            case Drop(what=what) if isinstance(what, type):
+                found.pop(what, None)
+            case _:
+                pass
+    return found
+
+
+def _new_classes(script: Script, affected: Iterable[str]) -> list[Any]:
+    """Return the classes that are written for those that are affected, with what is maintained from them."""
+    affected = set(affected)
+    new = {n for o, n in pairs(script).items() if o.__name__ in affected}
+    for step in script.steps:
+        if isinstance(step, Rewrite | Join):
+            new |= set(step.into)
+    tables = {abstract_declaration(cls).table for cls in new}
+    return [
+        cls
+        for cls in script.new
+        if cls in new or abstract_declaration(cls).of in new or abstract_declaration(cls).table in tables
+    ]
+
+
+def _conversions(script: Script, affected: Sequence[str]) -> Iterator[Conversion]:
+    for old, new in pairs(script).items():
+        if old.__name__ in affected and abstract_declaration(old).of is None:
+            yield Conversion((model_of(old),), (model_of(new),), Fields(script, old, new).convert)
+    for step in script.steps:
+        match step:
+            case Rewrite(old=old, with_=with_, into=into):
+                yield Conversion((model_of(old),), tuple(map(model_of, into)), _several(with_))
+            case Join(a=a, b=b, with_=with_, into=into):
+                yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), _several(with_))
+            case _:
+                pass
+
+
+def _several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[Any]]:
+    def convert(entities: Sequence[Any]) -> Iterable[Any]:
+        made = function(*entities)
+        if made is None:
+            return ()
+        return (made,) if isinstance(made, Record) or not isinstance(made, Iterable) else made
+
+    return convert
+
+
+# ---------------------------------------------------------------------------------------------- back
+
+
+def undoing(script: Script) -> Script:
+    """Return the script that undoes another one.
+
+    Raises:
+        InvalidMigration: one of its steps cannot be undone.
+    """
+    faults = [f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not reversible(step)]
+    if faults:
+        raise InvalidMigration(script.id, faults)
+    steps = [one for step in reversed(script.steps) for one in _undone(step)]
+    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
+
+
+def reversible(step: Step) -> bool:
+    """Return whether a step can be undone."""
+    match step:
+        case Rename() | RenameClass() | Rekey() | Fill():
+            return True
+        case Convert(with_=with_, back=back):
+            return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
+        case Rewrite(back=back):
+            return back is not None
+        case _:
+            return False
+
+
+def _wanted(step: Step) -> str:
+    return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
+
+
+def _undone(step: Step) -> Iterator[Step]:
+    match step:
+        case Rename(old=old, new=new):
+            yield Rename(new, old)
+        case RenameClass(old=old, new=new):
+            yield RenameClass(new, old)
+        case Rekey(old=old, new=new):
+            yield Rekey(new, old)
+        case Convert(old=old, new=new, with_=with_, back=back):
+            other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
+            assert other is not None
+            yield Convert(new, old, other, with_ if callable(with_) else with_.__getitem__)
+        case Rewrite(old=old, into=into, back=back):
+            assert back is not None
+            yield from (Rewrite(cls, back, (old,)) for cls in into)
+        case Fill(new=new):
+            yield Fill(new, _given)
+        case _:
+            pass
+
+
+def _given(_: Any) -> None:
+    return None
+
+
+# ---------------------------------------------------------------------------------------------- what a report says
+
+
+def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tuple[PlanStep, ...]:
+    """Return the steps of a script as a report shows them."""
+    undoable = all(map(reversible, script.steps))
+    goes_on = all(model_of(old).form_hash == model_of(new).form_hash for old, new in pairs(script).items())
+    return tuple(
+        [
+            PlanStep(
+                script.id,
+                str(step),
+                sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in forms),
+                undoable,
+                "writes" if goes_on else "stops",
+            )
+            for step in script.steps
+        ]
+    )

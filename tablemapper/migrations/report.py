@@ -1,0 +1,78 @@
+"""What a run of migrations did, or would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import attrs
+
+from ..engines.migration import Fault
+
+__all__ = ["MigrationReport", "PlanStep"]
+
+
+@attrs.frozen
+class PlanStep:
+    """One step of a migration that is to be run, or was."""
+
+    migration: str
+    """The id of its script."""
+    text: str
+    """What is done, as ``rename Product.maker to manufacturer``."""
+    entities: int
+    """That are copied for it; 0 if only the catalogue changes."""
+    reversible: bool
+    """Whether the migration can be undone, until it is contracted."""
+    old_version: Literal["writes", "reads", "stops"]
+    """What a program that has the old classes can do once this is switched."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its columns in a report."""
+        old = {"writes": "reads and writes", "reads": "reads", "stops": "stops"}[self.old_version]
+        return (
+            self.text,
+            f"{self.entities:,} entities" if self.entities else "catalogue only",
+            "reversible" if self.reversible else "not reversible",
+            f"old version: {old}",
+        )
+
+
+@attrs.frozen
+class MigrationReport:
+    """What a run of migrations did, or would do."""
+
+    done: bool
+    """Whether nothing of it is left."""
+    plan: tuple[PlanStep, ...]
+    """The steps that were to be done."""
+    applied: tuple[str, ...] = ()
+    """The migrations that were switched, or undone, by id."""
+    entities: int = 0
+    """That were turned into others."""
+    seconds: float = 0.0
+    faults: tuple[Fault, ...] = ()
+    """The entities that cannot be turned into others."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is done, and nothing stands in the way."""
+        return self.done and not self.faults
+
+    def __str__(self) -> str:
+        lines = list(_table(self.plan)) or ["nothing is to be migrated"]
+        if self.applied:
+            lines.append(f"migrated {', '.join(self.applied)}: {self.entities:,} entities in {self.seconds:.1f} s")
+        return "\n".join([*lines, *map(str, self.faults)])
+
+
+def _table(plan: tuple[PlanStep, ...]) -> Iterator[str]:
+    last = ""
+    rows = []
+    for step in plan:
+        rows.append(("" if step.migration == last else step.migration, *step.cells))
+        last = step.migration
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "   ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()

@@ -1,0 +1,298 @@
+"""Running scripts over a store, beside those that write to it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from ..engines.migration import Copied, MigrationEngine, Transition
+from ..engines.opening import open_engine, open_migrations
+from ..errors import InvalidMigration, MigrationStopped, shown
+from ..progress import ProgressOption, start_meter
+from ..schema.forms import AppliedForm
+from ..schema.model import compile_schema
+from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
+from .plan import check_old, matches, plan_steps, transition_of, undoing
+from .report import MigrationReport, PlanStep
+from .script import MigrationFunction, Script, load_script
+
+__all__ = ["migrate"]
+
+_CLEARED = 5_000  # rows that are deleted in one transaction, once a migration is done
+_ROUNDS = 3  # transactions after which one may take longer, so that writers who never pause cannot hold up the switch
+_LONGER = 10
+_SHOWN = 20
+
+
+def migrate(
+    place: str | os.PathLike[str],
+    migrations: Any,
+    *,
+    to: str | None = None,
+    dry_run: bool = False,
+    contract: bool = False,
+    limit: int | None = None,
+    progress: ProgressOption = False,
+    hold: float = HOLD,
+    rest: float = REST,
+    durability: Literal["full", "relaxed"] = "full",
+    timeout: float = 5.0,
+) -> MigrationReport:
+    """Run the migration scripts that a store has not seen yet, in their order, beside those that read and write.
+
+    Entities are copied in short transactions; who writes meanwhile goes on as before. Each script ends with one transaction
+    that switches to what it made. A run that is killed loses nothing: the next one goes on.
+
+    Args:
+        place: the path of the store.
+        migrations: a `Migrations`, the name of its package, or the decorated functions.
+        to: the id of the script to stop behind. One that is behind the store: the scripts after it are undone. ``""``:
+            before the first.
+        dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it.
+        contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
+        limit: the most entities that are copied in this call; the next one goes on.
+        progress: True for a bar, or a function.
+        hold: seconds that a transaction is to take.
+        rest: how long to wait after each, in units of what it took.
+        durability: as for `tablemapper.open`.
+        timeout: seconds to wait for another process that writes.
+
+    Raises:
+        InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for the one that does not.
+        MigrationStopped: some entities cannot be converted; all others are, and nothing was switched.
+        InvalidQuery: an argument is not a number from 0 on.
+        StoreError: there is no store, or it cannot be used.
+    """
+    limit = check_pace("migrate", limit, hold, rest)
+    scripts = scripts_of(migrations)
+    if to is not None and to not in ("", *(script.id for script in scripts)):
+        raise InvalidMigration(
+            "to=", [f"no script is called {shown(to)}: {', '.join(script.id for script in scripts)}"]
+        )
+    if dry_run:
+        return _rehearse(place, scripts, to, limit, progress, timeout)
+    engine = open_migrations(place, durability=durability, timeout=timeout)
+    try:
+        run = _Run(engine, scripts, limit, progress, hold, rest)
+        report = run.to(to)
+        if contract and report.done:
+            for entry in engine.history():
+                if entry.switched and not entry.contracted and entry.undone is None:
+                    engine.contract(entry.id)
+    finally:
+        engine.close()
+    if report.done and report.applied:
+        _build_new(place, scripts, report, durability, timeout, hold, rest)
+    return report
+
+
+def _rehearse(
+    place: str | os.PathLike[str],
+    scripts: Sequence[Script],
+    to: str | None,
+    limit: int | None,
+    progress: ProgressOption,
+    timeout: float,
+) -> MigrationReport:
+    """Run the scripts over a copy."""
+    with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
+        copy = Path(folder) / "copy.db"
+        engine = open_migrations(place, timeout=timeout)
+        try:
+            engine.backup(str(copy))
+        finally:
+            engine.close()
+        engine = open_migrations(copy, durability="relaxed")
+        try:
+            return attrs.evolve(_Run(engine, scripts, limit, progress, 1.0, 0.0).to(to), applied=())
+        except MigrationStopped as stopped:
+            report: MigrationReport = stopped.report
+            return attrs.evolve(report, applied=())
+        finally:
+            engine.close()
+
+
+def scripts_of(migrations: Any) -> tuple[Script, ...]:
+    functions: Sequence[MigrationFunction] = migrations
+    return tuple([load_script(one.function.__name__, one) for one in functions])
+
+
+class _Run:
+    """One run over one store."""
+
+    def __init__(
+        self,
+        engine: MigrationEngine,
+        scripts: Sequence[Script],
+        limit: int | None,
+        progress: ProgressOption,
+        hold: float,
+        rest: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._engine = engine
+        self._scripts = scripts
+        self._limit = limit
+        self._progress = progress
+        self._hold = hold
+        self._rest = rest
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._start = monotonic()
+        self._plan: list[PlanStep] = []
+        self._applied: list[str] = []
+        self._entities = 0
+
+    def to(self, target: str | None) -> MigrationReport:
+        """Migrate forth or back."""
+        done = check_history(self._scripts, self._engine.history())
+        ids = [script.id for script in self._scripts]
+        end = len(ids) if target is None else ids.index(target) + 1 if target else 0
+        if end < done:
+            ahead = [(script, True) for script in reversed(self._scripts[end:done])]
+            undone = {script.id: undoing(script) for script, _ in ahead}
+            for entry in self._engine.history():
+                if entry.id in undone and entry.contracted and entry.undone is None:
+                    raise InvalidMigration(
+                        entry.id, ["it was contracted: what it replaced is gone, so it cannot be undone"]
+                    )
+            ahead = [(undone[script.id], True) for script, _ in ahead]
+        else:
+            done = self._adopted(done, end)
+            ahead = [(script, False) for script in self._scripts[done:end]]
+        for script, _ in ahead:
+            self._plan += plan_steps(script, self._engine.forms(), self._count)
+        for script, back in ahead:
+            if not self._one(script, back=back):
+                return self._report(done=False)
+        while self._engine.clear(_CLEARED):
+            pass
+        return self._report(done=True)
+
+    def _count(self, name: str) -> int:
+        return self._engine.count(name)
+
+    def _report(self, *, done: bool) -> MigrationReport:
+        faults = tuple(self._engine.faults.values())
+        return MigrationReport(
+            done, tuple(self._plan), tuple(self._applied), self._entities, self._monotonic() - self._start, faults
+        )
+
+    def _adopted(self, done: int, end: int) -> int:
+        """Note scripts as done that a store was never as they find it, since it was made later; return how many are done."""
+        if done == end or self._running(self._scripts[done]):
+            return done
+        forms = self._engine.forms()
+        if matches(self._scripts[done].old, forms):
+            return done
+        later = [at for at in range(done, end) if matches(self._scripts[at].new, forms)]
+        if forms and not later:
+            return done  # what differs is said where it is begun
+        to = later[-1] + 1 if later else end
+        self._engine.adopt([(script.id, script.digest) for script in self._scripts[done:to]])
+        return to
+
+    def _running(self, script: Script) -> bool:
+        return any(one.id == script.id and not one.switched and one.undone is None for one in self._engine.history())
+
+    def _one(self, script: Script, *, back: bool) -> bool:
+        """Run one script, or undo it; return whether it came to its end."""
+        engine = self._engine
+        check_old(script, engine.forms())
+        transition = transition_of(script, engine.forms(), back=back)
+        if transition is None:
+            engine.adopt([(script.id, script.digest)])
+            self._applied.append(script.id)
+            return True
+        engine.start(transition, lambda forms: check_old(script, forms))
+        if not self._copy(transition):
+            return False
+        self._applied.append(script.id)
+        return True
+
+    def _copy(self, transition: Transition) -> bool:
+        most, rounds = FIRST, 0
+        with start_meter(self._progress, transition.id, total=self._total(transition)) as meter:
+            while self._limit is None or self._entities < self._limit:
+                asked = most if self._limit is None else min(most, self._limit - self._entities)
+                copied: Copied = self._engine.step(asked)
+                self._entities += copied.entities
+                meter.advance(copied.entities)
+                if copied.switched:
+                    return True
+                if copied.stuck:
+                    self._stop(transition)
+                most = steered(most, copied.seconds, self._hold)
+                rounds = rounds + 1 if copied.done >= copied.total else 0
+                if rounds and not rounds % _ROUNDS:
+                    most *= _LONGER
+                elif self._rest:
+                    self._sleep(self._rest * copied.seconds)
+        return False
+
+    def _total(self, transition: Transition) -> int:
+        return sum(self._count(model.name) for one in transition.conversions for model in one.sources)
+
+    def _stop(self, transition: Transition) -> None:
+        faults = list(self._engine.faults.values())
+        listed = "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
+        raise MigrationStopped(
+            f"{transition.id}: {len(faults):,} entities cannot be converted; all others are, and nothing was switched: mend "
+            f"these or the script, and run it again\n{listed}",
+            report=self._report(done=False),
+        )
+
+
+def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> int:
+    """Return how many scripts of a chain a store has seen; the one that is under way is not one of them.
+
+    Raises:
+        InvalidMigration: the history of the store is another one.
+    """
+    entries = [one for one in history if one.undone is None]
+    known = {script.id: script for script in scripts}
+    faults = []
+    first = next((at for at, one in enumerate(entries) if one.id in known), len(entries))
+    ran = entries[first:]  # (those before may have been deleted, once every store was past them)
+    for at, entry in enumerate(ran):
+        if entry.id not in known:
+            faults.append(f"{entry.id} ran over this store, and is not among the scripts: restore its file")
+        elif at < len(scripts) and scripts[at].id != entry.id:
+            faults.append(
+                f"{entry.id} ran over this store where {scripts[at].id} stands now: restore the order of the scripts"
+            )
+        elif entry.switched and known[entry.id].digest != entry.script:
+            faults.append(
+                f"{entry.id} was edited after it ran over this store: restore its text, and write another script"
+            )
+    if faults:
+        raise InvalidMigration("the scripts are not those that the store has seen", faults)
+    return sum(1 for entry in ran if entry.switched)
+
+
+def _build_new(
+    place: str | os.PathLike[str],
+    scripts: Sequence[Script],
+    report: MigrationReport,
+    durability: Any,
+    timeout: float,
+    hold: float,
+    rest: float,
+) -> None:
+    """Build the indexes and aggregates that the last script declares and no copy has made."""
+    last = next((script for script in reversed(scripts) if script.id == report.applied[-1]), None)
+    if last is None or not last.new:
+        return
+    engine = open_engine(place, compile_schema(last.new), durability=durability, timeout=timeout)
+    try:
+        build(engine, hold=hold, rest=rest)
+    finally:
+        engine.close()

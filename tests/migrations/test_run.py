@@ -1,0 +1,179 @@
+"""Scripts that run over stores: what they make, beside whom, and what is left when they are killed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite import jobs, load, writes
+from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.migrations import run
+from tablemapper.schema.model import model_of
+
+from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
+
+CASES = cases()
+
+
+@pytest.fixture(params=CASES.values(), ids=list(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "FIRST", 7)
+    monkeypatch.setattr(run, "steered", lambda most, _taken, _hold: min(most, 7))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        store.insert_many(parts(30, random.Random(1)))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, case: Case, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, [case.script], **{"rest": 0, "durability": "relaxed", **options})
+
+
+def check(path: Path, case: Case, old: list[Any]) -> None:
+    """Compare a store that was migrated with what each old entity should have become."""
+    with tm.open(path, models=case.new) as store:
+        assert contents(store, case.new) == texts(new for one in old for new in case.made(one))
+        report = store.check()
+        assert report.ok, report
+
+
+def old_entities(path: Path) -> list[Any]:
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        return list(store.query(OLD).allow_scan())
+
+
+def test_each_step_makes_of_every_entity_what_it_says(path: Path, case: Case) -> None:
+    old = old_entities(path)
+    report = migrate(path, case)
+    assert report.ok
+    assert report.applied == ("first",)
+    assert report.entities == 30
+    check(path, case, old)
+    again = migrate(path, case)
+    assert (again.done, again.applied, again.plan) == (True, (), ())
+
+
+def steps(path: Path, case: Case, between: Callable[[SqliteMigrations], None], most: int = 3) -> None:
+    """Migrate in batches of a few entities, and do something after each; at most 1,000."""
+    engine = SqliteMigrations.open(path, durability="relaxed")
+    try:
+        (script,) = run.scripts_of([case.script])
+        transition = run.transition_of(script, engine.forms())
+        assert transition is not None
+        engine.start(transition, lambda _: None)
+        for _ in range(1_000):
+            if engine.step(most).switched:
+                return
+            between(engine)
+        raise AssertionError("it does not end")
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_old_version_writes_on_until_the_switch(path: Path, case: Case, seed: int) -> None:
+    draw = random.Random(seed)
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        old: list[Any] = []
+        left = 40
+
+        def between(_: SqliteMigrations) -> None:
+            nonlocal left
+            for _ in range(draw.randrange(4) if left else 0):
+                write(store, draw)
+                left = max(0, left - 1)
+            old[:] = store.query(OLD).allow_scan()
+
+        steps(path, case, between)
+        if any(new.__name__ == "Part" and model_of(new).form_hash == model_of(OLD).form_hash for new in case.new):
+            assert store.exists(OLD.key("x", 1_000)) is False  # it is stored as before, so whoever knows it can go on
+        else:
+            refused(store)
+    check(path, case, old)
+
+
+def refused(store: tm.Store) -> None:
+    with pytest.raises(tm.SchemaMismatch, match="when first ended that; deploy the version that has it"):
+        store.insert(OLD("x", 1_000, price="1", maker=None, tags=[]))
+    with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+        store.get(OLD.key("x", 1))
+    with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+        list(store.query(OLD).allow_scan())
+
+
+def test_without_the_queue_something_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (writes, load):
+        monkeypatch.setattr(module, "queue", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_the_old_version_writes_on_until_the_switch(path, CASES["rewrite"], 1)
+
+
+def test_a_run_that_is_killed_after_any_batch_goes_on(path: Path, case: Case) -> None:
+    draw = random.Random(5)
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        for _ in range(200):
+            engine = SqliteMigrations.open(path, durability="relaxed")
+            (script,) = run.scripts_of([case.script])
+            transition = run.transition_of(script, engine.forms())
+            assert transition is not None
+            engine.start(transition, lambda _: None)
+            old = list(store.query(OLD).allow_scan())
+            switched = engine.step(4).switched
+            engine._file.close()  # all that it knew is gone
+            if switched:
+                break
+            if draw.random() < 0.3:
+                write(store, draw)
+            assert store.check().ok
+        else:
+            raise AssertionError("it does not end")
+    check(path, case, old)
+
+
+def test_a_limit_ends_a_call_and_the_next_one_goes_on(path: Path) -> None:
+    case, old = CASES["several"], old_entities(path)
+    for done in (False, False, True):
+        report = migrate(path, case, limit=12)
+        assert report.done is done
+        assert report.entities == (6 if done else 12)
+    check(path, case, old)
+    assert jobs.LEDGER
+
+
+def test_new_classes_cannot_be_opened_before_the_switch(path: Path) -> None:
+    migrate(path, CASES["several"], limit=12)
+    with pytest.raises(
+        tm.SchemaMismatch, match=r"first is under way \(40 %\); it can be opened so once that has switched"
+    ):
+        tm.open(path, models=CASES["several"].new)
+    assert tm.status(path).history[0].state == "running"
+
+
+def test_a_dry_run_finds_every_fault_and_writes_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    report = migrate(path, CASES["convert"], dry_run=True)
+    assert (report.ok, report.applied, report.entities) == (True, (), 30)
+    assert path.read_bytes() == before
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        store.merge(OLD.key("bad", 1)) if store.exists(OLD.key("bad", 1)) else None
+        store.insert(OLD("bad", 1, price="cheap", maker=None, tags=[]))
+        store.insert(OLD("bad", 2, price="dear", maker=None, tags=[]))
+    report = migrate(path, CASES["convert"], dry_run=True)
+    assert not report.ok
+    assert [(fault.where, fault.key[0]) for fault in report.faults] == [("Part", "bad"), ("Part", "bad")]
+    assert "ConversionSyntax" in report.faults[0].detail
+    assert tm.status(path).history == ()
