@@ -17,6 +17,7 @@ import attrs
 
 from ..errors import did_you_mean, shown
 from ..limits import check_property_name
+from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
@@ -44,10 +45,11 @@ _OPTIONS = {
     "primary_key": 'declare the key in the class body, key = tm.Key(partition="{{{0}}}")',
     "nullable": "say it in the type: tm.Field[… | None]",
     "foreign_key": "keep the key's fields of the other entity, and read it with store[Other.key(…)]",
-    **dict.fromkeys(
-        ("max_length", "min_length", "ge", "gt", "le", "lt", "regex", "pattern"),
-        "say validator=, as in validator=attrs.validators.max_len(100)",
-    ),
+    **{
+        name: f"say it in the type: tm.Field[Annotated[…, msgspec.Meta({name}=…)]]"
+        for name in ("max_length", "min_length", "ge", "gt", "le", "lt", "multiple_of", "pattern")
+    },
+    "regex": "say it in the type: tm.Field[Annotated[str, msgspec.Meta(pattern=…)]]",
     "converter": "a field has none; convert the value before",
 }
 """What other libraries take as an option of a field."""
@@ -251,6 +253,7 @@ def _field(
     faults += [f"{name}: {fault}" for fault in _option_faults(name, settings)]
     try:
         kind, optional = value_type(annotation)
+        constraint = constraint_of(annotation, kind)
     except ValueError as error:
         faults.append(f"{name}: {error}")
         return None
@@ -258,18 +261,25 @@ def _field(
     if default is not attrs.NOTHING and default is not None:
         try:
             default = kind.check(default)
+            if constraint is not None:
+                constraint.check(default)
         except ValueError as error:
             faults.append(f"{name}: its default: {error}")
+    if constraint is not None and measure is not None:
+        faults.append(f"{name}: the store says what the value is, so nothing can be asked of it")
     if default is None and not optional:
         faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
     if kind.kind is object and factory is None and default not in (attrs.NOTHING, None):
         faults.append(f"{name}: a default that can be changed is shared; use field(factory=…)")
+    if constraint is not None:
+        annotation = known_to_msgspec(annotation, optional=optional)
     return FieldModel(
         name=name,
         property=settings.name if isinstance(settings.name, str) else name,
         type=kind,
         annotation=annotation,
         optional=optional,
+        constraint=constraint,
         default=default,
         factory=factory,
         stored=settings.stored,

@@ -25,6 +25,7 @@ __all__ = [
     "Options",
     "abstract_declaration",
     "by_property",
+    "check_type",
     "check_value",
     "compile_index",
     "declaration_of",
@@ -178,13 +179,21 @@ def dump_by_property(where: Predicate[Any] | None) -> Any:
     return None if where is None else dump(where, lambda attr: by_property(attr).label)
 
 
-def check_value(f: FieldModel, value: Any) -> Any:
-    """Return a field's value as it is kept; raise ValueError if it cannot be."""
+def check_type(f: FieldModel, value: Any) -> Any:
+    """Return a value of a field's type as it is kept; raise ValueError if it is none."""
     if value is None:
         if f.optional or f.measure is not None:
             return None
         raise ValueError(f"None, but a value of type {f.type.name} is required (Field[… | None] would allow it)")
     return f.type.check(value)
+
+
+def check_value(f: FieldModel, value: Any) -> Any:
+    """Return a field's value as it is kept; raise ValueError if it cannot be."""
+    value = check_type(f, value)
+    if f.constraint is not None and value is not None:
+        f.constraint.check(value)
+    return value
 
 
 def located(name: str, error: ValueError) -> str:

@@ -32,7 +32,16 @@ from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
 from ..values.scalars import ValueType
 from .body import annotations_of, calling_frame, read_bases, read_body
-from .declaration import AbstractDeclaration, Declaration, Options, check_value, declaration_of, declare, located
+from .declaration import (
+    AbstractDeclaration,
+    Declaration,
+    Options,
+    check_type,
+    check_value,
+    declaration_of,
+    declare,
+    located,
+)
 from .etag import etag_text
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
@@ -203,7 +212,7 @@ def _sources(declaration: Declaration, names: Names) -> Iterator[str]:
         elif f.default is not attrs.NOTHING:
             parameter += f"={names.name('default', f.default)}"
         (by_name if f.kw_only else positional).append(parameter)
-        test = f.type.fast_source(variable, names)
+        test = _test(f, variable, names)
         tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
         assign.append(f"    self.{f.name} = {variable}")
     values = ", ".join(inner.values())
@@ -224,7 +233,7 @@ def _sources(declaration: Declaration, names: Names) -> Iterator[str]:
     if hasattr(declaration.cls, "__attrs_post_init__"):
         yield "    self.__attrs_post_init__()"
     for at, f in enumerate(declaration.fields):
-        test = f.type.fast_source("value", names)
+        test = _test(f, "value", names)
         if f.optional or f.measure is not None:
             test = f"value is None or {test}"
         yield f"def set_{at}(self, value):"
@@ -264,6 +273,12 @@ def _sources(declaration: Declaration, names: Names) -> Iterator[str]:
     yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in arguments)])})"
 
 
+def _test(f: FieldModel, variable: str, names: Names) -> str:
+    """Return source that is true only of values that a field keeps as they are."""
+    test = f.type.fast_source(variable, names)
+    return test if f.constraint is None else f"{test} and {f.constraint.source_for(variable, names)}"
+
+
 def _normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
     def normalise(values: tuple[Any, ...]) -> list[Any]:
         faults, checked = [], []
@@ -284,7 +299,7 @@ def _key_normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], lis
         faults, checked = [], []
         for name, value in zip(declaration.arguments, values, strict=True):
             try:
-                checked.append(check_value(declaration.field(name), value))
+                checked.append(check_type(declaration.field(name), value))
             except ValueError as error:
                 faults.append(f"{name}: {error}")
         if faults:

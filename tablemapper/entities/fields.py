@@ -15,6 +15,7 @@ import attrs
 
 from ..errors import InvalidModel
 from ..expressions.tree import Attr, Expr, Predicate
+from ..values.constraints import Constraint
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 
@@ -224,6 +225,8 @@ class FieldModel:
     annotation: Any
     """The type as it was declared, evaluated."""
     optional: bool
+    constraint: Constraint | None
+    """What is asked of its values beside their type."""
     default: Any
     factory: Callable[[], Any] | None
     stored: bool

@@ -97,7 +97,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
-            store = names.name("store", field.type.store)
+            store = names.name("store", _constrained_store(field))
             yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
             yield f"except ValueError as error: bad({field.name!r}, error)"
             stored = variable
@@ -114,6 +114,19 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
     also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
     yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+
+
+def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:
+    """Return the function that writes a nested value, if that is still what the field asks of it."""
+    constraint, store = field.constraint, field.type.store
+    if constraint is None:
+        return store
+
+    def checked(value: Any) -> Any:
+        constraint.check(value)
+        return store(value)
+
+    return checked
 
 
 def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import did_you_mean, shown
+from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
 from .json_schema import json_schema
@@ -256,9 +257,10 @@ def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
     if (shape in (list, set, frozenset) and args) or (shape is tuple and len(args) == 2 and args[1] is ...):
         try:
             element, optional = value_type(args[0])
+            constrained = constraint_of(args[0], element) is not None  # (msgspec checks that)
         except Fault:  # such as Any: no condition can be on it
             return None
-        return None if optional or element.kind is object else inside_json(element)
+        return None if optional or constrained or element.kind is object else inside_json(element)
     return None
 
 
@@ -380,8 +382,6 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     if origin is Annotated:
         if args[0] is int and INT32_RANGE in args:
             return INT32, False
-        if any(isinstance(arg, msgspec.Meta) for arg in args):
-            raise Fault("the constraints of msgspec.Meta are not checked on a field, only inside of Structs")
         return _value_type(args[0])
     if origin in (typing.Required, typing.NotRequired):
         return _value_type(args[0])

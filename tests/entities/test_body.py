@@ -57,7 +57,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("primary_key=True", entity("age: tm.Field[int] = tm.field(primary_key=True)"), ['key = tm.Key(partition="{age}")']),
     ("nullable=True", entity("age: tm.Field[int] = tm.field(nullable=True)"), ["tm.Field[… | None]"]),
     ("foreign_key=", entity('age: tm.Field[int] = tm.field(foreign_key="x.y")'), ["store[Other.key(…)]"]),
-    ("max_length=", entity("a: tm.Field[str] = tm.field(max_length=3)"), ["validator="]),
+    ("max_length=", entity("a: tm.Field[str] = tm.field(max_length=3)"), ["msgspec.Meta(max_length=…)"]),
     ("a misspelt option", entity("age: tm.Field[int] = tm.field(defualt=3)"), ["defualt=", 'did you mean "default"']),
     ("a validator that is none", entity("age: tm.Field[int] = tm.field(validator=3)"), ["validator=3 cannot be called"]),
     ("__tablename__", entity('__tablename__ = "heroes"'), ['__tablename__: the class statement names the table: class Hero(…, table="…")']),

@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, NewType, assert_type
+from typing import Annotated, Any, Literal, NewType, assert_type
 from uuid import UUID
 
 import attrs
@@ -50,6 +50,22 @@ class Product(tm.Entity, table="Products"):
     by_name = tm.Index[str, str](partition="{name}", row="{product_id}", include=("price",))
     by_maker = tm.Index[str, Decimal](partition="{manufacturer}", row="{price}")
     by_tag = tm.Index[str](partition="{tags}", where=lambda p: p.price > Decimal(1))
+
+
+class Bounded(tm.Entity, table="Bounded"):
+    name: tm.Field[Annotated[str, msgspec.Meta(max_length=10)]]
+    balance: tm.Field[Annotated[int, msgspec.Meta(ge=0)]] = tm.field(default=0)
+    limit: tm.Field[Annotated[Decimal, msgspec.Meta(le=1000)] | None] = tm.field(default=None)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def bounded(account: Bounded) -> None:
+    assert_type(account.balance, int)
+    assert_type(account.limit, Decimal | None)
+    assert_type(Bounded.name.startswith("a"), tm.Predicate[Bounded])
+    account.balance += 1
+    Bounded("ann", 3, Decimal(7))
 
 
 class Reading(tm.Entity, table="SensorReadings"):

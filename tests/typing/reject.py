@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import tablemapper as tm
 
-from .accept import DailyClimate, Department, Employee, Headcount, Product, Reading, User, UserId
+from .accept import Bounded, DailyClimate, Department, Employee, Headcount, Product, Reading, User, UserId
 
 
 def show(line: str) -> None: ...
@@ -55,6 +55,8 @@ def setting(product: Product, reading: Reading, user: User) -> None:
     product.tags = ["a", 3]  # type: ignore[list-item]
     user.plan = "gold"  # type: ignore[assignment]
     user.place = (1.0, 2.0)  # type: ignore[assignment]
+    Bounded("ann", "3")  # type: ignore[arg-type]
+    Bounded("ann").limit = 3  # type: ignore[assignment]
     reading.taken_at = date(2023, 1, 1)  # type: ignore[assignment]
     product.name + 1  # type: ignore[operator]
     product["name"]  # type: ignore[index]

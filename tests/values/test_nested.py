@@ -194,7 +194,6 @@ def test_united_structs_with_none_are_optional() -> None:
         (Literal[True], "all be str, or all int"),
         (Enum("Mixed", {"A": 1, "B": "b"}), "all be str, or all int"),
         (Enum("Empty", {}), "all be str, or all int"),
-        (Annotated[int, msgspec.Meta(ge=0)], "constraints"),
         (dict[str, set[Color]], "use a list"),
         (attrs.make_class("Hidden", {"_secret": attrs.field(type=int)}), "_secret"),
     ],
