@@ -147,6 +147,8 @@ class Built:
     """What is complete with it, by label."""
     seconds: float = 0.0
     """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
+    clearing: bool = False
+    """Whether it deleted the rows of something that was dropped."""
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -289,6 +291,18 @@ class Engine(Protocol):
         Args:
             most: entities.
             labels: what is wanted; None for everything.
+        """
+        ...
+
+    def drop(self, label: str, by: str | None = None) -> None:
+        """Maintain something no more, which then is cleared as what is new is built.
+
+        Args:
+            label: of an index, an aggregate or a class with all that is maintained from it.
+            by: the migration that drops it.
+
+        Raises:
+            InvalidQuery: there is no such thing.
         """
         ...
 

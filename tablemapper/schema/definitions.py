@@ -7,12 +7,16 @@ on to use. The newest definition has the plain name; former ones are ``by_name#1
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from .forms import FieldForm, Forms, IndexForm, ModelForm
 
-__all__ = ["aggregate_in", "as_declared", "former_name", "indexes_in", "plain_name", "same_aggregate"]
+__all__ = ["aggregate_in", "as_declared", "former_name", "indexes_in", "plain_name", "same_aggregate", "takes_place_of"]
+
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def plain_name(name: str) -> str:
@@ -44,8 +48,21 @@ def _same_index(held: IndexForm, declared: IndexForm) -> bool:
     return as_declared(replace(held, include=[], table=""), replace(declared, include=[], table=""))
 
 
-def indexes_in(held: Mapping[str, IndexForm], declared: Mapping[str, IndexForm]) -> dict[str, str]:
-    """Return the names in a catalogue of the indexes that a class declares; those that are not there have none."""
+def takes_place_of(plain: IndexForm, unique: IndexForm) -> bool:
+    """Return whether an index is another one without the promise that its values differ."""
+    return unique.unique and not plain.unique and _same_index(replace(plain, unique=True), unique)
+
+
+def indexes_in(
+    held: Mapping[str, IndexForm], declared: Mapping[str, IndexForm], instead: Mapping[str, str] = _NONE
+) -> dict[str, str]:
+    """Return the names in a catalogue of the indexes that a class declares; those that are not there have none.
+
+    Args:
+        held: those of the catalogue.
+        declared: those of the class.
+        instead: indexes that are not unique any more, by name, each with the one that has taken the place of it.
+    """
     found: dict[str, str] = {}
     for name, form in declared.items():
         # Its own name first, then former definitions of that, then indexes that only have another name.
@@ -54,6 +71,10 @@ def indexes_in(held: Mapping[str, IndexForm], declared: Mapping[str, IndexForm])
             if _same_index(held[other], form) and (not own or held[other].table == form.table):
                 found[name] = other
                 break
+        else:
+            plain = held.get(instead.get(name, ""))
+            if plain is not None and takes_place_of(plain, form):
+                found[name] = instead[name]
     return found
 
 

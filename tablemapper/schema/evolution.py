@@ -55,6 +55,10 @@ class Change:
 class Contents(Protocol):
     """What a store holds of the classes of its catalogue, where a rule depends on it."""
 
+    def dropped(self, name: str, form: ModelForm) -> str | None:
+        """Return what is to be said of a class that was opened once, and declares what was dropped since; None if it does not."""
+        ...
+
     def count(self, name: str) -> int:
         """Return the number of rows of a class."""
         ...
@@ -136,6 +140,8 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         old = catalogue.get(held or name)
         opened = [version for version in history.get(name, ()) if version.form == model.form_hash]
         if any(version.until is None for version in opened):
+            if (reason := contents.dropped(name, form)) is not None:
+                changes.append(Change(name, "refused", reason))
             continue
         if old is None:
             models.append(model)

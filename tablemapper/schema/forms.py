@@ -6,6 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from ..values.nested import value_type
 from ..values.scalars import SCALARS, Int32
 
 __all__ = [
-    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "VersionForm",
+    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
     "annotation", "form_hash", "from_first_format", "split_type", "stored_default",
 ]  # fmt: skip
 
@@ -131,6 +132,32 @@ class StateForm(_Form):
     """The migration that brought it there."""
     declared: bool = True
     """Whether the newest form of its class declares it."""
+
+
+class TombstoneForm(_Form):
+    """Something that was dropped."""
+
+    label: str
+    form: dict[str, Any]
+    """What it was."""
+    since: int
+    """When it was dropped, in µs since 1970."""
+    by: str | None = None
+    """The migration that dropped it."""
+    instead: str | None = None
+    """The index that answers those who declare it: the same one, but not unique."""
+    tables: list[str] = []
+    """Physical names of tables that are still to be cleared."""
+
+    @property
+    def bare_label(self) -> str:
+        """The label that a class declares it by: without the number of a former definition."""
+        return ".".join([part.partition("#")[0] for part in self.label.split(".")])
+
+    def __str__(self) -> str:
+        when = f"by {self.by}" if self.by else f"on {datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
+        name = self.label.partition(".")[2] or self.label
+        return f"{name} was dropped {when}; declare it under another name, or delete it here"
 
 
 class AppliedForm(msgspec.Struct):

@@ -90,18 +90,24 @@ def build(
             batch = engine.build(asked, labels)
             if batch is None:
                 break
-            entities += batch.entities
-            ended += batch.ended
+            if not batch.clearing:
+                entities += batch.entities
+                ended += batch.ended
             if batch.owner != owner:
                 meters.close()
                 owner = batch.owner
-                meter = meters.enter_context(start_meter(progress, f"building over {owner}", total=batch.total))
+                work = "clearing" if batch.clearing else "building over"
+                meter = meters.enter_context(start_meter(progress, f"{work} {owner}", total=batch.total or None))
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
             most = steered(most, batch.seconds, hold)
             if rest and not batch.ended:
                 sleep(rest * batch.seconds)
-    done = not any(state == "building" for label, state in engine.unready.items() if labels is None or label in labels)
+    done = not any(
+        state in ("building", "dropping")
+        for label, state in engine.unready.items()
+        if labels is None or label in labels
+    )
     return BuildReport(done, tuple(ended), entities, monotonic() - start, engine.violations(100))
 
 

@@ -445,7 +445,8 @@ class Store:
         """Write the file anew, in order and without the space that deleted entities left.
 
         This store has the file for itself meanwhile: nobody reads or writes, and another process cannot open it. It needs
-        up to twice the size of the file in free space, and leaves the file as it was if it does not come to its end.
+        up to twice the size of the file in free space, and leaves the file as it was if it does not come to its end. What
+        was dropped is removed first, and what was built beside an old definition that is gone gets the name of its table.
 
         Raises:
             StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.

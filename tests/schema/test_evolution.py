@@ -27,6 +27,9 @@ class Holds:
     undeclared_key: tuple[str, str] | None = None
     keys: Sequence[tuple[str, str]] = ()
 
+    def dropped(self, name: str, form: Any) -> str | None:
+        return None
+
     def count(self, name: str) -> int:
         return self.rows
 

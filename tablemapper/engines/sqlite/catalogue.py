@@ -15,7 +15,8 @@ import attrs
 import msgspec
 
 from ...errors import CorruptStore
-from ...schema.forms import AppliedForm, ModelForm, StateForm, VersionForm, form_hash, from_first_format
+from ...schema.definitions import aggregate_in, indexes_in
+from ...schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm, VersionForm, form_hash, from_first_format
 from ..protocol import Note, NoteChanged
 from .file.writer import Writer
 from .tables import EntityTable, TableForm
@@ -114,8 +115,29 @@ class Catalogue:
     staged: Staged | None = None
     history: tuple[AppliedForm, ...] = ()
     """The migrations that were begun, in that order."""
+    tombstones: tuple[TombstoneForm, ...] = ()
+    """What was dropped, in that order."""
     first_format: bool = False
     """Whether the file is still as the first format had it."""
+
+    def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
+        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
+        held = aggregate_in(self.models, name, form)
+        if held is None or held not in self.models:
+            labels = {name}
+        else:
+            known = indexes_in(self.models[held].indexes, form.indexes, self.instead(name))
+            labels = {f"{name}.{index}" for index in form.indexes if index not in known}
+        stones = [one for one in self.tombstones if one.bare_label in labels]
+        return stones[-1] if stones else None
+
+    def instead(self, name: str) -> dict[str, str]:
+        """Return the indexes of a class that others answer for, by name, each with the name of that."""
+        return {
+            one.bare_label.partition(".")[2]: one.instead.partition(".")[2]
+            for one in self.tombstones
+            if one.instead is not None and one.bare_label.partition(".")[0] == name
+        }
 
     def check(self) -> None:
         """Raise ValueError if the parts contradict each other."""
@@ -134,7 +156,8 @@ def read_catalogue(read: Read) -> Catalogue:
         return Catalogue()
     rows = dict(
         read(
-            f"SELECT name, form FROM {NAME} WHERE name IN ('models', 'tables', 'versions', 'states', 'staged', 'history')"
+            f"SELECT name, form FROM {NAME} "
+            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history')"
         )
     )
     try:
@@ -182,7 +205,8 @@ def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[Copy
         staged = Staged(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
         staged.catalogue.check()
     history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
-    return attrs.evolve(catalogue, jobs=jobs, copies=copies, staged=staged, history=history)
+    tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
+    return attrs.evolve(catalogue, jobs=jobs, copies=copies, staged=staged, history=history, tombstones=tombstones)
 
 
 def _of_forms(
@@ -229,6 +253,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         ("models", catalogue.models),
         ("versions", catalogue.versions),
         ("states", catalogue.states),
+        ("tombstones", catalogue.tombstones or None),
         ("tables", _tables(catalogue)),
         ("staged", staged),
         ("history", catalogue.history or None),

@@ -20,9 +20,10 @@ from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status
-from .building import PROGRESS, build_batch, settle, states_after, violations
-from .catalogue import READ_NOTE, Catalogue, read_catalogue, read_states, write_note, write_states
+from .building import PROGRESS, build_batch, settle, violations
+from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_catalogue, write_note
 from .check import examine
+from .dropping import clear_batch, drop, finished, tidy
 from .file.driver_errors import NoSuchName
 from .file.file import File
 from .file.opening import open_file
@@ -265,9 +266,13 @@ class SqliteEngine:
             nonlocal built, began
             began = self.file.monotonic()
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
-            built = build_batch(sqlite, writer, jobs[0], most) if jobs else None
-            if built is not None and built.ended:
-                write_states(writer, states_after(writer, read_states(writer), built.ended))
+            if not jobs:
+                built = clear_batch(writer, sqlite.catalogue, most) if labels is None else None
+                return
+            built = build_batch(sqlite, writer, jobs[0], most)
+            if built.ended:
+                write_catalogue(writer, finished(writer, sqlite.catalogue, built.ended))
+                writer.bump_generation()
 
         self._write(write, alone=True)
         if built is None:
@@ -276,6 +281,16 @@ class SqliteEngine:
         if built.ended:
             self.catch_up()
         return attrs.evolve(built, seconds=seconds)
+
+    def drop(self, label: str, by: str | None = None) -> None:
+        """Maintain something no more; its tables are cleared by `build`."""
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            write_catalogue(writer, drop(writer, sqlite.catalogue, label, by))
+            writer.bump_generation()
+
+        self._write(write, alone=True)
+        self.catch_up()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
@@ -359,7 +374,8 @@ class SqliteEngine:
 
     def compact(self, meter: Meter) -> None:
         """Write the file anew without the space that is free in it; nobody else may have it open."""
-        self.file.compact(lambda: meter.advance(0))
+        self.file.compact(lambda: meter.advance(0), tidy)
+        self.catch_up()
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

@@ -79,7 +79,8 @@ class SqliteSchema:
         for model in schema.models:
             of = model if model.aggregate is None else schema.by_class[model.aggregate.source]
             for one in (of, model):
-                if (reason := retirement(one, catalogue.versions)) is not None:
+                reason = retirement(one, catalogue.versions) or self._dropped(catalogue, one)
+                if reason is not None:
                     self.retired[model.name] = (
                         reason if one is model else f"{one.name}, which it is maintained from: {reason}"
                     )
@@ -115,7 +116,9 @@ class SqliteSchema:
         self.plain = (
             not self.jobs and not self.copies and not any(followed.checked for followed in self.followed.values())
         )
-        self.unready = {label: form.state for label, form in catalogue.states.items() if form.state != "ready"}
+        states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
+        states |= {label: form.state for label, form in catalogue.states.items()}
+        self.unready = {label: state for label, state in states.items() if state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():
             self._add_indexes(model, kept)
@@ -125,6 +128,11 @@ class SqliteSchema:
                     self.contested[index] = self.unready[index.label] == "building"
         self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
+
+    @staticmethod
+    def _dropped(catalogue: Catalogue, model: Model) -> str | None:
+        stone = catalogue.gone(model.name, model.form)
+        return None if stone is None else str(stone)
 
     def table_of(self, model: Model) -> EntityTable:
         """Return the table of a class."""
@@ -137,9 +145,14 @@ class SqliteSchema:
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index that it declares."""
         name = self.names.get(model, model.name)
-        if index is None or (form := self.catalogue.models.get(name)) is None:
+        if index is None or name not in self.catalogue.models:
             return name if index is None else f"{name}.{index}"
-        return f"{name}.{indexes_in(form.indexes, model.form.indexes).get(index, index)}"
+        return f"{name}.{self._known(model).get(index, index)}"
+
+    def _known(self, model: Model) -> dict[str, str]:
+        """Return the names in the catalogue of the indexes that a class declares."""
+        form = self.catalogue.models[self.names[model]]
+        return indexes_in(form.indexes, model.form.indexes, self.catalogue.instead(model.name))
 
     def _add_indexes(self, model: Model, kept: Maintenance) -> None:
         """Add the tables of what is maintained of a class, also for the indexes that it declares by another name or form."""
@@ -153,7 +166,7 @@ class SqliteSchema:
                 self._add_declared(other, tables)
 
     def _add_declared(self, model: Model, tables: Mapping[str, IndexTable]) -> None:
-        held = indexes_in(self.catalogue.models[self.names[model]].indexes, model.form.indexes)
+        held = self._known(model)
         for index in model.indexes:
             table = tables[held[index.name]]
             self.indexes.setdefault(index, table)

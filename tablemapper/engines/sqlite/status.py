@@ -40,7 +40,8 @@ def read_status(read: Read) -> Status:
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in read(_COPIES)]
-    return Status(generation, (*_items(catalogue, places, held), *copies), tuple(_history(catalogue)))
+    items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
+    return Status(generation, items, tuple(_history(catalogue)))
 
 
 def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:
@@ -53,6 +54,16 @@ def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[
         yield item(name, _kind(form))
         for index in form.indexes:
             yield item(f"{name}.{index}", "index")
+
+
+def _dropped(catalogue: Catalogue) -> Iterator[Item]:
+    """Yield what was dropped, and has not come back under its name."""
+    for stone in {one.label: one for one in catalogue.tombstones}.values():
+        owner, _, index = stone.label.partition(".")
+        held = catalogue.models.get(owner)
+        if held is None or (index and index not in held.indexes):
+            kind = "index" if index else "aggregate" if "aggregate" in stone.form else "class"
+            yield Item(stone.label, kind, "dropping" if stone.tables else "dropped", declared=False)  # type: ignore[arg-type]
 
 
 def _kind(form: ModelForm) -> str:

@@ -21,7 +21,7 @@ from ...schema.definitions import aggregate_in
 from ...schema.evolution import Evolution, evolve
 from ...schema.forms import ModelForm, StateForm
 from ...schema.model import Model, Schema
-from .building import PROGRESS, build_batch, states_after
+from .building import PROGRESS, build_batch
 from .catalogue import (
     COPIES,
     CREATE_CATALOGUE,
@@ -35,6 +35,7 @@ from .catalogue import (
     write_catalogue,
 )
 from .contested import VIOLATIONS
+from .dropping import finished
 from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
@@ -93,6 +94,10 @@ class _Contents:
     def _rows(self, name: str) -> tuple[EntityTable, str]:
         table = self._catalogue.tables[self._catalogue.models[name].table]
         return table, f"{quoted(table.name)} t WHERE {table.type_filter(name, 't') or 'TRUE'}"
+
+    def dropped(self, name: str, form: ModelForm) -> str | None:
+        stone = self._catalogue.gone(name, form)
+        return None if stone is None else str(stone)
 
     def count(self, name: str) -> int:
         ((count,),) = self._read(f"SELECT count(*) FROM {self._rows(name)[1]}")
@@ -153,6 +158,7 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
         for table in staged.tables.values():
             expected |= table.ddl()
         named |= {*staged.index_tables.values()}
+    named |= {name for stone in catalogue.tombstones for name in stone.tables}
     unopened = named - set(expected)
     here = set()
     for kind, name, _, sql in found:
@@ -449,7 +455,5 @@ def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> 
     for job in sqlite.all_jobs:
         (_, total) = writer.get(PROGRESS, (job.name,)) or (0, 0)
         if total <= _AT_ONCE:
-            ended = build_batch(sqlite, writer, job, total + 1).ended
-            left = tuple([one for one in catalogue.jobs if one.name != job.name])
-            catalogue = attrs.evolve(catalogue, states=states_after(writer, catalogue.states, ended), jobs=left)
+            catalogue = finished(writer, catalogue, build_batch(sqlite, writer, job, total + 1).ended)
     return catalogue

@@ -311,23 +311,28 @@ class File:
             raise
         self.give(reader)
 
-    def compact(self, step: Callable[[], object] | None = None) -> None:
+    def compact(
+        self, step: Callable[[], object] | None = None, change: Callable[[Writer], object] | None = None
+    ) -> None:
         """Write the file anew without the space that is free in it, while nobody else has it open.
 
         Args:
             step: is called again and again; what it raises ends the work, and leaves the file as it was.
+            change: is called first, to write what nobody else may see half done.
 
         Raises:
             StoreLocked: at once, if somebody has it open, or reads from it here.
         """
-        self._outside(lambda: self._compact(step or (lambda: None)))
+        self._outside(lambda: self._compact(step or (lambda: None), change or (lambda writer: None)))
 
-    def _compact(self, step: Callable[[], object]) -> None:
+    def _compact(self, step: Callable[[], object], change: Callable[[Writer], object]) -> None:
         self.check_open()
         self._readers.empty()
         self._writes.disconnect()
         try:
             with closing(self._location.alone()) as connection:
+                with connection:
+                    change(Writer(connection, self._timestamps))
                 vacuum(connection, step)
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:

@@ -61,9 +61,15 @@ class MemoryFile(File):
 
         return super().write(finish_and_apply, generation=generation, alone=alone)
 
-    def _compact(self, step: Callable[[], object]) -> None:
+    def _compact(self, step: Callable[[], object], change: Callable[[Writer], object]) -> None:
         self._finish()
-        self._use(lambda connection: vacuum(connection, step))
+
+        def use(connection: apsw.Connection) -> None:
+            with connection:
+                change(Writer(connection, self._timestamps))
+            vacuum(connection, step)
+
+        self._use(use)
 
     def _finish(self) -> None:
         """Read what is left of every read that was begun."""
