@@ -56,7 +56,6 @@ from .errors import (
 )
 from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
-from .migrations.migrations import Migrations
 from .migrations.report import MigrationReport, PlanStep
 from .migrations.run import migrate
 from .migrations.script import Migration, migration
@@ -116,7 +115,6 @@ __all__ = [
     "Migration",
     "MigrationReport",
     "MigrationStopped",
-    "Migrations",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",

@@ -80,6 +80,8 @@ class Copied:
     """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
     switched: bool = False
     """Whether it was the last one: everybody reads what was written."""
+    passed: bool = False
+    """Whether every entity was read; only those are left that change meanwhile."""
     stuck: bool = False
     """Whether only entities are left that cannot be turned into others."""
 

@@ -18,10 +18,9 @@ from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
-from .migrations import Migrations
 from .plan import check_old, matches, plan_steps, transition_of, undoing
 from .report import MigrationReport, PlanStep
-from .script import Script
+from .script import MigrationFunction, Script, load_script
 
 __all__ = ["migrate"]
 
@@ -88,8 +87,8 @@ def migrate(
                     engine.contract(entry.id)
     finally:
         engine.close()
-    if report.done and report.applied:
-        _build_new(place, scripts, report, durability, timeout, hold, rest)
+    if report.done and run.last is not None and run.last.new:
+        _build_new(place, run.last, durability, timeout, hold, rest)
     return report
 
 
@@ -120,8 +119,8 @@ def _rehearse(
 
 
 def scripts_of(migrations: Any) -> tuple[Script, ...]:
-    """Return scripts as users give them, in order."""
-    return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
+    functions: Sequence[MigrationFunction] = migrations
+    return tuple([load_script(one.function.__name__, one) for one in functions])
 
 
 class _Run:
@@ -151,6 +150,8 @@ class _Run:
         self._plan: list[PlanStep] = []
         self._applied: list[str] = []
         self._entities = 0
+        self.last: Script | None = None
+        """The script that was run last, from old to new, also if that was to undo one."""
 
     def to(self, target: str | None) -> MigrationReport:
         """Migrate forth or back."""
@@ -206,6 +207,7 @@ class _Run:
 
     def _one(self, script: Script, *, back: bool) -> bool:
         """Run one script, or undo it; return whether it came to its end."""
+        self.last = script
         engine = self._engine
         check_old(script, engine.forms())
         transition = transition_of(script, engine.forms(), back=back)
@@ -232,7 +234,7 @@ class _Run:
                 if copied.stuck:
                     self._stop(transition)
                 most = steered(most, copied.seconds, self._hold)
-                rounds = rounds + 1 if copied.done >= copied.total else 0
+                rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
                     most *= _LONGER
                 elif self._rest:
@@ -281,18 +283,14 @@ def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> 
 
 def _build_new(
     place: str | os.PathLike[str],
-    scripts: Sequence[Script],
-    report: MigrationReport,
-    durability: Any,
+    script: Script,
+    durability: Literal["full", "relaxed"],
     timeout: float,
     hold: float,
     rest: float,
 ) -> None:
-    """Build the indexes and aggregates that the last script declares and no copy has made."""
-    last = next((script for script in reversed(scripts) if script.id == report.applied[-1]), None)
-    if last is None or not last.new:
-        return
-    engine = open_engine(place, compile_schema(last.new), durability=durability, timeout=timeout)
+    """Build the indexes and aggregates that a script comes to and no copy has made."""
+    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout)
     try:
         build(engine, hold=hold, rest=rest)
     finally:

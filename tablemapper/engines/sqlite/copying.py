@@ -59,15 +59,17 @@ class Copying:
     Attributes:
         faults: what could not be turned into others, by the copy and the key.
         ended: whether the last batch came to the end of all entities, and of the queue.
+        passed: whether it found no entity behind the cursors.
         stuck: whether nothing but faults is left.
     """
 
     def __init__(self, transition: Transition) -> None:
         self.faults: dict[tuple[str, Key], Fault] = {}
-        self.ended = self.stuck = False
+        self.ended = self.stuck = self.passed = False
         self._copies = list(zip([form.id for form in copy_forms(transition)], transition.conversions, strict=True))
         self._reserved = reserved_keys([model for models in transition.new.tables().values() for model in models])
         self._places: dict[str, Key] = {}  # in the queue, so that faults do not hide what is behind them
+        self._looked: set[Key] = set()  # for whose faults it is looked up who else has the key
         self._successes = 0  # since the queue was begun from its start
 
     def use(self, source: SqliteSchema, target: SqliteSchema) -> None:
@@ -79,11 +81,14 @@ class Copying:
         """Turn the next entities into others, at most ``most``; return how many were read."""
         read = 0
         self.ended = self.stuck = False
+        self.passed = True
         for copy, conversion in self._copies:
             if read < most:
                 read += self._requeued(writer, copy, conversion, most - read)
             if read < most:
-                read += self._fresh(writer, copy, conversion, most - read)
+                fresh = self._fresh(writer, copy, conversion, most - read)
+                self.passed = self.passed and not fresh
+                read += fresh
         if read < most:
             left = any(writer.get(_QUEUED, (copy, 1)) for copy, _ in self._copies)
             self.ended, self.stuck = not left, left and not self._successes
@@ -129,7 +134,7 @@ class Copying:
                     apply(self._target, writer, operations)
             except _REFUSED as error:
                 writer.execute("ROLLBACK TO entity")
-                raise _Refused(self._reason(writer, error)) from error
+                raise _Refused(self._reason(writer, key, error)) from error
             finally:
                 writer.execute("RELEASE entity")
         except _Refused as refused:
@@ -145,11 +150,12 @@ class Copying:
         self.faults.pop((copy, key), None)
         self._successes += 1
 
-    def _reason(self, writer: Writer, error: Exception) -> str:
+    def _reason(self, writer: Writer, key: Key, error: Exception) -> str:
         if isinstance(error, EntityExists) and error.key is not None:
             text = f"it becomes {error.entity} {error.key}"
             maker = None
-            if len(self.faults) < _SHOWN:
+            if key in self._looked or len(self._looked) < _SHOWN:
+                self._looked.add(key)
                 place = msgspec.json.encode([error.entity, *error.key]).decode()
                 maker = writer.get(_MAKER, (place,))
             return f"{text}, and so does {'another entity' if maker is None else maker}"

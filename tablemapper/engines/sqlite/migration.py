@@ -190,7 +190,7 @@ class SqliteMigrations:
         seconds = self._file.monotonic() - began
         if switched:
             self._look()
-        return Copied(read, done, max(total, done), seconds, switched, copying.stuck)
+        return Copied(read, done, max(total, done), seconds, switched, copying.passed, copying.stuck)
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Let what was written take the place of what it was made of."""

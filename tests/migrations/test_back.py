@@ -1,0 +1,259 @@
+"""Migrations that are undone, contracted, stopped at a script, joined, and run by two."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.migrations import run
+
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, parts, script, texts, totals
+
+PRICED = part(changed(FIELDS, price=Decimal))
+KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+BARE = part()
+TO_DECIMAL = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, Decimal, back=str), "first", None, [BARE])
+TO_NUMBER = script([KEYED], lambda m: m.rekey(PRICED, KEYED), "second", "first", [PRICED])
+WITHOUT = part(changed(FIELDS, price=Decimal, tags=None), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+BARER = script([WITHOUT], lambda m: m.drop(KEYED.tags), "third", "second", [KEYED])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[BARE], durability="relaxed") as store:
+        store.insert_many(BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
+    with tm.open(path, models=[BARE]) as store:
+        before = contents(store, [BARE])
+    assert migrate(path, TO_DECIMAL, TO_NUMBER).applied == ("first", "second")
+    with tm.open(path, models=[KEYED]) as store:
+        assert store[KEYED.key(7, "a")].price == 7
+        report = migrate(path, TO_DECIMAL, TO_NUMBER, to="first")
+        assert report.applied == ("second",)
+        with pytest.raises(tm.SchemaMismatch):
+            store.get(KEYED.key(7, "a"))
+    with tm.open(path, models=[PRICED]) as store:
+        assert store[PRICED.key("a", 7)].price == 7
+        assert store.check().ok
+    assert migrate(path, TO_DECIMAL, TO_NUMBER, to="").applied == ("first",)
+    with tm.open(path, models=[BARE]) as store:
+        assert contents(store, [BARE]) == before
+        assert store.check().ok
+    assert tm.status(path).history == ()
+    assert migrate(path, TO_DECIMAL, TO_NUMBER).applied == ("first", "second")
+    with tm.open(path, models=[KEYED]) as store:
+        assert store[KEYED.key(7, "a")].price == 7
+        assert store.check().ok
+
+
+def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
+    migrate(path, TO_DECIMAL)
+    report = migrate(path, TO_DECIMAL, to="", limit=10)
+    assert (report.done, report.applied) == (False, ())
+    with tm.open(path, models=[PRICED], durability="relaxed") as store:
+        store.merge(PRICED.key("a", 1), price=Decimal(100))
+        with pytest.raises(
+            tm.InvalidMigration, match="the undoing of first is under way; let that come to its end first"
+        ):
+            migrate(path, TO_DECIMAL, TO_NUMBER)
+    assert migrate(path, TO_DECIMAL, to="").applied == ("first",)
+    with tm.open(path, models=[BARE]) as store:
+        assert store[BARE.key("a", 1)].price == "100"
+        assert store.check().ok
+
+
+def test_what_cannot_be_undone_is_refused_before_anything_is_done(path: Path) -> None:
+    migrate(path, TO_DECIMAL, TO_NUMBER, BARER)
+    with pytest.raises(tm.InvalidMigration, match="third: it cannot be undone: drop Part.tags"):
+        migrate(path, TO_DECIMAL, TO_NUMBER, BARER, to="")
+    with tm.open(path, models=[WITHOUT]) as store:
+        assert store.check().ok
+
+
+def test_contract_drops_what_is_left_and_there_is_no_way_back(path: Path) -> None:
+    migrate(path, TO_DECIMAL)
+    assert any("_before_first" in name for name in tables(path))
+    report = migrate(path, TO_DECIMAL, contract=True)
+    assert report.done
+    assert not any("_before_first" in name for name in tables(path))
+    assert tm.status(path).history[0].state == "contracted"
+    with pytest.raises(tm.InvalidMigration, match="first: it was contracted: what it replaced is gone"):
+        migrate(path, TO_DECIMAL, to="")
+    with tm.open(path, models=[PRICED]) as store:
+        assert store.check().ok
+        assert store[PRICED.key("a", 7)].price == 7
+
+
+def tables(path: Path) -> list[str]:
+    engine = SqliteMigrations.open(path)
+    try:
+        return [name for (name,) in engine._file.read("SELECT name FROM sqlite_schema")]
+    finally:
+        engine.close()
+
+
+def test_a_run_ends_behind_the_script_that_it_is_told(path: Path) -> None:
+    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, to="second").applied == ("first", "second")
+    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, dry_run=True).ok
+    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER).applied == ("third",)
+    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, BARER)) == "nothing is to be migrated"
+
+
+def test_a_plan_says_what_is_done_to_whom(path: Path) -> None:
+    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, dry_run=True)).splitlines() == [
+        "first    convert Part.price, str to Decimal   30 entities   reversible   old version: stops",
+        "second   rekey Part                           30 entities   reversible   old version: stops",
+    ]
+
+
+def test_two_runners_share_the_work(path: Path) -> None:
+    engines = [SqliteMigrations.open(path, durability="relaxed") for _ in range(2)]
+    (loaded,) = run.scripts_of([TO_DECIMAL])
+    for engine in engines:
+        transition = run.transition_of(loaded, engine.forms())
+        assert transition is not None
+        engine.start(transition, lambda _: None)
+    read = [0, 0]
+    draw = random.Random(1)
+    for _ in range(100):
+        at = draw.randrange(2)
+        copied = engines[at].step(4)
+        read[at] += copied.entities
+        if copied.switched:
+            assert engines[1 - at].step(4).switched
+            break
+    assert sum(read) == 30
+    assert all(read)
+    for engine in engines:
+        engine.close()
+    with tm.open(path, models=[PRICED]) as store:
+        assert len(contents(store, [PRICED])) == 30
+        assert store.check().ok
+
+
+STOCK = entity(
+    "Stock",
+    "Stocks",
+    {"shelf": str, "number": int, "pieces": int},
+    tm.Key[str, int](partition="{shelf}", row="{number}"),
+)
+BOTH = part(changed(FIELDS, tags=None, pieces=int))
+
+
+def joined(one: Any, stock: Any) -> Any:
+    if one is None:
+        return (
+            None if stock.pieces == 0 else BOTH(stock.shelf, stock.number, price="0", maker=None, pieces=stock.pieces)
+        )
+    return BOTH(one.shelf, one.number, price=one.price, maker=one.maker, pieces=0 if stock is None else stock.pieces)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_classes_are_joined_by_their_keys_beside_writers(path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    with tm.open(path, models=[BARE, STOCK], durability="relaxed") as store:
+        store.insert_many(STOCK("a", number, pieces=number % 3) for number in range(10, 50))
+        engine = SqliteMigrations.open(path, durability="relaxed")
+        one = script([BOTH], lambda m: m.join(BARE, STOCK, joined, into=[BOTH]), "first", None, [BARE, STOCK])
+        (loaded,) = run.scripts_of([one])
+        transition = run.transition_of(loaded, engine.forms())
+        assert transition is not None
+        engine.start(transition, lambda _: None)
+        left = 30
+        while True:
+            a = {key(one): one for one in store.query(BARE).allow_scan()}
+            b = {key(one): one for one in store.query(STOCK).allow_scan()}
+            if engine.step(5).switched:
+                break
+            left -= 1
+            number = draw.randrange(60)
+            if left > 0 and draw.random() < 0.5:
+                store.upsert(STOCK("a", number, pieces=draw.randrange(3)))
+            elif left > 0 and store.exists(BARE.key("a", number)):
+                store.delete(BARE.key("a", number))
+        engine.close()
+    made = [joined(a.get(at), b.get(at)) for at in a.keys() | b.keys()]
+    with tm.open(path, models=[BOTH]) as store:
+        assert contents(store, [BOTH]) == texts(one for one in made if one is not None)
+        assert store.check().ok
+
+
+def key(one: Any) -> tuple[str, str]:
+    return one.key.partition, one.key.row
+
+
+def test_entities_of_one_class_move_into_another_that_is_there(path: Path) -> None:
+    new = part()
+    with tm.open(path, models=[BARE, STOCK]) as store:
+        store.insert(STOCK("b", 1, pieces=5))
+    function = lambda e: new(e.shelf, e.number, price="1", maker="moved", tags=[])  # noqa: E731
+
+    alone = script([new], lambda m: m.rewrite(STOCK, function, into=[new]), "first", None, [STOCK])
+    with pytest.raises(tm.InvalidMigration, match="Part shares a table with what is migrated: name it in old="):
+        migrate(path, alone)
+    both = script([new], lambda m: m.rewrite(STOCK, function, into=[new]), "first", None, [BARE, STOCK])
+    assert migrate(path, both).entities == 31
+    with tm.open(path, models=[new]) as store:
+        assert store[new.key("b", 1)].maker == "moved"
+        assert len(contents(store, [new])) == 31
+        assert store.check().ok
+
+
+def test_classes_that_share_a_table_are_copied_together(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+
+    def pair(pages: Any) -> tuple[Any, Any]:
+        book = entity("Book", "Things", {"id": int, "pages": pages}, tm.Key[int](partition="{id}", row="book"))
+        note = entity("Note", "Things", {"id": int, "text": str}, tm.Key[int](partition="{id}", row="note"))
+        return book, note
+
+    (book, note), (new_book, new_note) = pair(str), pair(int)
+    with tm.open(path, models=[book, note]) as store:
+        store.insert_many([book(n, pages=str(n * 10)) for n in range(9)] + [note(n, text="x" * 600) for n in range(9)])
+    lone = script([new_book], lambda m: m.convert(book.pages, new_book.pages, int), "first", None, [book])
+    with pytest.raises(tm.InvalidMigration, match="Note shares a table with what is migrated: name it in old="):
+        migrate(path, lone)
+    both = script(
+        [new_book, new_note], lambda m: m.convert(book.pages, new_book.pages, int), "first", None, [book, note]
+    )
+    with tm.open(path, models=[note]) as store:
+        assert migrate(path, both).entities == 18
+        assert store[note.key(3)].text == "x" * 600  # Note is what it was, so a program that has it open goes on
+        store.insert(note(100, text="new"))
+        with pytest.raises(tm.SchemaMismatch):
+            tm.open(path, models=[book])
+    with tm.open(path, models=[new_book, new_note]) as store:
+        assert store[new_book.key(3)].pages == 30
+        assert store.check().ok
+
+
+def test_aggregates_follow_their_class_back_and_forth(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        store.insert_many(parts(40, random.Random(3)))
+    new = part(changed(FIELDS, maker=None, firm=str | None, price=Decimal), by_firm=tm.Index[str](partition="{firm}"))
+
+    def steps(m: Any) -> None:
+        m.rename(OLD.maker, new.firm)
+        m.convert(OLD.price, new.price, Decimal, back=str)
+
+    one = script([new, totals(new, "firm")], steps)
+    for _ in range(2):
+        assert migrate(path, one).ok
+        assert migrate(path, one, to="").ok
+        with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+            assert store.check().ok
+            assert sum(group.parts for group in store.query(OLD_TOTALS).allow_scan()) == 40

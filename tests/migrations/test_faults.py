@@ -1,0 +1,268 @@
+"""What stands in the way of a migration: entities, scripts, other processes, the disk. Nothing is switched, and nothing is lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.migrations import run
+
+from ..sqlite_vfs import Fault, FaultVFS
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, parts, script, texts
+
+PRICED = part(changed(FIELDS, price=Decimal))
+SAME = part()
+BARE = entity("Bare", "Bares", {"number": int}, tm.Key[int](partition="{number}"))
+ALONE = part()  # as old, without its indexes
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[ALONE], durability="relaxed") as store:
+        store.insert_many(ALONE("a", number, price=str(number), maker=None, tags=[]) for number in range(30))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def alone(new: list[Any], function: Any, name: str = "first", after: str | None = None) -> Any:
+    return script(new, function, name, after, old=[ALONE])
+
+
+TO_DECIMAL = alone([PRICED], lambda m: m.convert(ALONE.price, PRICED.price, Decimal, back=str))
+
+
+def test_entities_that_do_not_convert_are_listed_and_mended(path: Path) -> None:
+    with tm.open(path, models=[ALONE], durability="relaxed") as store:
+        for number in (3, 17):
+            store.merge(ALONE.key("a", number), price="cheap")
+        with pytest.raises(
+            tm.MigrationStopped, match="first: 2 entities cannot be converted; .* nothing was switched"
+        ) as stopped:
+            migrate(path, TO_DECIMAL)
+        assert [(one.where, one.key) for one in stopped.value.faults] == [("Part", ("a", "a3")), ("Part", ("a", "b17"))]
+        assert stopped.value.report.entities >= 30
+        assert store.check().ok
+        store.merge(ALONE.key("a", 3), price="3")
+        store.delete(ALONE.key("a", 17))
+        assert migrate(path, TO_DECIMAL).ok
+    with tm.open(path, models=[PRICED]) as store:
+        assert sorted(int(one.price) for one in store.query(PRICED).allow_scan()) == [n for n in range(30) if n != 17]
+        assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    ("function", "detail"),
+    [
+        (lambda e: BARE(e.number // 29), r"it becomes Bare \('a0', ''\), and so does \('a', '"),
+        (lambda e: BARE(e.number) if e.number else e, "the function gave Part, but the script's new Bare is expected"),
+        (lambda e: [BARE(1_000), BARE(1_000)] if not e.number else BARE(e.number), "two of the entities .* have one key"),
+        (lambda e: BARE(10 // e.number), "ZeroDivisionError: "),
+        (lambda e: 5, "the function gave int"),
+        (lambda e: BARE(str(e.number)), "InvalidEntity: .*expected int"),
+    ],
+)  # fmt: skip
+def test_what_a_function_must_not_give_is_a_fault_of_its_entity(path: Path, function: Any, detail: str) -> None:
+    one = alone([BARE], lambda m: m.rewrite(ALONE, function, into=[BARE]))
+    report = migrate(path, one, dry_run=True)
+    assert report.faults
+    with pytest.raises(tm.MigrationStopped, match=detail) as stopped:
+        migrate(path, one)
+    assert {fault.key for fault in stopped.value.faults} == {fault.key for fault in report.faults}
+    with tm.open(path, models=[ALONE]) as store:
+        assert len(list(store.query(ALONE).allow_scan())) == 30
+        assert store.check().ok
+
+
+def test_a_value_that_is_to_be_unique_and_is_not_is_a_fault(path: Path) -> None:
+    unique = part(by_price=tm.Index[str](partition="{price}", unique=True))
+    with pytest.raises(
+        tm.MigrationStopped, match="Part.by_price: Part .* cannot have 'same', which .* holds"
+    ) as stopped:
+        migrate(path, alone([unique], lambda m: m.rewrite(ALONE, lambda e: unique(e.shelf, e.number, price="same" if e.number > 27 else e.price, maker=None, tags=[]), into=[unique])))  # fmt: skip
+    assert len(stopped.value.faults) == 1
+
+
+def test_a_key_that_two_entities_swap_is_no_fault(path: Path) -> None:
+    by_price = part(key=tm.Key[str](partition="{price}"))
+    one = alone([by_price], lambda m: m.rekey(ALONE, by_price))
+    engine = SqliteMigrations.open(path, durability="relaxed")
+    with tm.open(path, models=[ALONE], durability="relaxed") as store:
+        (loaded,) = run.scripts_of([one])
+        transition = run.transition_of(loaded, engine.forms())
+        assert transition is not None
+        engine.start(transition, lambda _: None)
+        engine.step(30)
+        with store.transaction() as tx:
+            tx.merge(ALONE.key("a", 1), price="2")
+            tx.merge(ALONE.key("a", 2), price="1")
+        while not engine.step(20).switched:
+            assert len(engine.faults) < 3
+        engine.close()
+    with tm.open(path, models=[by_price]) as store:
+        assert store[by_price.key("1")].number == 2
+        assert len(list(store.query(by_price).allow_scan())) == 30
+
+
+# ---------------------------------------------------------------------------------------------- scripts that do not fit
+
+
+def refused(path: Path, match: str, *scripts: Any, **options: Any) -> None:
+    before = path.read_bytes()
+    with pytest.raises(tm.InvalidMigration, match=match):
+        migrate(path, *scripts, **options)
+    assert path.read_bytes() == before
+    with tm.open(path, models=[ALONE]) as store:
+        assert store.check().ok
+
+
+def test_old_shapes_that_are_not_those_of_the_store_are_refused_with_the_difference(path: Path) -> None:
+    other = part(changed(FIELDS, price=int, size=int))
+    new = part(changed(FIELDS, price=int))
+    refused(
+        path, r"(?s)Part.price: the field is another one in the store: str, and int in old.*Part.size: the field is not in the store",
+        script([new], lambda m: m.drop(other.size), old=[other]),
+    )  # fmt: skip
+    slim = part(changed(FIELDS, tags=None))
+    refused(
+        path, r"Part.tags: the field is in the store, and not in old: name it there, and in new or in m.drop",
+        script([new], lambda m: m.convert(slim.price, new.price, int), old=[slim]),
+    )  # fmt: skip
+    keyed = part(key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+    refused(path, r'Part: its partition is "\{shelf\}" in the store, and "\{number\}" in old', script([new], lambda m: m.rekey(keyed, new), old=[keyed]))  # fmt: skip
+
+
+def test_what_hangs_together_with_a_class_has_to_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        store.insert_many(parts(3, random.Random(1)))
+    with pytest.raises(tm.InvalidMigration, match="Totals is maintained from what is migrated: name it in old="):
+        migrate(path, script([PRICED], lambda m: m.convert(OLD.price, PRICED.price, Decimal), old=[OLD]))
+
+
+def test_a_script_that_was_edited_after_it_ran_is_refused(path: Path) -> None:
+    migrate(path, TO_DECIMAL)
+    edited = alone([PRICED], lambda m: m.convert(ALONE.price, PRICED.price, lambda text: Decimal(text) * 2, back=str))
+    with pytest.raises(tm.InvalidMigration, match="first was edited after it ran over this store: restore its text"):
+        migrate(path, edited)
+
+
+def test_a_script_that_was_edited_while_it_ran_begins_anew(path: Path) -> None:
+    migrate(path, TO_DECIMAL, limit=10)
+    edited = alone([PRICED], lambda m: m.convert(ALONE.price, PRICED.price, lambda text: Decimal(text) * 2, back=str))
+    assert migrate(path, edited).entities == 30
+    with tm.open(path, models=[PRICED]) as store:
+        assert store[PRICED.key("a", 4)].price == 8
+        assert store.check().ok
+
+
+def test_a_history_that_the_scripts_lack_is_refused(path: Path) -> None:
+    second = script(
+        [SAME], lambda m: m.convert(PRICED.price, SAME.price, str, back=Decimal), "second", "first", [PRICED]
+    )
+    third = script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "third", "first", [SAME])
+    migrate(path, TO_DECIMAL, second)
+    with pytest.raises(tm.InvalidMigration, match="second ran over this store, and is not among the scripts"):
+        migrate(path, TO_DECIMAL, third)
+    with pytest.raises(tm.InvalidMigration, match="no script is called 'fourth'"):
+        migrate(path, TO_DECIMAL, second, to="fourth")
+    # Once every store is past the first ones, they may be deleted.
+    assert migrate(path, script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "third", None, [SAME])).applied == ("third",)  # fmt: skip
+
+
+def test_a_store_that_was_made_later_is_past_the_scripts(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    tm.open(path, models=[PRICED]).close()
+    report = migrate(path, TO_DECIMAL)
+    assert (report.done, report.applied) == (True, ())
+    assert [one.state for one in tm.status(path).history] == ["switched"]
+    with pytest.raises(tm.StoreError):
+        migrate(tmp_path / "none.db", TO_DECIMAL)
+
+
+def test_another_migration_waits_for_the_one_that_is_under_way(path: Path) -> None:
+    migrate(path, TO_DECIMAL, limit=10)
+    other = alone([SAME], lambda m: m.convert(ALONE.price, SAME.price, str.upper), "other")
+    with pytest.raises(tm.InvalidMigration, match="first"):
+        migrate(path, other)
+    assert migrate(path, TO_DECIMAL).ok
+
+
+def test_nobody_changes_what_is_being_migrated(path: Path) -> None:
+    migrate(path, TO_DECIMAL, limit=10)
+    for models in ([part(changed(FIELDS, size=int | None))], [part(by_maker=tm.Index[str](partition="{maker}"))]):
+        with pytest.raises(tm.SchemaMismatch, match="first is under way"):
+            tm.open(path, models=models)
+    with tm.open(path, models=[ALONE, BARE]) as store:
+        store.insert(BARE(1))
+        assert store.check().ok
+    assert migrate(path, TO_DECIMAL).ok
+
+
+# ---------------------------------------------------------------------------------------------- the disk
+
+
+@pytest.fixture
+def faulty() -> Iterator[str]:
+    vfs = FaultVFS()
+    yield "faulty"
+    Fault.disarm()
+    vfs.unregister()
+
+
+@pytest.mark.parametrize("operation", ["xWrite", "xSync", "xRead", "xTruncate"])
+def test_a_disk_that_fails_at_any_call_leaves_a_store_that_goes_on(path: Path, faulty: str, operation: str) -> None:
+    def engine() -> SqliteMigrations:
+        opened = SqliteMigrations.open(path, vfs=faulty)
+        (loaded,) = run.scripts_of([TO_DECIMAL])
+        transition = run.transition_of(loaded, opened.forms())
+        assert transition is not None
+        opened.start(transition, lambda _: None)
+        return opened
+
+    with tm.open(path, models=[ALONE]) as store:
+        before = texts(store.query(ALONE).allow_scan())
+    one, switched = engine(), False
+    failed = 0
+    for at in range(1, 60):
+        Fault.arm(operation, at % (3 if operation == "xSync" else 25) + 1, sticky=False)
+        try:
+            switched = one.step(2).switched
+        except (tm.StoreError, apsw.Error):
+            failed += 1
+        fired = Fault.disarm()
+        assert failed <= at
+        if switched:
+            break
+        if fired:
+            one.close()
+            if any(entry.switched for entry in _history(path)):
+                break
+            with tm.open(path, models=[ALONE]) as store:
+                assert texts(store.query(ALONE).allow_scan()) == before
+            one = engine()
+    else:
+        raise AssertionError("it does not end")
+    one.close()
+    assert failed or operation in ("xTruncate", "xRead")
+    with tm.open(path, models=[PRICED]) as store:
+        assert len(contents(store, [PRICED])) == 30
+        assert store.check().ok
+
+
+def _history(path: Path) -> Any:
+    engine = SqliteMigrations.open(path)
+    try:
+        return engine.history()
+    finally:
+        engine.close()
