@@ -56,6 +56,7 @@ from .errors import (
 )
 from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .migrations.migrations import Migrations
 from .migrations.report import MigrationReport, PlanStep
 from .migrations.run import migrate
 from .migrations.script import Migration, migration
@@ -115,6 +116,7 @@ __all__ = [
     "Migration",
     "MigrationReport",
     "MigrationStopped",
+    "Migrations",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",

@@ -245,7 +245,7 @@ def _field(
         faults.append(f'"{name}" is taken; give the field another name, and field(name="{name}") for the property')
         return None
     measure = option if isinstance(option, Measure) else None
-    settings = option if isinstance(option, FieldOptions) else FieldOptions()
+    settings = option if isinstance(option, FieldOptions) else FieldOptions(name=measure.name if measure else None)
     if measure is not None and not aggregate:
         faults.append(f"{name}: {measure.kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…)")
     if aggregate and measure is None:

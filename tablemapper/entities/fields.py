@@ -146,8 +146,8 @@ def field(
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
 
 
-def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None) -> Any:
-    return Measure(kind, attr, where)
+def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None, name: str | None) -> Any:
+    return Measure(kind, attr, where, name)
 
 
 @attrs.frozen(eq=False)
@@ -157,59 +157,70 @@ class Measure:
     kind: MeasureKind
     attr: Attr[Any, Any] | None = None
     where: Predicate[Any] | None = None
+    name: str | None = None
+    """The property it is stored as, if that is not its own name."""
 
 
-def group_by(attr: Expr[T | None], /) -> Field[T]:
+def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
     """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``.
 
-    An entity without a value there is in no group.
+    An entity without a value there is in no group. ``name=`` is the property that a group is stored as; all measures
+    take it too.
     """
-    return _measure("group", attr, None)  # type: ignore[no-any-return]
+    return _measure("group", attr, None, name)  # type: ignore[no-any-return]
 
 
-def count(attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None) -> Field[int]:
+def count(
+    attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[int]:
     """Count the entities of the group, or those that have a value in a field."""
-    return _measure("count", attr, where)  # type: ignore[no-any-return]
+    return _measure("count", attr, where, name)  # type: ignore[no-any-return]
 
 
-def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None) -> Field[T]:
+def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]:
     """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding."""
-    return _measure("sum", attr, where)  # type: ignore[no-any-return]
+    return _measure("sum", attr, where, name)  # type: ignore[no-any-return]
 
 
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None
+    attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[Decimal | None]: ...
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None
+    attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[timedelta | None]: ...
 @overload
-def avg(attr: Expr[float | None], /, *, where: Predicate[Any] | None = None) -> Field[float | None]: ...
-def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None) -> Any:
+def avg(
+    attr: Expr[float | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[float | None]: ...
+def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Any:
     """Divide the sum of a field by the number of its values."""
-    return _measure("avg", attr, where)
+    return _measure("avg", attr, where, name)
 
 
-def min(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+def min(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T | None]:
     """Keep the least value of a field, also when the entity that held it goes."""
-    return _measure("min", attr, where)  # type: ignore[no-any-return]
+    return _measure("min", attr, where, name)  # type: ignore[no-any-return]
 
 
-def max(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+def max(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T | None]:
     """Keep the greatest value of a field, also when the entity that held it goes."""
-    return _measure("max", attr, where)  # type: ignore[no-any-return]
+    return _measure("max", attr, where, name)  # type: ignore[no-any-return]
 
 
-def min_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+def min_ever(
+    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[T | None]:
     """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added."""
-    return _measure("min_ever", attr, where)  # type: ignore[no-any-return]
+    return _measure("min_ever", attr, where, name)  # type: ignore[no-any-return]
 
 
-def max_ever(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None) -> Field[T | None]:
+def max_ever(
+    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[T | None]:
     """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added."""
-    return _measure("max_ever", attr, where)  # type: ignore[no-any-return]
+    return _measure("max_ever", attr, where, name)  # type: ignore[no-any-return]
 
 
 _property = property  # a field model has an attribute of this name

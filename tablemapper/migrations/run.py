@@ -18,9 +18,10 @@ from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
+from .migrations import Migrations
 from .plan import check_old, matches, plan_steps, transition_of, undoing
 from .report import MigrationReport, PlanStep
-from .script import MigrationFunction, Script, load_script
+from .script import Script
 
 __all__ = ["migrate"]
 
@@ -119,8 +120,8 @@ def _rehearse(
 
 
 def scripts_of(migrations: Any) -> tuple[Script, ...]:
-    functions: Sequence[MigrationFunction] = migrations
-    return tuple([load_script(one.function.__name__, one) for one in functions])
+    """Return scripts as users give them, in order."""
+    return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
 
 
 class _Run:

@@ -16,6 +16,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import attrs
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
 
 
 class Migration:
-    """The steps of one migration script, as its function names them. Nothing is done yet."""
+    """The steps of one migration script, as its function names them. Nothing is done yet.
+
+    Where a function is needed, a script that was generated has ``...`` until you write one: it cannot be loaded so.
+    """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -91,7 +95,7 @@ class Migration:
         self,
         old: Attr[Any, A | None],
         new: Attr[Any, B | None],
-        with_: Callable[[A], B] | Mapping[A, B],
+        with_: Callable[[A], B] | Mapping[A, B] | EllipsisType,
         /,
         *,
         back: Callable[[B], A] | None = None,
@@ -101,7 +105,7 @@ class Migration:
         self,
         old: Attr[Any, A],
         new: Attr[Any, B],
-        with_: Callable[[A], B] | Mapping[A, B],
+        with_: Callable[[A], B] | Mapping[A, B] | EllipsisType,
         /,
         *,
         back: Callable[[B], A] | None = None,
@@ -110,7 +114,7 @@ class Migration:
         self,
         old: Attr[Any, Any],
         new: Attr[Any, Any],
-        with_: Callable[[Any], Any] | Mapping[Any, Any],
+        with_: Any,
         /,
         *,
         back: Callable[[Any], Any] | None = None,
@@ -132,7 +136,7 @@ class Migration:
         """
         self.steps.append(Convert(old, new, with_, back))
 
-    def fill(self, new: Attr[E, T], with_: Callable[[E], T], /) -> None:
+    def fill(self, new: Attr[E, T], with_: Callable[[E], T] | EllipsisType, /) -> None:
         """Give a field a value in the entities that have none.
 
         Args:
@@ -142,12 +146,12 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if the field is not in the new shape.
         """
-        self.steps.append(Fill(new, with_))
+        self.steps.append(Fill(new, _function(with_)))
 
     def rewrite(
         self,
         old: type[E],
-        with_: Callable[[E], N | Iterable[N] | None],
+        with_: Callable[[E], N | Iterable[N] | None] | EllipsisType,
         /,
         *,
         into: Sequence[type[N]],
@@ -166,13 +170,13 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.
         """
-        self.steps.append(Rewrite(old, with_, tuple(into), back, combine))
+        self.steps.append(Rewrite(old, _function(with_), tuple(into), back, combine))
 
     def join(
         self,
         a: type[E1],
         b: type[E2],
-        with_: Callable[[E1 | None, E2 | None], N | Iterable[N] | None],
+        with_: Callable[[E1 | None, E2 | None], N | Iterable[N] | None] | EllipsisType,
         /,
         *,
         into: Sequence[type[N]],
@@ -188,9 +192,9 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.
         """
-        self.steps.append(Join(a, b, with_, tuple(into)))
+        self.steps.append(Join(a, b, _function(with_), tuple(into)))
 
-    def resolve(self, index: _IndexOf[E], with_: Callable[[list[E]], Iterable[E]], /) -> None:
+    def resolve(self, index: _IndexOf[E], with_: Callable[[list[E]], Iterable[E]] | EllipsisType, /) -> None:
         """Say what becomes of entities that hold the same value of a new unique index.
 
         Args:
@@ -201,7 +205,7 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if it is no unique index of the new shape.
         """
-        self.steps.append(Resolve(index, with_))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
+        self.steps.append(Resolve(index, _function(with_)))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
 
     def drop(self, what: Attr[Any, Any] | type[Record] | _IndexOf[Any], /) -> None:
         """Remove a field, an index, an aggregate or a class; it goes when the migration is contracted.
@@ -213,6 +217,11 @@ class Migration:
             InvalidMigration: when the script is loaded, if it is not in the old shape.
         """
         self.steps.append(Drop(what))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
+
+
+def _function(function: Any) -> Callable[..., Any]:
+    """Return what a step is to call; what is none is found when the script is loaded."""
+    return function  # type: ignore[no-any-return]
 
 
 @attrs.frozen(eq=False)

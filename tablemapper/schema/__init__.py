@@ -7,6 +7,9 @@
 - `model`: a declaration with its rows and its aggregate; all models of a store, compiled together.
 - `maintenance`: what a change of entities does to index rows and groups.
 - `members`: which nested type may follow which.
+- `renames`: forms of classes under other names.
+- `sources`: forms as Python source.
+- `changes`: one difference, and what a rule may ask of a store.
 - `evolution`: which schema may follow which.
 - `assignments`: the changes that `merge` and `update` make.
 - `check`: everything that is maintained, recomputed and compared with what is stored.

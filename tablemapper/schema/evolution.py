@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import attrs
@@ -21,63 +21,24 @@ from msgspec.structs import replace
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template, compile_template
+from .changes import Anything, Change, Contents
 from .definitions import aggregate_in, former_name, indexes_in, plain_name
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, VersionForm, stored_default
 from .members import Members, follow
 from .model import Model, Schema
+from .renames import with_properties
 from .rows import DAMAGE
+from .sources import attribute_name, default_source
 
-__all__ = ["Change", "Contents", "Evolution", "Versions", "evolve", "key_templates", "retirement"]
+__all__ = ["Evolution", "Versions", "evolve", "form_changes", "key_templates", "retirement"]
 
-Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every form that was ever opened, by the name of the class."""
 
 
-@attrs.frozen
-class Change:
-    """One difference between a catalogue and the classes that a store is opened with."""
-
-    where: str
-    """The class, field, index or aggregate: ``Product``, ``Product.price``."""
-    rule: Rule
-    message: str
-    code: str = ""
-    """The step of a migration that makes it."""
-    warning: bool = False
-    """Whether a user should know of it, though it is taken over."""
-
-    def __str__(self) -> str:
-        owner = self.where.partition(".")[0]
-        return f"{owner}: {self.message}" + (f"; this needs a migration: {self.code}" if self.code else "")
-
-
-class Contents(Protocol):
-    """What a store holds of the classes of its catalogue, where a rule depends on it."""
-
-    def dropped(self, name: str, form: ModelForm) -> str | None:
-        """Return what is to be said of a class that was opened once, and declares what was dropped since; None if it does not."""
-        ...
-
-    def count(self, name: str) -> int:
-        """Return the number of rows of a class."""
-        ...
-
-    def holds_other(self, name: str, property: str, value: Any) -> bool:
-        """Return whether a row of a class holds something in a property, and not this stored value."""
-        ...
-
-    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
-        """Return whether a row of a class holds one of some stored values in a property."""
-        ...
-
-    def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
-        """Return the key of a row that holds a property among those that its class does not declare."""
-        ...
-
-    def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
-        """Return the keys of rows of a class that fall into the range of a more special one."""
-        ...
+def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
+    """Return the differences between forms and a schema, whatever a store may hold."""
+    return evolve(forms, {}, schema, Anything()).changes
 
 
 @attrs.frozen
@@ -111,7 +72,10 @@ class Evolution:
     @property
     def faults(self) -> tuple[str, ...]:
         """What keeps the store from being opened so."""
-        return tuple([str(change) for change in self.changes if change.rule in ("migration", "refused")])
+        return tuple([
+            f"{change}; this needs a migration: {change.code}" if change.code else str(change)
+            for change in self.changes if change.stops
+        ])  # fmt: skip
 
 
 def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
@@ -281,6 +245,12 @@ def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> 
     """Yield what there is to say of a new class beside what the file holds already."""
     name, form = model.name, model.form
     for other, old in catalogue.items():
+        if other not in schema.by_name and _is_renamed(old, form) and contents.count(other):
+            yield Change(
+                name, "migration", f"its entities are in the file as those of {other}",
+                f"m.rename_class(old.{other}, new.{name})",
+            )  # fmt: skip
+            continue
         if old.table.lower() == model.table.lower():
             yield from _beside(model, other, old, contents)
         for index, known in old.indexes.items():
@@ -297,11 +267,21 @@ def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> 
             and _same_fields(old, form)
             and (rows := contents.count(other))
         ):
+            held = f" ({rows:,} entities)" if rows > 0 else ""
+            code = f"m.rename_class(old.{other}, new.{name})"
             yield Change(
-                name, "open",
-                f"{other} ({rows:,} entities) has the same fields and is not opened; if {name} is its new name: "
-                f"m.rename_class(old.{other}, new.{name})", warning=True,
+                name, "open", f"{other}{held} has the same fields and is not opened; if {name} is its new name: {code}",
+                code, warning=True,
             )  # fmt: skip
+
+
+def _is_renamed(old: ModelForm, new: ModelForm) -> bool:
+    """Return whether a class is another one under a new name: the table, the keys and the fields are the same."""
+    return (
+        (old.table, old.partition, old.row) == (new.table, new.partition, new.row)
+        and bool(old.aggregate) is bool(new.aggregate)
+        and _same_fields(old, new)
+    )
 
 
 def _same_fields(old: ModelForm, new: ModelForm) -> bool:
@@ -326,7 +306,7 @@ def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Ite
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
         yield Change(
-            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, …, into=[new.{other}, new.{name}])"
+            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=[new.{other}, new.{name}])"
         )  # fmt: skip
 
 
@@ -336,11 +316,22 @@ def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Ite
 def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
     name, new = model.name, model.form
     pair = f"old.{name}, new.{name}"
+    if old.aggregate is UNSET and (renamed := _renamed(name, old, new, contents)) is not None:
+        before, after = (
+            f"{side}.{name}.{attribute_name(one)}" for side, one in zip(("old", "new"), renamed, strict=True)
+        )
+        yield Change(
+            f"{name}.{renamed[0]}", "migration",
+            f'the property "{renamed[0]}" ({old.fields[renamed[0]]}) is in the file, but not in the class, and "{renamed[1]}" is new',
+            f"m.rename({before}, {after})  # or m.drop({before}), if they are two things",
+        )  # fmt: skip
+        old = with_properties(old, dict([renamed]))
+    rekey = f"m.rekey({pair})" if _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys() else f"m.rewrite(old.{name}, ..., into=[new.{name}])"  # fmt: skip
     if old.table != new.table:
         yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
         if (was := getattr(old, part)) != (now := getattr(new, part)):
-            yield Change(name, "migration", f"its {meaning} was {was} and is {now}", f"m.rekey({pair})")
+            yield Change(name, "migration", f"its {meaning} was {was} and is {now}", rekey)
     if old.type is None and new.type is not None:
         yield Change(name, "open", f'type="{new.type}" is new')
     elif old.type != new.type:
@@ -374,35 +365,48 @@ def _beside_old(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) 
     )  # fmt: skip
 
 
-def _gone(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+def _key_fields(form: ModelForm) -> set[str]:
+    return form.partition.fields | form.row.fields
+
+
+def _renamed(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> tuple[str, str] | None:
+    """Return the one property that is gone, and the one of its type that is new."""
     gone = [property for property in old.fields if property not in new.fields]
     added = [property for property in new.fields if property not in old.fields]
-    for property in gone:
+    if len(gone) != 1 or len(added) != 1:
+        return None
+    was, now = old.fields[gone[0]], new.fields[added[0]]
+    alike = (was.type, was.optional, was.members, was.json) == (now.type, now.optional, now.members, now.json)
+    return (gone[0], added[0]) if alike and not _holds_nothing(name, gone[0], was, contents) else None
+
+
+def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents) -> bool:
+    return not form.in_key and not contents.holds_other(name, property, stored_default(form))
+
+
+def _gone(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+    for property in [property for property in old.fields if property not in new.fields]:
         form, where = old.fields[property], f"{name}.{property}"
-        if not form.in_key and not contents.holds_other(name, property, stored_default(form)):
-            yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file')
-            continue
-        drop = f"m.drop(old.{where})"
-        if len(gone) == len(added) == 1 and (form.type, form.members) == (
-            new.fields[added[0]].type,
-            new.fields[added[0]].members,
-        ):
-            drop = f"m.rename(old.{where}, new.{name}.{added[0]})   # or {drop}"
-        yield Change(
-            where, "migration", f'the property "{property}" ({form}) is in the file, but not in the class', drop
-        )
+        drop = f"m.drop(old.{name}.{attribute_name(property)})"
+        if _holds_nothing(name, property, form, contents):
+            yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
+        else:
+            yield Change(
+                where, "migration", f'the property "{property}" ({form}) is in the file, but not in the class', drop
+            )
 
 
 def _added(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
     name = model.name
     extra = next((property for property, form in old.fields.items() if form.type == "extra"), None)
-    for property in new.fields.keys() - old.fields.keys():
+    for property in [property for property in new.fields if property not in old.fields]:
         form, where = new.fields[property], f"{name}.{property}"
+        field = f"new.{name}.{attribute_name(property)}"
         if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
             yield Change(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
-                f'm.fill(new.{where}, lambda e: e.{extra}["{property}"])',
+                f'm.fill({field}, lambda e: e.{attribute_name(extra)}["{property}"])',
             )  # fmt: skip
         elif form.optional or form.default is not None or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')
@@ -411,56 +415,60 @@ def _added(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> 
                 where, "migration",
                 f'the property "{property}" is new, and rows that are there have no value for it (a factory is no default '
                 "for them); make it optional or give it a default, or fill it",
-                f"m.fill(new.{where}, lambda e: …)",
+                f"m.fill({field}, ...)  # a function of the entity",
             )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- fields
 
-_LOSSLESS = {("int", "float"): "float", ("int", "Decimal"): "Decimal", ("str", "UUID"): "UUID", ("UUID", "str"): "str"}
+_LOSSLESS = {
+    ("int", "float"): ("float", "int"), ("int", "Decimal"): ("Decimal", "int"), ("int", "str"): ("str", "int"),
+    ("float", "str"): ("str", "float"), ("Decimal", "str"): ("str", "Decimal"), ("str", "Decimal"): ("Decimal", "str"),
+    ("str", "UUID"): ("UUID", "str"), ("UUID", "str"): ("str", "UUID"),
+    ("date", "datetime"): (
+        "lambda x: dt.datetime(x.year, x.month, x.day, tzinfo=dt.UTC)", "lambda x: x.date()"),
+}  # fmt: skip
+"""How a value of one type becomes one of another, and back."""
 
 
 def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
-    where = f"{name}.{property}"
-    pair = f"old.{where}, new.{where}"
+    where, attr = f"{name}.{property}", f"{name}.{attribute_name(property)}"
+    pair = f"old.{attr}, new.{attr}"
     label = f'the property "{property}"'
     if old.in_key != new.in_key:
         now = "is" if new.in_key else "is not"
         yield Change(
             where, "migration", f"{label} {now} left to the key alone any more (stored=)", f"m.rekey(old.{name}, new.{name})"
         )  # fmt: skip
+    code, message = "", f"{label} was {old} and is {new}"
     if not _takes(new, old) and not _takes(old, new):
-        convert = "str" if new.type == "str" else _LOSSLESS.get((old.type, new.type), "lambda x: …")
-        yield Change(where, "migration", f"{label} was {old} and is {new}", f"m.convert({pair}, {convert})")
+        code = f"m.convert({pair}, {_conversion(old, new)}"
     elif not _takes(new, old):
         lost = [value for value in _values(old) if value not in _values(new)]
-        if not lost or contents.holds_one_of(name, property, lost):
-            gone = f"{', '.join(map(repr, lost))} " if lost else ""
-            what = (
-                f"{label} was {old} and is {new}"
-                if not gone
-                else f"{label} holds {gone}in the file, which it cannot any more"
-            )
-            code = (
-                f"m.convert({pair}, {{{', '.join(f'{value!r}: …' for value in lost)}}})"
-                if lost
-                else f"m.convert({pair}, lambda x: …)"
-            )
-            yield Change(where, "migration", what, code)
+        if not lost:
+            code = f"m.convert({pair}, ...)  # a function of the old value"
+        elif contents.holds_one_of(name, property, lost):
+            message = f"{label} holds {', '.join(map(repr, lost))} in the file, which it cannot any more"
+            code = f"m.convert({pair}, ...)  # {{{', '.join([f'{value!r}: …' for value in lost])}}}, or a function"
     elif _widens(replace(old, optional=True), replace(new, optional=True)):
-        yield Change(where, "open", f"{label} was {old} and is {new}")
-    if old.optional and not new.optional:
-        missing = (
-            f"m.fill(new.{where}, lambda e: …)"
-            if new.default is None
-            else f"m.convert({pair}, lambda x: {new.default!r} if x is None else x)"
-        )
-        yield Change(where, "migration", f"{label} was {old} and is {new}", missing)
+        yield Change(where, "open", message)
+    if old.json is not UNSET and new.json is not UNSET and (faults := _nested(old, new).faults):
+        message, code = f"{label}: {'; '.join(faults)}", f"m.convert({pair}, ...)  # a function of the old value"
+    if old.optional and not new.optional and not code:
+        code = f"m.fill(new.{attr}, {'...' if new.default is None else f'lambda e: {default_source(new)}'})"
+        code += "  # a function of the entity" if new.default is None else ""
     elif new.optional and not old.optional:
         yield Change(where, "open", f"{label} may be None")
-    if old.json is not UNSET and new.json is not UNSET:
-        for fault in _nested(old, new).faults:
-            yield Change(where, "migration", f"{label}: {fault}", f"m.convert({pair}, lambda x: …)")
+    if code:
+        yield Change(where, "migration", message, code)
+
+
+def _conversion(old: FieldForm, new: FieldForm) -> str:
+    """Return the arguments of a step that converts a field, from the function on."""
+    there, back = _LOSSLESS.get((old.type, new.type), ("...", ""))
+    if not back or new.members is not UNSET or (old.optional and not new.optional):
+        return "...)  # a function of the old value"
+    return f"{there})" if old.members is not UNSET else f"{there}, back={back})"
 
 
 def _nested(old: FieldForm, new: FieldForm) -> Members:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import attrs
@@ -310,7 +311,7 @@ class _Classes:
             attr = names[property] = _name(property, names.values())
             kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
             measured = None if label is None else attribute(label, field)
-            body[attr] = Measure(kind, measured, None if where is None else load(where, field))
+            body[attr] = Measure(kind, measured, None if where is None else load(where, field), property)
             stored = form.fields[property]
             if label in self._form.fields and kind not in ("count", "sum", "avg"):  # (what it takes may be more by now)
                 stored = replace(self._form.fields[label], optional=stored.optional)
@@ -332,6 +333,7 @@ def _name(property: str, taken: Any) -> str:
     """Return the name of an attribute for a property."""
     if (
         property.isidentifier()
+        and not iskeyword(property)
         and property[0] != "_"
         and property not in (*taken, "key")
         and not hasattr(Record, property)

@@ -81,11 +81,11 @@ class Reading(tm.Entity, table="SensorReadings"):
 
 class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
     device_id: tm.Field[str] = tm.group_by(Reading.device_id)
-    day: tm.Field[date] = tm.group_by(Reading.taken_at.date())
+    day: tm.Field[date] = tm.group_by(Reading.taken_at.date(), name="Day")
     readings: tm.Field[int] = tm.count()
     located: tm.Field[int] = tm.count(Reading.location)
     total: tm.Field[float] = tm.sum(Reading.temperature)
-    hot: tm.Field[int] = tm.count(where=Reading.temperature > 30)
+    hot: tm.Field[int] = tm.count(where=Reading.temperature > 30, name="Hot")
     mean: tm.Field[float | None] = tm.avg(Reading.temperature)
     hottest: tm.Field[float | None] = tm.max(Reading.temperature)
     coldest: tm.Field[float | None] = tm.min(Reading.temperature)

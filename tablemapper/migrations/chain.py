@@ -1,0 +1,118 @@
+"""The scripts of an application, in the order in which they follow each other."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+
+from ..errors import InvalidMigration, did_you_mean, shown
+from .script import MigrationFunction, Script, load_script
+from .validation import script_faults
+
+__all__ = ["load_functions", "load_package"]
+
+
+def load_package(package: ModuleType) -> tuple[Script, ...]:
+    """Return the scripts of a package, each a module of it, in order.
+
+    Raises:
+        InvalidMigration: with every fault.
+    """
+    scripts: list[Script] = []
+    faults: list[str] = []
+    importlib.invalidate_caches()
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.ispkg or info.name.startswith("_"):
+            continue
+        try:
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+        except Exception as error:  # whatever a module raises
+            text = str(error).replace("\n", "\n    ")
+            faults.append(f"{info.name}: it cannot be imported: {type(error).__name__}: {text}")
+            continue
+        functions = [one for one in vars(module).values() if isinstance(one, MigrationFunction)]
+        if len(functions) != 1:
+            what = "no function has" if not functions else f"{len(functions)} functions have"
+            faults.append(
+                f"{info.name}: {what} @tm.migration(…), and a script has one; a module that is none has a name "
+                "that begins with an underscore"
+            )
+            continue
+        scripts += _loaded(info.name, functions[0], module, faults)
+    return _chain(package.__name__, scripts, faults)
+
+
+def load_functions(functions: Sequence[MigrationFunction]) -> tuple[Script, ...]:
+    """Return the scripts of decorated functions, which are called as these, in order.
+
+    Raises:
+        InvalidMigration: with every fault.
+    """
+    scripts: list[Script] = []
+    faults: list[str] = []
+    for one in functions:
+        if isinstance(one, MigrationFunction):
+            scripts += _loaded(one.function.__name__, one, None, faults)
+        else:
+            faults.append(f"{shown(one)} is no migration: decorate the function with @tm.migration(…)")
+    return _chain("migrations", scripts, faults)
+
+
+def _loaded(id: str, function: MigrationFunction, module: ModuleType | None, faults: list[str]) -> Iterator[Script]:
+    try:
+        script = load_script(id, function, module=module)
+    except Exception as error:  # whatever the function raises
+        faults.append(f"{id}: its function raises {type(error).__name__}: {error}")
+        return
+    faults += [f"{id}: {fault}" for fault in script_faults(script)]
+    yield script
+
+
+def _chain(subject: str, scripts: Sequence[Script], faults: list[str]) -> tuple[Script, ...]:
+    faults += _order_faults(scripts)
+    if faults:
+        raise InvalidMigration(subject, faults)
+    following = {script.after: script for script in scripts}
+    ordered: list[Script] = []
+    after = None
+    while after in following:
+        ordered.append(following[after])
+        after = ordered[-1].id
+    return tuple(ordered)
+
+
+def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
+    """Yield why scripts do not follow each other, one after the other."""
+    ids = [script.id for script in scripts]
+    for id in dict.fromkeys(ids):
+        if ids.count(id) > 1:
+            yield f"{ids.count(id)} scripts are called {id}; give each a name of its own"
+    followers: dict[str | None, list[str]] = {}
+    for script in scripts:
+        followers.setdefault(script.after, []).append(script.id)
+        if script.after is not None and script.after not in ids:
+            yield (
+                f"{script.id} follows {script.after}, which is not there{did_you_mean(script.after, ids)}; "
+                "say after=None if it was deleted, and no store needs it any more"
+            )
+    for after, several in followers.items():
+        if len(names := list(dict.fromkeys(several))) > 1:
+            what = "are first (after=None)" if after is None else f"follow {after}"
+            yield f"{_listed(names)} {'both' if len(names) == 2 else 'all'} {what}: let one say after=…"
+    left = dict.fromkeys(ids)
+    reached: list[str | None] = [None, *(script.after for script in scripts if script.after not in ids)]
+    while reached:
+        for id in followers.get(reached.pop(), ()):
+            if id in left:
+                del left[id]
+                reached.append(id)
+    if left:
+        circle = "follow each other in a circle" if len(left) > 1 else "follows itself"
+        yield f"{_listed(left)} {circle}; the first says after=None"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

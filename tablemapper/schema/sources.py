@@ -1,0 +1,481 @@
+"""Forms as Python source: the classes that a migration script has frozen beside it, as a person would write them.
+
+What a form does not hold is not in them: names of Enum members (a Literal has the values), validators, factories. Classes
+of nested values are made anew of their JSON schema, and stand in a namespace of their own, ``old_types``, because a class
+body does not see the names of the body around it. For the same reason aggregates stand beside their sources, in a class
+derived from that of the entities.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from ..entities.declaration import index_table
+from ..entities.entity import Record
+from ..entities.fields import MeasureKind
+from ..expressions.predicates import attribute
+from ..expressions.tree import Attr
+from ..keys.template import compile_template, renamed_text
+from ..limits import MAX_INT32, MIN_INT32
+from ..values.nested import value_type
+from ..values.scalars import SCALARS
+from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+
+__all__ = ["Shape", "attribute_name", "call", "default_source", "imports_of"]
+
+WIDTH = 88
+_TYPES = {
+    "datetime": "dt.datetime", "date": "dt.date", "time": "dt.time", "timedelta": "dt.timedelta", "int32": "tm.Int32",
+    "extra": "tm.Extra", "GeoPoint": "tm.GeoPoint",
+}  # fmt: skip
+_FORMATS: dict[str, tuple[str, Any]] = {
+    "bytes": ("bytes", bytes), "date-time": ("dt.datetime", datetime), "date": ("dt.date", date),
+    "time": ("dt.time", time), "duration": ("dt.timedelta", timedelta), "uuid": ("UUID", UUID),
+    "decimal": ("Decimal", Decimal),
+}  # fmt: skip
+_JSON: dict[str, tuple[str, Any]] = {
+    "null": ("None", None), "boolean": ("bool", bool), "integer": ("int", int), "number": ("float", float),
+    "string": ("str", str),
+}  # fmt: skip
+_ANYTHING = "list[Any] | dict[str, Any]"
+_IMPORTS = (
+    (r"\bdt\.", "import datetime as dt"),
+    (r"\bDecimal\b", "from decimal import Decimal"),
+    (r"\bAny\b|\bAnnotated\b|\bLiteral\b|\bNotRequired\b|\bTypedDict\b", "from typing import {}"),
+    (r"\bUUID\b", "from uuid import UUID"),
+    (r"\battrs\.", "import attrs"),
+    (r"\bmsgspec\.", "import msgspec"),
+)
+
+
+def attribute_name(property: str) -> str:
+    """Return the name that a property has as an attribute of a frozen class."""
+    taken = property[0] == "_" or property == "key" or hasattr(Record, property) or keyword.iskeyword(property)
+    return f"property_{property.strip('_')}" if taken or not property.isidentifier() else property
+
+
+def imports_of(source: str) -> list[str]:
+    """Return the lines that import what a source refers to, but for ``tm``; empty ones part the groups."""
+    code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', '""', source)
+    groups: list[list[str]] = [[], []]
+    for pattern, line in _IMPORTS:
+        if names := sorted(set(re.findall(pattern, code))):
+            groups[line in ("import attrs", "import msgspec")].append(line.format(", ".join(names)))
+    return [*groups[0], *([""] if groups[0] else []), *groups[1]]
+
+
+def call(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> list[str]:
+    """Return the lines of a call, broken as a formatter breaks them."""
+    line = f"{' ' * indent}{head}({', '.join(arguments)}){tail}"
+    if len(line) <= WIDTH or not arguments:
+        return [line]
+    return [f"{' ' * indent}{head}(", *[f"{' ' * indent}    {one}," for one in arguments], f"{' ' * indent}){tail}"]
+
+
+def _text(text: str) -> str:
+    shown = repr(text)
+    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
+
+
+def _texts(text: str | Sequence[str]) -> str:
+    if isinstance(text, str):
+        return _text(text)
+    return f"({', '.join(map(_text, text))}{',' if len(text) == 1 else ''})"
+
+
+def value_source(value: Any) -> str:
+    """Return a scalar as Python writes it."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bytes):
+        return f"b{_text(repr(value)[2:-1])}" if '"' not in repr(value) and "\\" not in repr(value) else repr(value)
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)
+        return f"{_moment(value)[:-1]}, tzinfo=dt.UTC)"
+    if isinstance(value, date | time | timedelta):
+        return _moment(value)
+    if isinstance(value, Decimal | UUID):
+        return f"{type(value).__name__}({_text(str(value))})"
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return f"float({_text(str(value))})"
+    return repr(value)
+
+
+def _moment(value: Any) -> str:
+    return repr(value).replace("datetime.", "dt.", 1)
+
+
+def default_source(form: FieldForm) -> str:
+    """Return the default of a field as Python writes it."""
+    kind, _ = value_type(annotation(form))
+    return value_source(kind.undump(form.default))
+
+
+class Shape:
+    """One side of a script: its classes as source.
+
+    Args:
+        side: ``old`` or ``new``, what the classes stand in.
+        forms: the classes, by name; those of former definitions (``by_name#1``) are left out.
+    """
+
+    def __init__(self, side: str, forms: Forms) -> None:
+        self.side = side
+        self._forms = {name: form for name, form in forms.items() if "#" not in name}
+        self._types: dict[str, tuple[dict[str, Any], str]] = {}
+        """Classes of nested values: their schemas and sources, by name."""
+
+    @property
+    def names(self) -> list[str]:
+        """What the decorator lists: ``old.Product``."""
+        return [f"{self.side}.{name}" for name in self._forms]
+
+    def lines(self) -> list[str]:
+        """Return the source, two empty lines before each class at the top."""
+        entities = [name for name, form in self._forms.items() if not form.aggregate]
+        aggregates = [name for name, form in self._forms.items() if form.aggregate]
+        base = f"{self.side}_entities" if aggregates else self.side
+        bodies = [self._entity(name, self._forms[name]) for name in entities]
+        totals = [self._aggregate(name, self._forms[name], base) for name in aggregates]
+        found = []
+        if self._types:
+            found += _namespace(f"{self.side}_types", [source.splitlines() for _, source in self._types.values()])
+        if bodies:
+            found += _namespace(base, bodies)
+        if totals:
+            found += _namespace(f"{self.side}({base})", totals)
+        return found
+
+    # ------------------------------------------------------------------------------------------ classes
+
+    def _entity(self, name: str, form: ModelForm) -> list[str]:
+        options = ["tm.Entity", f"table={_text(form.table)}"]
+        if form.type is not None:
+            options.append(f"type={_text(form.type)}")
+        stored = self._stored(form)
+        fields = sorted(form.fields.items(), key=lambda item: _has_default(item[1]))
+        lines = call(f"class {name}", options, ":", indent=4)
+        for property, field in fields:
+            lines += self._field(property, field, stored=property in stored)
+        return [*lines, "", *self._key(form), *self._indexes(form)]
+
+    def _stored(self, form: ModelForm) -> set[str]:
+        """Return the fields that the key holds, and that are stored all the same."""
+        found: set[str] = set()
+        for template in (form.partition, form.row):
+            kinds = {field: _KINDS[kind] for field, _, kind in template.slots}
+            text = template.text if isinstance(template.text, str) else tuple(template.text)
+            found |= compile_template(text, kinds, subject="key", raw=True).lossless_fields
+        return {
+            property for property in found
+            if not form.fields[property].in_key and value_type(annotation(form.fields[property]))[0].lossless_in_key
+        }  # fmt: skip
+
+    def _field(self, property: str, form: FieldForm, *, stored: bool) -> list[str]:
+        options = []
+        if form.optional:
+            options.append("default=None")
+        elif form.type == "extra":
+            options.append("factory=tm.Extra")
+        elif form.default is not None:
+            options.append(f"default={default_source(form)}")
+        attr = attribute_name(property)
+        if attr != property:
+            options.append(f"name={_text(property)}")
+        if stored:
+            options.append("stored=True")
+        head = f"{attr}: tm.Field[{self._optional(form)}]"
+        return call(f"{head} = tm.field", options, indent=8) if options else [f"        {head}"]
+
+    def _key(self, form: ModelForm) -> list[str]:
+        parameters = self._parameters(form, (form.partition, form.row))
+        return call(f"key = tm.Key{parameters}", self._templates(form), indent=8)
+
+    def _templates(self, form: ModelForm | IndexForm) -> list[str]:
+        found = [f"partition={_texts(_renamed(form.partition))}"]
+        return [*found, *([f"row={_texts(_renamed(form.row))}"] if form.row.text else [])]
+
+    def _indexes(self, form: ModelForm) -> Iterator[str]:
+        for name, index in form.indexes.items():
+            if "#" in name:
+                continue
+            options = self._templates(index)
+            if index.include:
+                options.append(f"include={_texts([attribute_name(one) for one in index.include])}")
+            if index.where is not None:
+                options.append(f"where=lambda e: {self._condition(index.where, form, 'e')}")
+            if index.unique:
+                options.append("unique=True")
+            if index.table != index_table(form.table, name):
+                options.append(f"table={_text(index.table)}")
+            parameters = self._parameters(form, (index.partition, index.row))
+            yield from call(f"{name} = tm.Index{parameters}", options, indent=8)
+
+    def _aggregate(self, name: str, form: ModelForm, base: str) -> list[str]:
+        shape = form.aggregate
+        assert shape is not UNSET
+        source, of = self._forms[shape.of], f"{base}.{shape.of}"
+        options = ["tm.Aggregate", f"of={of}", f"table={_text(form.table)}"]
+        if shape.where is not None:
+            options.append(f"where=lambda e: {self._condition(shape.where, source, 'e')}")
+        lines = call(f"class {name}", options, ":", indent=4)
+        for property, field in form.fields.items():
+            none: tuple[MeasureKind, str | None, Any] = ("group", shape.groups.get(property), None)
+            kind, label, where = shape.measures.get(property, none)
+            arguments = [] if label is None else [_path(label, of)]
+            if where is not None:
+                arguments.append(f"where={self._condition(where, source, of)}")
+            verb = "group_by" if kind == "group" else kind
+            head = f"{attribute_name(property)}: tm.Field[{self._optional(field)}]"
+            lines += call(f"{head} = tm.{verb}", arguments, indent=8)
+        return [*lines, "", *self._key(form), *self._indexes(form)]
+
+    def _parameters(self, form: ModelForm, templates: Iterable[TemplateForm]) -> str:
+        """Return ``[str, int]``, the types of what a key or an index is called with; nothing if they cannot be said."""
+        slots = [(field, spec) for template in templates for field, spec, _ in template.slots]
+        fields = dict.fromkeys(field for field, spec in slots if not spec.startswith("shard"))
+        types = [self._argument(form, field) for field in fields]
+        if not types or len(types) > 6 or None in types:
+            return "[*tuple[Any, ...]]" if types else "[()]"
+        return f"[{', '.join(map(str, types))}]"
+
+    def _argument(self, form: ModelForm, label: str) -> str | None:
+        head, *path = label.split(".")
+        field = form.fields[head]
+        if not path:
+            text = self._type(field)
+            return text[5:-1] if text.startswith("list[") else text
+        schema = _member(field.json, path)
+        return None if schema is None else self._json(schema, {})
+
+    # ------------------------------------------------------------------------------------------ conditions
+
+    def _condition(self, form: Any, model: ModelForm, owner: str) -> str:
+        """Return a condition as Python writes it.
+
+        Args:
+            form: what `expressions.predicates.dump` gave, with properties for fields.
+            model: the class that has them.
+            owner: what the class is called there.
+        """
+        op, *rest = form
+        if op in ("and", "or"):
+            sign = " & " if op == "and" else " | "
+            return sign.join([self._operand(part, model, owner) for part in rest])
+        if op == "not":
+            return f"~{self._operand(rest[0], model, owner)}"
+        field = _path(rest[0], owner)
+        if op == "null":
+            return f"{field}.is_null()"
+        if isinstance(rest[1], dict) and rest[1].keys() == {"field"}:
+            return f"{field} {op} {_path(rest[1]['field'], owner)}"
+        undump = self._undump(rest[0], model)
+        if op == "in":
+            return f"{field}.is_in([{', '.join([value_source(undump(value)) for value in rest[1]])}])"
+        if op == "startswith":
+            return f"{field}.startswith({_text(rest[1])})"
+        value = value_source(undump(rest[1]))
+        return f"{field}.contains({value})" if op == "contains" else f"{field} {op} {value}"
+
+    def _operand(self, form: Any, model: ModelForm, owner: str) -> str:
+        """Return a part of a condition, in parentheses where it is no call."""
+        text = self._condition(form, model, owner)
+        return text if form[0] in ("null", "in", "startswith", "contains") else f"({text})"
+
+    def _undump(self, label: str, model: ModelForm) -> Callable[[Any], Any]:
+        """Return the function from a constant in a form to its value."""
+        head, *path = re.split(r"[.\[]", label, maxsplit=1)
+        if path and path[0].partition("(")[0] not in ("date", "truncate"):
+            schema = _member(model.fields[head].json, label.split(".")[1:]) or {}
+            _, kind = _FORMATS.get(schema.get("format", ""), ("", None))
+            return SCALARS[kind].undump if kind is not None else lambda value: value
+        kinds = {property: value_type(annotation(form))[0] for property, form in model.fields.items()}
+        found = attribute(label, lambda property: Attr(Record, property, kinds[property])).type
+        return (found.element or found).undump
+
+    # ------------------------------------------------------------------------------------------ types
+
+    def _optional(self, form: FieldForm) -> str:
+        return f"{self._type(form)} | None" if form.optional else self._type(form)
+
+    def _type(self, form: FieldForm) -> str:
+        listed = form.type.startswith("list[")
+        name = form.type[5:-1] if listed else form.type
+        if form.members is not UNSET:
+            name = f"Literal[{', '.join(map(value_source, form.members))}]"
+        elif form.type.startswith("json["):
+            return self._nested(form)
+        else:
+            name = _TYPES.get(name, name)
+        return f"list[{name}]" if listed else name
+
+    def _nested(self, form: FieldForm) -> str:
+        if form.json is UNSET:
+            return _ANYTHING
+        return self._json(form.json, self._define(form.json))
+
+    def _define(self, schema: Mapping[str, Any]) -> dict[str, str]:
+        """Write down the classes of a schema; return what each is called in the script."""
+        classes: dict[str, Any] = schema.get("$defs", {})
+        partial = frozenset(schema.get("partial", ()))
+        names: dict[str, str] = {}
+        for name, one in classes.items():
+            base = own = re.sub(r"\W+", "_", name).strip("_") or "Nested"
+            number = 2
+            described = {"class": one, "all": classes, "partial": partial}
+            while own in self._types and self._types[own][0] != described:
+                own, number = f"{base}_{number}", number + 1
+            names[name] = own
+            self._types.setdefault(own, (described, ""))
+        for name, one in classes.items():
+            own = names[name]
+            if not self._types[own][1]:
+                lines = self._class(
+                    own, one, names, {member for member in one["properties"] if f"{name}.{member}" in partial}
+                )
+                self._types[own] = (self._types[own][0], "\n".join(lines))
+        return {name: f"{self.side}_types.{own}" for name, own in names.items()}
+
+    def _class(self, own: str, schema: Mapping[str, Any], names: Mapping[str, str], partial: set[str]) -> list[str]:
+        """Return the class of a nested value."""
+        local = {name: f"{self.side}_types.{one}" for name, one in names.items()}
+        members = [(name, one, self._default(one)) for name, one in schema["properties"].items()]
+        optional = {name for name, _, value in members if value is not None}
+        loose = partial - optional
+        plain = all(name.isidentifier() and name[0] != "_" and not keyword.iskeyword(name) for name, *_ in members)
+        options = []
+        if "order" in schema:
+            options.append("array_like=True")
+        if partial and partial == optional:
+            options.append("omit_defaults=True")
+        if "tag" in schema:
+            field, tag = schema["tag"]
+            options += [f"tag_field={_text(field)}", f"tag={value_source(tag)}"]
+        typed = loose and plain and not options  # (members that need not be there, and have no default)
+        if "order" not in schema:
+            members.sort(key=lambda member: member[2] is not None)
+        struct = options or not plain
+        if typed:
+            lines = [f"    class {own}(TypedDict):"]
+        elif struct:
+            lines = call(f"class {own}", ["msgspec.Struct", *options], ":", indent=4)
+        else:
+            lines = ["    @attrs.define", f"    class {own}:"]
+        for number, (name, one, value) in enumerate(members):
+            text = self._json(one, local)
+            given = [] if value is None else [value]
+            if typed and name in loose:
+                lines.append(f"        {name}: NotRequired[{text}]")
+            elif not plain:
+                lines += call(f"member_{number}: {text} = msgspec.field", [f"name={_text(name)}", *given], indent=8)
+            elif value is None:
+                lines.append(f"        {name}: {text}")
+            elif value.startswith("default="):
+                lines.append(f"        {name}: {text} = {value.removeprefix('default=')}")
+            else:
+                maker = value.removeprefix("default_factory=")
+                field = f"msgspec.field(default_factory={maker})" if struct else f"attrs.field(factory={maker})"
+                lines.append(f"        {name}: {text} = {field}")
+        return lines if members else [*lines, "        pass"]
+
+    def _default(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the default of a member as an argument; None if it has none that can be written down."""
+        if "default" not in schema:
+            return None
+        value = schema["default"]
+        if value in ([], {}):
+            return f"default_factory={'dict' if value == {} else 'set' if schema.get('uniqueItems') else 'list'}"
+        if isinstance(value, list | dict) or "$ref" in schema:
+            return None
+        kind = _FORMATS.get(schema.get("format", ""), ("", None))[1]
+        return f"default={value_source(value if kind is None or value is None else msgspec.convert(value, kind))}"
+
+    def _json(self, schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
+        """Return the type of nested values of a schema."""
+        if "$ref" in schema:
+            return names[schema["$ref"]]
+        if "anyOf" in schema:
+            types = [self._json(one, names) for one in schema["anyOf"]]
+            return " | ".join([*[one for one in types if one != "None"], *[one for one in types if one == "None"]])
+        if "enum" in schema:
+            return f"Literal[{', '.join(map(value_source, schema['enum']))}]"
+        if "prefixItems" in schema:
+            return f"tuple[{', '.join([self._json(one, names) for one in schema['prefixItems']]) or '()'}]"
+        settings = {name: schema[name] for name in _SETTINGS if name in schema}
+        if "items" in schema:
+            text = f"{'set' if schema.get('uniqueItems') else 'list'}[{self._json(schema['items'], names)}]"
+        elif "additionalProperties" in schema:
+            text = f"dict[str, {self._json(schema['additionalProperties'], names)}]"
+        elif schema.get("format") == "GeoPoint":
+            return "tm.GeoPoint"
+        elif "type" in schema and (schema.get("format", "") in _FORMATS or "format" not in schema):
+            text = _FORMATS.get(schema.get("format", ""), _JSON.get(schema["type"], ("Any", None)))[0]
+        else:
+            return "Any" if names or not schema else _ANYTHING
+        if settings == {"ge": MIN_INT32, "le": MAX_INT32}:
+            return "tm.Int32"
+        meta = ", ".join([f"{name}={value_source(value)}" for name, value in settings.items()])
+        return f"Annotated[{text}, msgspec.Meta({meta})]" if meta else text
+
+
+_SETTINGS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes)
+}
+
+
+def _has_default(form: FieldForm) -> bool:
+    return form.optional or form.default is not None
+
+
+def _renamed(form: TemplateForm) -> str | list[str]:
+    """Return the text of a template, its fields by their attributes."""
+    names = {field.partition(".")[0]: attribute_name(field.partition(".")[0]) for field, _, _ in form.slots}
+    texts = [renamed_text(text, names) for text in ([form.text] if isinstance(form.text, str) else form.text)]
+    return texts[0] if isinstance(form.text, str) else texts
+
+
+def _path(label: str, owner: str) -> str:
+    """Return ``Reading.taken_at.date()``, or ``Reading.home.at(lambda x: x.city)``, for a label."""
+    end = min([at for at in (label.find("."), label.find("[")) if at >= 0], default=len(label))
+    field, rest = f"{owner}.{attribute_name(label[:end])}", label[end:]
+    if not rest or rest.startswith((".date()", ".truncate(")):
+        return field + rest
+    cut = re.search(r"\.date\(\)$|\.truncate\(.*\)$", rest)
+    nested = rest[: cut.start()] if cut else rest
+    return f"{field}.at(lambda x: x{nested}){cut[0] if cut else ''}"
+
+
+def _member(schema: Any, path: Sequence[str]) -> Mapping[str, Any] | None:
+    """Return the schema of a nested value, None aside; None if that cannot be told."""
+    classes = {} if schema is UNSET else schema.get("$defs", {})
+    for step in path:
+        if not isinstance(schema, dict):
+            return None
+        schema = _solid(schema)
+        if "$ref" in schema:
+            schema = classes[schema["$ref"]]["properties"].get(step)
+        else:
+            schema = schema.get("additionalProperties")
+    return _solid(schema) if isinstance(schema, dict) else None
+
+
+def _solid(schema: dict[str, Any]) -> dict[str, Any]:
+    others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return others[0] if len(others) == 1 else schema
+
+
+def _namespace(head: str, bodies: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["", "", f"class {head}:"]
+    for number, body in enumerate(bodies):
+        lines += ["", *body] if number else body
+    return lines
