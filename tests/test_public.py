@@ -58,7 +58,7 @@ def test_a_public_object_has_a_docstring() -> None:
 
 # A class statement raises what is wrong with a field or measure in it, and `merge` and ``update`` what is with ``set``.
 MEASURES = {"avg", "count", "group_by", "max", "max_ever", "min", "min_ever", "sum"}
-RAISES_NOTHING = {"allow_scan", "asc", "desc", "is_null", "is_not_null", "set", "to_dict", "to_json"}
+RAISES_NOTHING = {"allow_scan", "asc", "desc", "is_null", "is_not_null", "remove", "set", "to_dict", "to_json"}
 WALKS = {"attributes", "shape", "with_constants"}
 
 

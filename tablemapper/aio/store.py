@@ -225,11 +225,43 @@ class AsyncStore(Face[Store]):
 
     insert = awaited(Store.insert)
     replace = awaited(Store.replace)
-    merge = awaited(Store.merge)
     upsert = awaited(Store.upsert)
     delete = awaited(Store.delete)
     update = awaited(Store.update)
     move = awaited(Store.move)
+
+    @overload
+    async def merge(
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        returning: Literal[False] = False,
+        **values: Any,
+    ) -> None: ...
+    @overload
+    async def merge(
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        returning: Literal[True],
+        **values: Any,
+    ) -> M: ...
+    async def merge(
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        returning: bool = False,
+        **values: Any,
+    ) -> M | None:
+        """Change some fields of an entity, without reading it first; as `Store.merge`."""
+        merge: Callable[..., M | None] = self._sync.merge
+        return await self._workers.run(merge, key, *assignments, if_match=if_match, returning=returning, **values)
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
@@ -441,6 +473,11 @@ class AsyncTransaction:
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> Awaitable[None]:
         """Delete an entity; as `Transaction.delete`."""
         self._buffer.add(self._buffer.operations.delete(target, if_match))
+        return _NOTED
+
+    def require(self, target: Entity | KeyOf[Any], /) -> Awaitable[None]:
+        """Let the transaction depend on an entity that it only reads; as `Transaction.require`."""
+        self._buffer.add(self._buffer.operations.require(target))
         return _NOTED
 
 

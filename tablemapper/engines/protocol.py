@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
+Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete", "require"]
 
 
 @attrs.define(eq=False)

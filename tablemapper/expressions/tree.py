@@ -301,7 +301,9 @@ class Attr(Number[O, T]):
     @overload
     def __getitem__(self: Attr[O, Extra], name: str, /) -> Attr[O, Any]: ...
     @overload
-    def __getitem__(self: Attr[O, dict[str, U]] | Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
+    def __getitem__(self: Attr[O, dict[str, U]], name: str, /) -> Attr[O, U]: ...
+    @overload
+    def __getitem__(self: Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
     def __getitem__(self, name: str, /) -> Attr[O, Any]:
         """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict.
 
@@ -331,9 +333,16 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field cannot be added to, or the value is of another type.
         """
-        if not self.type.summable:
+        if not self.type.summable and not (self.type.dynamic and type(value) in (int, float)):
             raise InvalidQuery(f"{self!r}.add(…): {self.type.name} cannot be added to")
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
+
+    def remove(self) -> Assignment[O]:
+        """Remove an entry of a dict, or an undeclared property, ``Device.more["battery"].remove()``; or a field's value.
+
+        What is not there stays so.
+        """
+        return Assignment(attr=self, value=None, removes=True)
 
 
 class _Recorder:
@@ -363,11 +372,12 @@ class Order(Generic[O]):
 
 @attrs.frozen(eq=False)
 class Assignment(Generic[O]):
-    """What `merge` and ``update`` do to one field: set it, or add to it."""
+    """What `merge` and ``update`` do to one field, or to a part of it: set it, add to it, or remove it."""
 
     attr: Attr[O, Any]
     value: Any
     adds: bool = False
+    removes: bool = False
 
 
 # ---------------------------------------------------------------------------------------------- predicates

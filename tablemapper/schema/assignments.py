@@ -1,15 +1,17 @@
-"""What `merge` and writes by query do to the fields of an entity: checked whole first, then done to one after another.
+"""What `merge` and writes by query do to the fields of an entity, and to parts of them: checked whole first, then done to one after another.
 
 What is calculated is calculated from the entity as it was: ``a=Product.b, b=Product.a`` swaps two fields.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import attrs
+import msgspec
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import check_value, located
@@ -17,26 +19,34 @@ from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation, kind_of
-from ..expressions.python import attribute_source
+from ..expressions.python import attribute_source, walk
 from ..expressions.tree import Assignment, Attr
-from ..values.scalars import SCALARS
+from ..values.scalars import SCALARS, ValueType
 from .model import Model
 from .rows import unreadable
 
 __all__ = ["Assignments", "assignments"]
 
 MAX_FUNCTIONS = 512
+REMOVED = object()
+"""Stands for no value, of an entry that goes."""
 
 
 @attrs.frozen(eq=False)
 class _Step:
-    """What one field becomes."""
+    """What one field, or a part of it, becomes."""
 
     field: FieldModel
+    path: tuple[str, ...]
+    """Where the part stands in the field; empty for all of it."""
+    label: str
     text: str
     """As a user could have written it."""
     value: Callable[[Any], Any]
-    """Makes the value from an entity, not checked yet."""
+    """Makes the value from an entity, not checked yet; `REMOVED` for none."""
+
+    def __str__(self) -> str:
+        return f"{self.label} = {self.text}"
 
 
 @attrs.frozen(eq=False)
@@ -47,7 +57,7 @@ class Assignments:
     steps: tuple[_Step, ...]
 
     def __str__(self) -> str:
-        return ", ".join([f"{step.field.name}={step.text}" for step in self.steps])
+        return ", ".join([f"{step.label}={step.text}" for step in self.steps])
 
     def apply(self, entity: Any) -> None:
         """Change an entity.
@@ -56,19 +66,60 @@ class Assignments:
             InvalidEntity: what is calculated for a field cannot be, or cannot be stored; every fault, each with its
                 expression.
         """
-        values, faults = [], []
+        values: dict[str, Any] = {}
+        faults = []
         for step in self.steps:
+            name = step.field.name
             try:
-                values.append((step.field.name, check_value(step.field, step.value(entity))))
+                value = step.value(entity)
+                if step.path:
+                    held = values[name] if name in values else getattr(entity, name)
+                    value = _with_part(step.field.type, held, step.path, value)
+                values[name] = check_value(step.field, value)
             except (ArithmeticError, ValueError, TypeError) as error:
-                faults.append(f"{step.field.name} = {step.text}: {_shown(error)}")
+                faults.append(f"{step}: {_shown(error)}")
         if faults:
             stored = entity._row
             if stored is not None and (fault := self.model.fault_of(stored)) is not None:
                 raise unreadable(self.model.name, stored, fault)
             raise InvalidEntity(f"{self.model.name} {key_of(entity)[1:]}", faults)
-        for name, value in values:
+        for name, value in values.items():
             setattr(entity, name, value)
+
+
+def _with_part(kind: ValueType, held: Any, path: tuple[str, ...], value: Any) -> Any:
+    """Return a copy of a nested value with another part; raise ValueError if there is nothing that it is a part of."""
+    name, *rest = path
+    if kind.entries:
+        if value is REMOVED and (held is None or name not in held):
+            return held
+        copy = {} if held is None else dict(held)
+        if rest:
+            copy[name] = _with_part(kind.member_type(name), copy.get(name), tuple(rest), value)
+        elif value is REMOVED:
+            del copy[name]
+        else:
+            copy[name] = value
+        return copy
+    if held is None:
+        if value is REMOVED:
+            return None
+        raise ValueError(f"there is nothing that {name} is a part of; set the whole")
+    if rest:
+        value = _with_part(kind.member_type(name), getattr(held, name), tuple(rest), value)
+    elif value is REMOVED:
+        value = None
+    return _with_member(held, name, value)
+
+
+def _with_member(held: Any, name: str, value: Any) -> Any:
+    if isinstance(held, msgspec.Struct):
+        return msgspec.structs.replace(held, **{name: value})
+    if attrs.has(type(held)):
+        return attrs.evolve(held, **{getattr(attrs.fields(type(held)), name).alias: value})
+    if dataclasses.is_dataclass(held):
+        return dataclasses.replace(held, **{name: value})  # type: ignore[type-var]
+    return held.__replace__(**{name: value})
 
 
 def _shown(error: Exception) -> str:
@@ -94,64 +145,104 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     declaration = model.declaration
     known = [field.name for field in declaration.fields]
     faults: list[str] = []
-    steps: dict[str, _Step] = {}
-    wanted: list[tuple[str, Any, bool]] = []
+    steps: list[_Step] = []
+    wanted: list[Assignment[Any]] = []
     for one in given:
         if not _is_assignment(one):
-            faults.append(f"{model.name}.field.set(…) or .add(…) is needed, not {shown(one)}")
-        elif not issubclass(model.cls, one.attr.owner) or one.attr.path or one.attr.part:
+            faults.append(f"{model.name}.field.set(…), .add(…) or .remove() is needed, not {shown(one)}")
+        elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in known:
             faults.append(f"{one.attr!r} is not a field of {model.name}")
         else:
-            wanted.append((one.attr.name, one.value, one.adds))
-    for name, value, adds in [*wanted, *((name, value, False) for name, value in values.items())]:
-        if name not in known:
+            wanted.append(one)
+    for name, value in values.items():
+        if name in known:
+            attr = Attr[Any, Any](model.cls, name, declaration.field(name).type)
+            wanted.append(Assignment(attr=attr, value=value))
+        else:
             faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
-        elif name in declaration.key_fields:
-            faults.append(f"{name}: a key field cannot be assigned; store.move(entity, new_key) gives another key")
-        elif name in steps:
-            faults.append(f"{name}: it is assigned twice")
+    for one in wanted:
+        field, path, label = declaration.field(one.attr.name), one.attr.path, one.attr.label
+        twin = next((step for step in steps if step.field is field and _overlap(step.path, path)), None)
+        if field.name in declaration.key_fields:
+            faults.append(
+                f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
+            )
+        elif twin is not None:
+            faults.append(f"{label}: it is assigned twice{'' if twin.path == path else f', as {twin.label} is, too'}")
         else:
             try:
-                steps[name] = _step(model, declaration.field(name), value, adds=adds)
+                steps.append(_Step(field, path, label, *_value(model, field, one)))
             except ValueError as error:
-                faults.append(located(name, error))
+                faults.append(located(label, error))
     if not faults and not steps:
         faults.append(f"nothing to change; give fields, as in name=… or {model.name}.name.set(…)")
     if faults:
         raise InvalidEntity(f"{verb} of {model.name}", faults)
-    return Assignments(model, tuple(steps.values()))
+    return Assignments(model, tuple(steps))
 
 
 def _is_assignment(value: object) -> bool:
     return isinstance(value, Assignment)
 
 
-def _step(model: Model, field: FieldModel, value: Any, *, adds: bool) -> _Step:
+def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """Return whether two parts of a field are one, or one is a part of the other."""
+    return all(one == other for one, other in zip(a, b, strict=False))
+
+
+def _value(model: Model, field: FieldModel, one: Assignment[Any]) -> tuple[str, Callable[[Any], Any]]:
+    """Return the text of what is assigned to a field or a part of it, and the function that makes it from an entity."""
+    attr, kind, value = one.attr, one.attr.type, one.value
+    if one.removes:
+        if attr.path:
+            _check_removable(field.type, attr.path)
+        elif not field.optional:
+            raise ValueError(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
+        return "removed", lambda entity: REMOVED if attr.path else None
     if isinstance(value, Number):
-        for attr in _attributes(value):
-            if not issubclass(model.cls, attr.owner):
-                raise ValueError(f"{attr!r} is not a field of {model.name}")
-        _check_kind(field, value)
-        return _Step(field, repr(value), _function(value))
-    constant = check_value(field, value)
-    if not adds:
+        for used in _attributes(value):
+            if not issubclass(model.cls, used.owner):
+                raise ValueError(f"{used!r} is not a field of {model.name}")
+        _check_kind(kind, value)
+        return repr(value), _function(value)
+    # (Whether a part may be None is seen when the whole is checked.)
+    constant: Any = check_value(field, value) if not attr.path else None if value is None else kind.check(value)
+    if kind.dynamic:  # (it says its own type)
+        constant = value
+    if not one.adds:
         # (Only the stored form of a nested value is the same text in every process.)
-        text = field.type.store(constant) if field.type.kind is object and constant is not None else repr(constant)
-        return _Step(field, text, lambda entity: constant)
+        stored = kind.kind is object and constant is not None and not kind.dynamic
+        return kind.store(constant) if stored else repr(constant), lambda entity: constant
 
     def add(entity: Any) -> Any:
-        held = getattr(entity, field.name)
+        held = walk(getattr(entity, field.name), attr.path)
+        if held is None:
+            return constant
+        if kind.dynamic and (isinstance(held, bool) or not isinstance(held, type(constant))):
+            raise ValueError(f"{shown(constant)} cannot be added to the {type(held).__name__} {shown(held)}")
         # Without rounding, whatever the caller's context is: what the field cannot hold is refused.
-        return constant if held is None else EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
+        total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
+        return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
 
-    return _Step(field, f"{model.name}.{field.name} + {constant!r}", add)
+    return f"{model.name}.{attr.label} + {constant!r}", add
 
 
-def _check_kind(field: FieldModel, value: Number[Any, Any]) -> None:
-    """Raise ValueError if the values of an expression are of another type than the field."""
+def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:
+    """Raise ValueError if a part is none that may be missing."""
+    *outer, last = path
+    for name in outer:
+        kind = kind.member_type(name)
+    if not kind.entries:
+        raise ValueError(
+            f"{last} cannot be removed; an entry of a dict can, and an undeclared property: use .set(None)"
+        )
+
+
+def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
+    """Raise ValueError if the values of an expression are of another type than what they are assigned to."""
     source = value.type if isinstance(value, Attr) else SCALARS[kind_of(value)]
-    if not field.type.takes(source):
-        raise ValueError(f"{shown(value)} is {source.name}, but the field is {field.type.name}")
+    if not kind.takes(source) and not kind.dynamic:
+        raise ValueError(f"{shown(value)} is {source.name}, but the field is {kind.name}")
 
 
 def _attributes(value: Any) -> list[Attr[Any, Any]]:

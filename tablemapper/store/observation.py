@@ -111,7 +111,7 @@ class ObservedStore(Store):
     exists = _reported(Store.exists, _read)
     insert = _reported(Store.insert, _wrote)
     replace = _reported(Store.replace, _wrote)
-    merge = _reported(Store.merge, _wrote)
+    merge: Any = _reported(Store.merge, _wrote)
     upsert = _reported(Store.upsert, _wrote)
     delete = _reported(Store.delete, _wrote)
     move = _reported(Store.move, _wrote)
@@ -189,7 +189,7 @@ class ObservedBuffer(Buffer):
         def work(call: Call) -> None:
             call.model = _names(operation.model.cls for operation in pending)
             Buffer.write(self, pending)
-            call.written = len(pending)
+            call.written = sum(operation.verb != "require" for operation in pending)
 
         if pending:
             self._call.run(work)

@@ -191,6 +191,23 @@ class Operations:
             operation.etag = _etag(if_match)
         return operation
 
+    def require(self, target: Any) -> Operation:
+        """Return the condition that an entity is as it was read, or that the one with a key is there."""
+        if not isinstance(target, Record):
+            model, partition, row = self.key(target)
+            return Operation("require", self.writable(model.cls), partition, row)
+        key, read = key_of(target), stored_row(target)
+        operation = Operation("require", self.writable(type(target)), key.partition, key.row)
+        if read is None:
+            raise PreconditionFailed(
+                f"{operation}: it has no ETag, as it was not read from the store, or was deleted since; require its key, "
+                "if it only has to be there",
+                entity=operation.model.name,
+                key=operation.key,
+            )
+        operation.etag = read[2]
+        return operation
+
     # ------------------------------------------------------------------------------------------ writing
 
     def write(self, operations: list[Operation]) -> None:

@@ -241,13 +241,43 @@ class Store:
         """
         self._operations.write([self._operations.replace(entity, if_match)])
 
-    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
+    @overload
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        returning: Literal[False] = False,
+        **values: Any,
+    ) -> None: ...
+    @overload
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        returning: Literal[True],
+        **values: Any,
+    ) -> E: ...
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        returning: bool = False,
+        **values: Any,
+    ) -> E | None:
         """Change some fields of an entity, without reading it first.
 
         Args:
             key: which entity.
-            assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``.
+            assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``, or of a part,
+                ``Product.extra["color"].set("red")``, ``.remove()``.
             if_match: an ETag that it must have; by default whatever is there is changed.
+            returning: return the entity as it is stored by this call: the next number of a counter, for example.
             values: the same by name: ``name="Dune"``; None removes an optional value.
 
         Raises:
@@ -255,7 +285,12 @@ class Store:
             PreconditionFailed: it has another ETag.
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
         """
-        self._operations.write([self._operations.merge(key, assignments, values, if_match)])
+        operation = self._operations.merge(key, assignments, values, if_match)
+        self._operations.write([operation])
+        if not returning:
+            return None
+        entity: E = operation.model.build_one(operation.new)  # type: ignore[arg-type]  # it was stored
+        return entity
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
         """Insert an entity, or replace what is there; with ``merge=True`` what is None in it is left as it is.

@@ -88,7 +88,7 @@ class Buffer:
         _, partition, row = key
         engine = self.operations.engine
         pending = self._pending.get((model.table, partition, row)) if self._pending else None
-        if pending is None:
+        if pending is None or pending.verb == "require":
             stored = engine.get(model, partition, row)
             return None if stored is None else model.build_one(stored)
         if pending.verb == "delete":
@@ -235,3 +235,14 @@ class Transaction:
             InvalidTransaction, InvalidEntity: as `insert`.
         """
         self._buffer.add(self._buffer.operations.delete(target, if_match))
+
+    def require(self, target: Entity | KeyOf[Any], /) -> None:
+        """Let the transaction depend on an entity that it only reads: as it was read, or on a key, that it is there.
+
+        It counts as an operation, and is none that can be in the transaction beside a write of the same entity.
+
+        Raises:
+            PreconditionFailed: the entity has no ETag.
+            InvalidTransaction, InvalidEntity: as `insert`.
+        """
+        self._buffer.add(self._buffer.operations.require(target))

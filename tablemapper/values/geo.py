@@ -41,5 +41,8 @@ class GeoPoint:
     def __repr__(self) -> str:
         return f"GeoPoint(latitude={self.latitude!r}, longitude={self.longitude!r})"
 
+    def __replace__(self, **changes: float) -> GeoPoint:
+        return GeoPoint(**{"latitude": self.latitude, "longitude": self.longitude} | changes)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return GeoPoint, (self.latitude, self.longitude)

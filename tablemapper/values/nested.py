@@ -216,7 +216,7 @@ def _json_type(annotation: Any) -> ValueType:
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
         objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
-        element=element, json_schema=schema, member=lambda name: _member(annotation, name),
+        element=element, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
     )  # fmt: skip
 
 

@@ -124,6 +124,8 @@ class ValueType:
     """The type of the elements of a list, set or tuple of scalars; its ``store`` is the form inside JSON."""
     json_schema: dict[str, Any] | None = None
     """What nested values look like in a store; None if the name says it all."""
+    entries: bool = False
+    """Whether nested values are entries, each of which may be there or not."""
     member: Callable[[str], tuple[ValueType, str]] | None = None
     """Return the type of a nested value, and its step in a JSON path; None if there are none."""
 
@@ -207,6 +209,10 @@ class ValueType:
             inner, step = inner._member(name)
             text += step
         return text
+
+    def member_type(self, name: str) -> ValueType:
+        """Return the type of a nested value, as it is by itself."""
+        return self._member(name)[0]
 
     def _member(self, name: str) -> tuple[ValueType, str]:
         if self.member is None:

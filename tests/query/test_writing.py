@@ -653,7 +653,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("another type of result", lambda q: q.update(n=Task.n / 2), "is float, but the field is int"),
     ("another type of field", lambda q: q.update(n=Task.state), "Task.state is str, but the field is int"),
     ("a field twice", lambda q: q.update(Task.n.set(1), n=2), "n: it is assigned twice"),
-    ("a predicate", lambda q: q.update(Task.n == 1), r"set\(…\) or .add\(…\) is needed"),
+    ("a predicate", lambda q: q.update(Task.n == 1), r"set\(…\), .add\(…\) or .remove\(\) is needed"),
     ("a function beside assignments", lambda q: q.update(lambda t: t, n=1), "one function, or assignments"),
     ("a function that returns something else", lambda q: q.update(lambda t: 3), "must return a Task or None, not 3"),
     ("a function that changes in place", lambda q: q.update(lambda t: setattr(t, "n", 3)), "return the entity"),

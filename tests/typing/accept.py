@@ -506,3 +506,35 @@ def observe(event: tm.Event) -> float:
 def observing() -> None:
     tm.open("shop.db", models=[Product], observe=observe, slow=0.5)
     tm.open_async("shop.db", models=[Product], observe=lambda event: print(event.outcome))
+
+
+class Traffic(tm.Entity, table="Traffic"):
+    id: tm.Field[str]
+    home: tm.Field[Address]
+    hours: tm.Field[dict[str, int]] = tm.field(factory=dict)
+    days: tm.Field[dict[str, int] | None] = tm.field(default=None)
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str](partition="{id}")
+
+
+def parts(store: tm.Store, traffic: Traffic) -> None:
+    key = Traffic.key("a")
+    assert_type(Traffic.hours["05"].add(1), tm.Assignment[Traffic])
+    assert_type(Traffic.hours["05"], tm.Attr[Traffic, int])
+    assert_type(Traffic.days["05"], tm.Attr[Traffic, int])
+    assert_type(Traffic.more["size"].remove(), tm.Assignment[Traffic])
+    assert_type(Traffic.home.at(lambda home: home.city).set("Oslo"), tm.Assignment[Traffic])
+    assert_type(store.merge(key, Traffic.hours["05"].add(1), Traffic.more["size"].set(3), returning=True), Traffic)
+    store.merge(key, Traffic.hours["05"].set(Traffic.hours["06"] + 1))
+    store.query(Traffic).update(Traffic.more["size"].remove())
+    with store.transaction() as tx:
+        tx.require(traffic)
+        tx.require(key)
+
+
+async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
+    assert_type(await store.merge(traffic.key, Traffic.hours["05"].add(1), returning=True), Traffic)
+    await store.merge(traffic.key, id="a")
+    async with store.transaction() as tx:
+        tx.require(traffic)

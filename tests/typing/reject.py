@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import tablemapper as tm
 
-from .accept import Bounded, DailyClimate, Department, Employee, Headcount, Product, Reading, User, UserId
+from .accept import Bounded, DailyClimate, Department, Employee, Headcount, Product, Reading, Traffic, User, UserId
 
 
 def show(line: str) -> None: ...
@@ -220,3 +220,15 @@ async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyC
         tx.insert(climate)  # type: ignore[arg-type]
     await tm.open_async("shop.db", models=[str])  # type: ignore[list-item]
     tm.open_async("shop.db", models=[Product]).insert(product)  # type: ignore[attr-defined]
+
+
+def parts(store: tm.Store) -> None:
+    key = Traffic.key("a")
+    Traffic.hours["05"].set("x")  # type: ignore[arg-type]
+    Traffic.hours[5]  # type: ignore[index]
+    Traffic.home.at(lambda home: home.town)  # type: ignore[attr-defined]
+    Traffic.home.at(lambda home: home.city).set(3)  # type: ignore[arg-type]
+    store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
+    store.merge(key, returning=1)  # type: ignore[call-overload]
+    with store.transaction() as tx:
+        tx.require("a")  # type: ignore[arg-type]

@@ -203,7 +203,7 @@ class SqliteEngine:
             if operations:
                 apply(sqlite, writer, operations, maintained_limit)
                 # A row that is there proves more than one that is not: others may delete too.
-                proving = next((one for one in operations if one.verb != "delete"), operations[0])
+                proving = min(operations, key=lambda one: _PROVES_LESS.get(one.verb, 0))
                 writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
 
         try:
@@ -441,9 +441,14 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     return ", ".join(listed), pickers
 
 
+_PROVES_LESS = {"delete": 1, "require": 2}
+
+
 def _proof(statements: Statements, operation: Operation) -> tuple[str, tuple[Any, ...]]:
     """Return a query that finds a row only if the transaction of this operation is in the file."""
     if operation.new is not None and operation.verb != "delete":
         return statements.there, operation.new[:3]
     assert operation.old is not None
+    if operation.verb == "require":  # nothing but such is in the transaction
+        return statements.there, operation.old[:3]
     return statements.not_there, operation.old[:3]

@@ -87,6 +87,9 @@ def _insert_one(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> N
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     batches: dict[Model, _Batch] = {}
     for operation in operations:
+        if operation.verb == "require":
+            _read(sqlite, writer, operation)
+            continue
         batch = batches.get(operation.model)
         if batch is None:
             batch = batches[operation.model] = _Batch()
@@ -213,8 +216,9 @@ class Vanished(Exception):
 
 def stale(operation: Operation, stored: Row) -> PreconditionFailed:
     """Return the error of an operation on an entity that was written since it was read."""
+    mend = "" if operation.verb == "require" else ', or say if_match="*" to overwrite'
     return PreconditionFailed(
-        f'{operation}: it was written since it was read; read it again, or say if_match="*" to overwrite',
+        f"{operation}: it was written since it was read; read it again{mend}",
         entity=operation.model.name,
         key=operation.key,
         etag=etag_text(stored[2]),
