@@ -55,7 +55,9 @@ class Followed:
     refusals: tuple[str, ...]
     """What cannot be maintained here, so that nothing can be written."""
     narrow: Mapping[str, FieldForm]
-    """Fields, by name, that can hold values in the file which the class does not know."""
+    """Fields with columns, by name, that can hold values in the file which the class does not know."""
+    narrow_keys: frozenset[str]
+    """Fields that only the key holds, of which the same is true."""
     special: tuple[tuple[str, Template, Template], ...]
     """More special classes of the same table that are not opened, with the templates of their keys."""
 
@@ -138,6 +140,38 @@ class Followed:
         """Raise SchemaMismatch if the class cannot have what a row holds."""
         for name in self.narrow:
             self.check(name, row[self.known.position[name]], *row[:2])
+        if self.narrow_keys:
+            self.check_key(row[0], row[1])
+
+    def check_key(self, partition: str, row: str) -> str:
+        """Return the partition key of a stored row; raise SchemaMismatch if the class cannot have what its key holds."""
+        texts = (partition, row)
+        templates = zip(self.known.declaration.templates, self.model.declaration.templates, texts, strict=True)
+        for known, stored, text in templates:
+            try:
+                known.decode(text, trusted=True)
+            except DAMAGE as error:
+                try:
+                    values = stored.decode(text, trusted=True)
+                except DAMAGE:
+                    return partition  # it is damaged, which reading it says
+                held = ", ".join(f"{name} is {value!r}" for name, value in values.items() if name in self.narrow_keys)
+                raise self._unknown(held, partition, row) from error
+        return partition
+
+    def check_index(self, first: Template, second: Template, *keys: str) -> str:
+        """Return the partition key of a row of an index; raise SchemaMismatch if the class cannot have what its key holds.
+
+        Args:
+            first, second: the templates of the index.
+            keys: of its row, and of the entity.
+        """
+        try:
+            first.decode(keys[0], trusted=True)
+            second.decode(keys[1], trusted=True)
+        except DAMAGE as error:
+            raise self._unknown(f"its key in an index is {keys[:2]}", *keys[2:]) from error
+        return keys[0]
 
     def check(self, field: str, value: Any, partition: str, row: str) -> Any:
         """Return a stored value of a narrow field; raise SchemaMismatch if the class cannot have it."""
@@ -152,11 +186,13 @@ class Followed:
                 pass
             else:
                 return value
-        raise SchemaMismatch(
-            f"{self.known.name} {(partition, row)}",
-            [
-                f"{field} is {value!r}, which this version does not know (another version of {self.known.name} in the file does)"
-            ],
+        raise self._unknown(f"{field} is {value!r}", partition, row)
+
+    def _unknown(self, what: str, partition: str, row: str) -> SchemaMismatch:
+        name = self.known.name
+        return SchemaMismatch(
+            f"{name} {(partition, row)}",
+            [f"{what}, which this version does not know (another version of {name} in the file does)"],
         )
 
 
@@ -245,12 +281,12 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
     fields = model.form.fields
     names = {field.property: field.name for field in model.declaration.fields}
     narrow = {
-        names[name]: field
-        for name, field in form.fields.items()
-        if name in fields and names[name] in model.position and _is_narrow(field, fields[name])
+        names[name]: field for name, field in form.fields.items() if name in fields and _is_narrow(field, fields[name])
     }
+    columns = {name: field for name, field in narrow.items() if name in model.position}
     return Followed(
-        model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), narrow, ()
+        model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
+        frozenset(narrow.keys() - columns.keys()), (),
     )  # fmt: skip
 
 

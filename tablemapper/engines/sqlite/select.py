@@ -62,6 +62,11 @@ class Select:
                     f"{self._statements.beside}"
                 )
             self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
+        pk, rk = self._places[-2:]
+        self._read_places = [*self._places[:-2], self._statements.checked_key(pk, pk, rk), rk]
+        if index is not None and plan.covering and (check := self._statements.index_check(index)) is not None:
+            self._calls.append(check)
+            self._read_places[0] = check.sql(*self._places)
         self._kind = self._statements.type_filter("t") if index is None else ""
         lowering = [(p, lower(p, model, self._column)) for p in plan.filter]
         self._filter = [layout for _, layout in lowering if layout is not None]
@@ -113,9 +118,10 @@ class Select:
         return call.sql(*self._places, *(self._column(name) or "NULL" for name in layout.fields or ()))
 
     def _columns(self, layout: Layout, *, lean: bool = False) -> str:
-        columns = list(self._places) if layout.places else []
+        columns = list(self._read_places) if layout.places else []
         if layout.fields is None:
-            columns.append((self._statements.lean_list if lean else None) or self._statements.select_list)
+            listed = (self._statements.lean_list if lean else None) or self._statements.select_list
+            columns.append(self._statements.checked_key(listed, 't."PartitionKey"', 't."RowKey"'))
         else:
             key = (self._places[-2], self._places[-1])  # the entity's
             columns += [self._statements.checked(name, self._column(name) or "NULL", key) for name in layout.fields]
@@ -243,7 +249,7 @@ class Select:
     ) -> str:
         steps = self._sort
         named = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
-        named += [f"{place} AS p{at}" for at, place in enumerate(self._places)]
+        named += [f"{place} AS p{at}" for at, place in enumerate(self._read_places)]
         rest = self._columns(attrs.evolve(layout, places=False))
         columns = ", ".join([*named, rest] if rest else named)
         selects = []

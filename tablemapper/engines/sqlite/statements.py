@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 import attrs
@@ -170,10 +170,10 @@ class SqliteSchema:
         for index in model.indexes:
             table = tables[held[index.name]]
             self.indexes.setdefault(index, table)
-            lacking = {one.property for one in index_columns(model, index)} - table.columns.keys()
+            properties = {one.property for one in index_columns(model, index)} - table.columns.keys()
+            lacking = {field.name for field in model.columns if field.property in properties}
             if lacking:
-                names = [field.name for field in model.columns if field.property in lacking]
-                self.lacking.setdefault(model, {})[index.name] = frozenset(names)
+                self.lacking.setdefault(model, {})[index.name] = frozenset(lacking)
 
     def _maintenance(self, model: Model) -> Maintenance:
         kept, followed = maintenance(self.schema, model), self.followed.get(model)
@@ -237,6 +237,9 @@ class Statements:
         self.table = table
         self.name = name or model.name
         self.model = model = model if followed is None else followed.model
+        self._followed = followed
+        narrow_keys = followed is not None and followed.narrow_keys
+        self._key_check = SqlFunction(followed.check_key) if followed is not None and narrow_keys else None
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
         self.spilled = tuple(
             at
@@ -338,6 +341,21 @@ class Statements:
         """Return the SQL of a field that is read, checked where there may be values that its class does not know."""
         check = self._checks.get(name)
         return value if check is None else check.sql(value, *key)
+
+    def checked_key(self, sql: str, partition: str, row: str) -> str:
+        """Return SQL that reads a partition key somewhere, where there may be keys that the class does not know."""
+        if self._key_check is None:
+            return sql
+        return sql.replace(partition, self._key_check.sql(partition, row), 1)
+
+    def index_check(self, index: IndexModel) -> SqlFunction | None:
+        """Return the check of an index's keys, by those and the entity's, where there may be some that the class does not know.
+
+        It returns the partition key.
+        """
+        if self._followed is None or not self._followed.narrow.keys() & set(index.fields):
+            return None
+        return SqlFunction(partial(self._followed.check_index, index.partition, index.row))
 
     def value(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""
