@@ -116,6 +116,14 @@ class Stored(Protocol):
         """Return whether an entity is noted as a further holder of a value, so that it has no row in the index."""
         ...
 
+    def notes(self, index: IndexMaintenance) -> Iterable[IndexRow]:
+        """Return the keys of the rows of all further holders."""
+        ...
+
+    def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
+        """Return the key of the entity that stands in a unique index with a value."""
+        ...
+
     def index_count(self, index: IndexMaintenance) -> int:
         """Return the number of the rows of an index."""
         ...
@@ -252,11 +260,33 @@ class Check:
             self.index_count += count
             if self._stored.index_count(index) != count:
                 yield from self._dangling(model, index)
+            yield from self._notes(model, index)
+
+    def _notes(self, model: Model, index: IndexMaintenance) -> Iterator[Finding]:
+        """Check those that are noted as further holders of a value in a unique index."""
+        for key in self._stored.notes(index):
+            expected = self._expected(model, index, key)
+            holder = self._stored.holder(index, key[0], key[1])
+            if expected is not None and not any(one[:4] == key for one in expected):
+                detail = f"the {model.name} is noted for a value that it does not have"
+                yield Finding(Problem("dangling", index.label, key, detail), index)
+            elif holder is None:
+                detail = f"the {model.name} is noted for a value that nobody stands in the index with"
+                yield Finding(Problem("missing", index.label, key, detail), index)
+            elif holder == key[2:]:
+                detail = f"the {model.name} is noted for a value that it stands in the index with"
+                yield Finding(Problem("wrong", index.label, key, detail), index)
+
+    def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow] | None:
+        """Return the rows that the entity or the group of an index's row should have there; None if nobody knows."""
+        row = self._stored.row(model, key[2], key[3])
+        if row is not None and index not in self._owed(model, row).indexes:
+            return []
+        return index.rows_of(row, self._stored.whole(model))
 
     def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[Finding]:
-        whole = self._stored.whole(model)
         for entry in self._stored.index_rows(index):
-            expected = index.rows_of(self._stored.row(model, entry[2], entry[3]), whole)
+            expected = self._expected(model, index, entry)
             # An entity that cannot be read was found already.
             if expected is not None and not any(one[:4] == entry[:4] for one in expected):
                 detail = f"no {model.name} says that this row should be there"

@@ -10,7 +10,7 @@ from ...schema.check import Check, Finding, Problem
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ...schema.model import Model
 from ...schema.rows import Row
-from .contested import NOTED
+from .contested import NOTED, NOTES
 from .jobs import owed
 from .statements import SqliteSchema
 from .tables import EntityTable, quoted
@@ -75,6 +75,12 @@ class _Stored:
 
     def is_noted(self, index: IndexMaintenance, key: IndexRow) -> bool:
         return index in self._sqlite.contested and next(self._run(NOTED, (index.label, *key)), None) is not None
+
+    def notes(self, index: IndexMaintenance) -> Iterable[IndexRow]:
+        return self._run(NOTES, (index.label,)) if index in self._sqlite.contested else ()
+
+    def holder(self, index: IndexMaintenance, partition: str, row: str) -> Row | None:
+        return next(self._run(self._sqlite.indexes[index.model].holder, (partition, row)), None)
 
     def index_count(self, index: IndexMaintenance) -> int:
         return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])

@@ -18,7 +18,9 @@ from .statements import IndexTable, SqliteSchema
 __all__ = [
     "COUNT_VALUES",
     "CREATE_VIOLATIONS",
+    "FORGET",
     "NOTED",
+    "NOTES",
     "VIOLATIONS",
     "delete_contested",
     "holders",
@@ -33,7 +35,8 @@ CREATE_VIOLATIONS = f"CREATE TABLE {VIOLATIONS}({_PLACE}, PRIMARY KEY({_PLACE}))
 _HERE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
 _NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
 NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
-_FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+NOTES = f'SELECT "PartitionKey", "RowKey", "_pk", "_rk" FROM {VIOLATIONS} WHERE "index" = ?'
+FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 _FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
 _NEXT = f"{_FURTHER} LIMIT 1"
 _VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'
@@ -70,11 +73,11 @@ def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writ
     for row in sorted_rows(rows):
         if _deletes(writer, table.delete, row[:4]):
             free.append(row[:2])
-        elif not _deletes(writer, _FORGET, (index.label, *row[:4])):
+        elif not _deletes(writer, FORGET, (index.label, *row[:4])):
             raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
     for place in free:
         if (holder := writer.get(_NEXT, (index.label, *place))) is not None:
-            writer.execute(_FORGET, (index.label, *place, *holder))
+            writer.execute(FORGET, (index.label, *place, *holder))
             writer.execute(table.insert, _row(sqlite, index, writer, (*place, *holder)))
 
 

@@ -24,7 +24,7 @@ from ...schema.rows import DAMAGE, Row
 from ..protocol import Note
 from .catalogue import READ_NOTE, write_note
 from .check import Rows
-from .contested import delete_contested, put_contested
+from .contested import FORGET, delete_contested, put_contested
 from .file.file import File
 from .file.writer import Writer
 from .jobs import owed
@@ -199,6 +199,8 @@ class _Tables:
             return f"{index.owner.name} {key[2:4]} cannot be read: restore a backup"
         wanted = next((one for one in expected if one[:4] == key), None)
         contested = index in self._sqlite.contested
+        if contested:
+            execute(FORGET, (index.label, *key))
         if wanted is None:
             if contested and get(table.get, key) is not None:
                 delete_contested(self._sqlite, index, self._writer, [key])  # the next holder moves up
