@@ -15,7 +15,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
         {"values": ["scalars", "geo", "extra", "json_schema", "constraints", "nested", "json_reader"]},
-        {"keys": ["forms", "times", "codec", "template", "overlap"]},
+        {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates"]}],
@@ -23,7 +23,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "conditions", "plan", "question", "advice", "planner", "ranges", "projection", "explanation",
+                "bounds", "budget", "conditions", "partitions", "plan", "question", "advice", "planner", "ranges", "projection", "explanation",
             ]
         }
     ],

@@ -217,7 +217,7 @@ class AsyncStore(Face[Store]):
         query: Any = self._sync.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
-    def partition(self, *where: Predicate[Any]) -> AsyncCursor[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record]) -> AsyncCursor[Record | Unknown]:
         """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 

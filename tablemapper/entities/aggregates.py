@@ -92,7 +92,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None
     optional = _may_be_missing(attr, source)
-    wanted = attr.type.name
+    wanted = attr.type.plain.name
     if measure.kind == "group":
         if not attr.type.keyable:
             return [f"{attr!r} is {wanted}; group by a scalar field"]

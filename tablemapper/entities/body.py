@@ -19,6 +19,7 @@ from ..errors import did_you_mean, shown
 from ..limits import check_property_name
 from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
+from ..values.scalars import with_precision
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
@@ -253,6 +254,7 @@ def _field(
     faults += [f"{name}: {fault}" for fault in _option_faults(name, settings)]
     try:
         kind, optional = value_type(annotation)
+        kind = kind if settings.precision is None else with_precision(kind, settings.precision)
         constraint = constraint_of(annotation, kind)
     except ValueError as error:
         faults.append(f"{name}: {error}")

@@ -10,6 +10,7 @@ import attrs
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import Attr, Predicate, as_predicate
+from ..keys.composed import composed, composed_fields
 from ..keys.template import Slot, Template, compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
@@ -140,16 +141,24 @@ class Declaration(AbstractDeclaration):
         return frozenset(self.arguments)
 
     @property
+    def lossless_fields(self) -> frozenset[str]:
+        """The fields of which the key says all: values that differ never share one."""
+        return composed_fields(self.templates).union(*(template.lossless_fields for template in self.templates))
+
+    @property
     def lossy_slots(self) -> tuple[Slot, ...]:
         """The slots of the key that are all it says of their fields: values that differ can share a key."""
         slots = [slot for template in self.templates for slot in template.slots]
-        lossless = {slot.field for slot in slots if slot.lossless}
-        return tuple(slot for slot in slots if slot.field not in lossless)
+        return tuple(slot for slot in slots if slot.field not in self.lossless_fields)
 
     @property
     def key_only(self) -> frozenset[str]:
-        """The fields that the key holds without loss, and that are not stored a second time."""
+        """The fields that the key holds without loss, and that are not stored a second time.
+
+        A time that it holds in pieces is stored all the same if no precision says what was meant.
+        """
         lossless = frozenset[str]().union(*(t.lossless_fields for t in self.templates))
+        lossless |= {f.name for f in self.fields if f.type.precision} & composed_fields(self.templates)
         return frozenset(f.name for f in self.fields if f.name in lossless and not f.stored and f.type.lossless_in_key)
 
 
@@ -235,6 +244,7 @@ def declare(
                     f"key: {name} stands in it under shard only, so all entities of a bucket would be one; "
                     f"add {{{name}}} to row"
                 )
+        faults += _too_fine(fields, partition, row)
         arguments = dict.fromkeys((*partition.fields, *row.fields))
         _compare_parameters("key", keys["key"], {name: fields[name].type for name in arguments}, fields, faults)
     compiled = [
@@ -258,6 +268,18 @@ def declare(
     if (properties := len(models) - len(declaration.key_only)) > MAX_PROPERTIES:
         faults.append(f"{properties} properties, but an entity may have {MAX_PROPERTIES}")
     return declaration
+
+
+def _too_fine(fields: Mapping[str, FieldModel], partition: Template, row: Template) -> Iterator[str]:
+    """Yield the times that are kept finer than a key holds them, so that two of them could share it."""
+    known = composed_fields((partition, row)) | partition.lossless_fields | row.lossless_fields
+    cut = {slot.field: f"{slot}" for template in (partition, row) for slot in template.slots if slot.text.codes}
+    for name, slot in cut.items():
+        if (precision := fields[name].type.precision) and name not in known:
+            yield (
+                f'{name}: precision="{precision}" is finer than what the key holds of it ({slot}); add the parts that '
+                "are missing, or leave the precision out"
+            )
 
 
 def _condition(
@@ -303,7 +325,10 @@ def _templates(
             problems += error.faults
             templates.append(None)
         faults += [f"{name} {part}=: {fault}" for fault in problems]
-    return templates[0], templates[1]
+    partition, row = templates
+    if partition is None or row is None:
+        return partition, row
+    return composed(partition, row, lambda name: fields[name].type.precision if name in fields else "")
 
 
 def _unusable(
@@ -364,8 +389,10 @@ def _compare_parameters(
         except (ValueError, NameError) as error:
             faults.append(f"{name}: type parameter of {argument}: {error}")
             continue
-        if given.name != kind.name:
-            faults.append(f"{name}: the type parameter of {argument} is {given.name}, but the field is {kind.name}")
+        if given.name != kind.plain.name:
+            faults.append(
+                f"{name}: the type parameter of {argument} is {given.name}, but the field is {kind.plain.name}"
+            )
 
 
 def index_table(table: str, name: str) -> str:

@@ -88,6 +88,7 @@ class FieldOptions:
     stored: bool = False
     kw_only: bool | None = None
     validator: Validator | Sequence[Validator] | None = None
+    precision: str | None = None
     unknown: tuple[str, ...] = ()
     """What else it was called with: a fault of the class."""
 
@@ -99,6 +100,7 @@ def field(
     stored: bool = False,
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
+    precision: Literal["s", "ms", "us"] | None = None,
 ) -> Field[Any]: ...
 @overload
 def field(
@@ -108,6 +110,7 @@ def field(
     stored: bool = False,
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
+    precision: Literal["s", "ms", "us"] | None = None,
 ) -> Field[T]: ...
 @overload
 def field(
@@ -117,6 +120,7 @@ def field(
     stored: bool = False,
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
+    precision: Literal["s", "ms", "us"] | None = None,
 ) -> Field[T]: ...
 def field(
     *,
@@ -126,6 +130,7 @@ def field(
     stored: bool = False,
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
+    precision: Literal["s", "ms", "us"] | None = None,
     **unknown: Any,
 ) -> Any:
     """Give a field options.
@@ -138,9 +143,11 @@ def field(
         kw_only: only settable by name in the constructor.
         validator: one function of (entity, attribute, value), or several, as attrs has them: called when an entity is
             built and when the field is set, not for what is read from the store.
+        precision: how much of a datetime or a time is kept: it is cut to seconds, milliseconds or microseconds when it
+            is set, so that a key that holds as much loses nothing.
         unknown: whatever else is a fault of the class.
     """
-    return FieldOptions(default, factory, name, stored, kw_only, validator, tuple(unknown))
+    return FieldOptions(default, factory, name, stored, kw_only, validator, precision, tuple(unknown))
 
 
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]

@@ -137,6 +137,8 @@ class Attr(Number[O, T]):
     path: tuple[str, ...] = ()
     part: str = ""
     """Empty, ``date``, or a time format such as ``%Y-%m``."""
+    uncut: ValueType | None = None
+    """The type of the time that it is a part of."""
 
     def __repr__(self) -> str:
         return f"{self.owner.__name__}.{self.label}"
@@ -155,6 +157,11 @@ class Attr(Number[O, T]):
     def source(self) -> tuple[str, tuple[str, ...], str]:
         """What two attributes have in common if they always have the same value."""
         return self.name, self.path, self.part
+
+    @property
+    def whole(self) -> Attr[O, Any]:
+        """The time that this is cut from; else itself."""
+        return self if self.uncut is None else attrs.evolve(self, part="", type=self.uncut, uncut=None)
 
     def __hash__(self) -> int:
         return hash(self.source)
@@ -178,7 +185,7 @@ class Attr(Number[O, T]):
 
     def _operand(self, value: object, op: str) -> Any:
         try:
-            return self.type.operand(value)
+            return self.type.operand(value, op)
         except ValueError as error:
             raise InvalidQuery(f"{self!r} {op} {shown(value)}: {error}") from None
 
@@ -281,7 +288,7 @@ class Attr(Number[O, T]):
     def _truncated(self, part: str) -> Attr[O, Any]:
         if not self.type.cuttable or self.part:
             raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part")
-        return attrs.evolve(self, part=part, type=self.type.nested((part,)))
+        return attrs.evolve(self, part=part, type=self.type.nested((part,)), uncut=self.type)
 
     def at(self, get: Callable[[T], U], /) -> Attr[O, U]:
         """Return a nested value: ``User.home.at(lambda home: home.city)``.

@@ -97,7 +97,8 @@ class KeyCodec:
         encode: value to text; `InvalidEntity` if the key cannot hold the value.
         decode: text to value, of a text that is known to be ours; None if lossy.
         buckets: the texts that there are, of a ``shard``.
-        unit: the finest unit of a time format, as ``%d``.
+        codes: the directives of a time format, in order, and
+        unit: the finest of them, as ``%d``.
         cut: how much of the plain text of the value this is, if it is what that begins with; else 0.
     """
 
@@ -113,6 +114,7 @@ class KeyCodec:
     encode: Encode = attrs.field(repr=False, eq=False)
     decode: Decode | None = attrs.field(repr=False, eq=False, default=None)
     buckets: tuple[str, ...] = attrs.field(repr=False, default=())
+    codes: tuple[str, ...] = ()
     unit: str = ""
     cut: int = 0
     write: Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
@@ -164,11 +166,16 @@ class KeyCodec:
             and (not self.buckets or text in self.buckets)
         )
 
-    def cuts(self, op: str, value: Any) -> Cuts | None:
+    def cuts(self, op: str, value: Any, *, all_of_it: bool = False) -> Cuts | None:
         """Return what a comparison of values says of the texts: comparisons that all hold; None if nothing can match.
 
         A value that no key can hold is not an error here: no key equals it, and it is above or below all that are. A
         lossy text answers with what holds at least, so that it never leaves out a match.
+
+        Args:
+            op: ``== < <= > >= startswith``.
+            value: what is compared with.
+            all_of_it: whether times have nothing finer than what the texts, with others in front, hold.
         """
         if isinstance(value, enum.Enum):
             value = value.value
@@ -192,7 +199,7 @@ class KeyCodec:
         except InvalidEntity:
             return None
         if self.unit:
-            op = self._truncated(op, value)
+            op = self._truncated(op, value, all_of_it=all_of_it)
         return [(_MIRROR.get(op, op) if self.spec == "desc" else op, text)]
 
     def _illegal(self, value: str) -> re.Match[str] | None:
@@ -208,18 +215,20 @@ class KeyCodec:
         cuts = [(">=", written(value))] if value else []
         return cuts if above is None else [*cuts, ("<", written(above))]
 
-    def _truncated(self, op: str, value: Any) -> str:
-        if op == "<":
+    def _truncated(self, op: str, value: Any, *, all_of_it: bool) -> str:
+        """Return how texts compare with that of a value if times compare with it so."""
+        if op == "<" or (op == ">=" and all_of_it):
             moment = _moment(value)
-            return op if first_moment(moment, self.unit) == moment else "<="
-        return ">=" if op == ">" else op
+            if first_moment(moment, self.unit) != moment:
+                return "<=" if op == "<" else ">"
+        return ">=" if op == ">" and not all_of_it else op
 
-    def buckets_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[str] | None:
-        """Return the texts of all truncated times that satisfy comparisons, in order; None if over the limit.
+    def moments_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[datetime] | None:
+        """Return the first moments of all truncated times that satisfy comparisons, in order; None if over the limit.
 
         Args:
             compared: ``< <= > >=``, value; from both sides.
-            limit: how many texts there may be.
+            limit: how many there may be.
         """
         try:
             moment = max(self._first(op, value) for op, value in compared if op[0] == ">")
@@ -229,16 +238,16 @@ class KeyCodec:
         if moment > last:
             return []
         moment = first_moment(moment, self.unit)
-        texts: dict[str, None] = {}
-        for _ in range(limit + 1):
-            if moment > last:
-                return list(texts)
-            texts[self.encode(moment)] = None
+        moments: list[datetime] = []
+        while moment <= last:
+            if len(moments) == limit:
+                return None
+            moments.append(moment)
             try:
                 moment = next_moment(moment, self.unit)
             except OverflowError:
-                return list(texts) if len(texts) <= limit else None
-        return None
+                break
+        return moments
 
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
@@ -443,9 +452,11 @@ def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str],
         encode,
         shape,
         ordered=from_coarse_to_fine(codes, UNITS_OF[base]),
+        codes=tuple(codes),
         unit=max(codes, key=UNITS_OF[datetime].index),
         cut=plain_cut(base, spec),
         inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
+        inline_decode="$t",
         names={"pattern": pattern},
         beyond=beyond_datetime if utc else always_among,
     )

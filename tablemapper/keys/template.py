@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +38,10 @@ class Slot:
         component: that of its component.
         text: how its values are written.
         ordered: keys that are equal in front of the slot sort as its values, whatever follows.
+        continues: they do so only because the slots of the field in front of it have the coarser parts of a time.
+        complete: with those in front, it holds all of a time, and
+        finest: its own text ends in the finest part of that.
+        interval: the unit that the moments have in common whose texts are equal up to here, if those follow each other.
         delimiter: the character that ends the slot's text, and is escaped in it; or nothing.
         after: the number of characters that follow in the component, if the slot is found by that.
         ends_component, ends_key: nothing follows it there.
@@ -49,6 +53,10 @@ class Slot:
     component: int
     text: KeyCodec
     ordered: bool
+    continues: bool = False
+    complete: bool = False
+    finest: bool = False
+    interval: str = ""
     delimiter: str = ""
     after: int | None = None
     ends_component: bool
@@ -70,9 +78,15 @@ class Slot:
     def mark(self) -> str:
         return f' "{ord(self.delimiter):02x}'
 
-    def buckets_between(self, compared: Collection[tuple[str, Any]], limit: int) -> list[str] | None:
-        """Return the texts of the truncated times that satisfy comparisons, in order; None if over the limit."""
-        return self.text.buckets_between(compared, limit) if self.text.unit else None
+    @property
+    def goes_on(self) -> bool:
+        """Whether it sorts as the time does of which a coarser part stands in front of it."""
+        return self.ordered and self.spec != "desc"
+
+    @property
+    def says_all(self) -> bool:
+        """Whether nothing of the field is finer than what stands here and in front."""
+        return self.lossless or (self.complete and self.finest)
 
     def usable(self, op: str) -> bool:
         """Return whether a comparison of the field bounds the keys that are equal in front of the slot."""
@@ -83,6 +97,10 @@ class Slot:
     def placed(self, text: str) -> str:
         """Return a text of a value as it stands here."""
         return text.replace(self.delimiter, self.mark) if self.delimiter else text
+
+    def written(self, value: Any) -> str:
+        """Return the text of a value as it stands here."""
+        return self.placed(self.text.encode(value))
 
     def lifted(self, text: str) -> str:
         """Return the text of a value from what stands here."""
@@ -186,7 +204,7 @@ class Template:
             NotAKey: No values give this text.
         """
         values: dict[str, Any] = {}
-        pieces = list(zip(self.slots, self._pieces(text), strict=True))
+        pieces = list(self.pieces(text))
         for slot, piece in pieces:
             if slot.lossless and slot.field not in values:
                 lifted = slot.lifted(piece)
@@ -200,6 +218,10 @@ class Template:
                 if not known and not slot.text.fits(slot.lifted(piece)):
                     raise NotAKey(f"{shown(text)}: {shown(piece)} is no text of {{{slot.field}:{slot.spec}}}")
         return values
+
+    def pieces(self, text: str) -> Iterator[tuple[Slot, str]]:
+        """Yield the slots, each with what stands in it; arguments and errors as `decode` has them."""
+        return zip(self.slots, self._pieces(text), strict=True)
 
     def _pieces(self, text: str) -> Iterator[str]:
         texts = text.split(SEPARATOR) if len(self.components) > 1 else [text]
@@ -249,6 +271,23 @@ class Template:
             slots = [slot for slot in self.slots if slot.field == field and slot.lossless]
             best = min(slots, key=lambda slot: (not slot.text.whole, len(self.components[slot.component])))
             wanted.setdefault(best.component, {})[best.index] = target
+        return self._taken_apart(text, wanted, env)
+
+    def pieces_source(self, text: str, targets: Mapping[int, str], env: dict[str, Any]) -> list[str]:
+        """Return statements that assign the texts of slots with a time format; arguments as `decode_source` has them.
+
+        Args:
+            text: the variable that holds the key.
+            targets: the variable for each slot that is wanted, by its index.
+            env: the namespace that the source will run in.
+        """
+        wanted: dict[int, dict[int, str]] = {}
+        for slot in self.slots:
+            if slot.index in targets:
+                wanted.setdefault(slot.component, {})[slot.index] = targets[slot.index]
+        return self._taken_apart(text, wanted, env)
+
+    def _taken_apart(self, text: str, wanted: Mapping[int, Mapping[int, str]], env: dict[str, Any]) -> list[str]:
         statements: list[str] = []
         if len(self.components) == 1:
             names = {0: text}

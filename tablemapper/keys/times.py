@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 
 import attrs
 
@@ -13,9 +14,13 @@ from .forms import MICROSECOND
 __all__ = [
     "UNITS",
     "UNITS_OF",
+    "bucket_edge",
+    "finest_unit",
     "first_moment",
     "from_coarse_to_fine",
+    "has_all",
     "next_moment",
+    "ordered_unit",
     "plain_cut",
     "split_format",
     "time_format_fault",
@@ -89,15 +94,85 @@ def plain_cut(base: type, format: str) -> int:
     return sum([UNITS[part].width if part in UNITS else len(part) for part in split_format(format)])
 
 
-def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str]) -> bool:
-    """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it."""
-    seen: set[str] = set()
+def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str], front: Iterable[str] = ()) -> bool:
+    """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it.
+
+    Args:
+        codes: the directives of the texts, in their order.
+        units: all directives of the type.
+        front: the directives of texts that are equal in front of these.
+    """
+    seen = set(front)
     for code in codes:
         coarser = {unit for unit in units[: units.index(code)] if unit != "%L"}
         if not coarser <= seen:
             return False
         seen.add(code)
     return True
+
+
+def finest_unit(codes: Iterable[str]) -> str:
+    """Return the finest of some directives."""
+    return max(codes, key=_ALL.index)
+
+
+def ordered_unit(format: str) -> str:
+    """Return the finest unit of a format of datetimes whose texts sort as the times do; else nothing."""
+    codes = [part for part in split_format(format) if part in UNITS]
+    return finest_unit(codes) if from_coarse_to_fine(codes, _ALL) else ""
+
+
+def bucket_edge(format: str, text: str, *, end: bool) -> datetime | None:
+    """Return the first moment whose text is not below a text, or is above it; None if there is none.
+
+    Args:
+        format: of texts that sort as the times do.
+        text: any text; no moment need have it.
+        end: whether a moment above the text is wanted.
+    """
+    pattern, values = time_pattern(format, "moment")
+    write = _writer(pattern, values)
+    parts, at = {}, 0
+    for code in split_format(format):
+        width = UNITS[code].width if code in UNITS else len(code)
+        if code in UNITS:
+            parts[code] = text[at : at + width]
+        at += width
+    try:
+        fields = {UNITS[code].source: int(digits) for code, digits in parts.items() if code != "%L"}
+        if "%L" in parts:
+            fields["microsecond"] = int(parts["%L"]) * 1000
+        moment = datetime(**{"year": 1, "month": 1, "day": 1} | fields, tzinfo=UTC)
+        if write(moment) == text:
+            return next_moment(first_moment(moment, finest_unit(parts)), finest_unit(parts)) if end else moment
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, OverflowError):
+            return None
+    low, high = 0, (_LAST - _FIRST) // MICROSECOND + 1  # (between two that have texts)
+    while low < high:
+        middle = (low + high) // 2
+        written = write(_FIRST + middle * MICROSECOND)
+        low, high = (middle + 1, high) if written < text or (end and written == text) else (low, middle)
+    return _FIRST + low * MICROSECOND if low <= (_LAST - _FIRST) // MICROSECOND else None
+
+
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@lru_cache(maxsize=256)
+def _writer(pattern: str, values: str) -> Callable[[datetime], str]:
+    write: Callable[[datetime], str] = eval(f"lambda moment: {pattern!r} % {values}")
+    return write
+
+
+_FRACTIONS = {"s": frozenset[str](), "ms": frozenset({"%L", "%f"}), "us": frozenset({"%f"})}
+
+
+def has_all(base: type, codes: Collection[str], precision: str) -> bool:
+    """Return whether directives hold all of a time that is cut to a precision; without one to microseconds."""
+    whole = {unit for unit in UNITS_OF[base] if unit not in ("%L", "%f")}
+    fraction = frozenset[str]() if base is date else _FRACTIONS[precision or "us"]
+    return whole <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
 
 
 def first_moment(moment: datetime, unit: str) -> datetime:

@@ -3,6 +3,7 @@
 - `bounds`: from conditions on a template to two texts.
 - `budget`: what one run of a query may use.
 - `conditions`: predicates, normalised and taken apart by field.
+- `partitions`: what fixes one partition.
 - `plan`: what a plan is.
 - `question`: what a query wants, with its values and as a form.
 - `advice`: why a scan was refused, and the index that would serve.

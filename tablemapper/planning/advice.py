@@ -57,18 +57,18 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
         return None  # (each alternative might need another one)
     way = conditions(ways[0])
     types = {
-        name: leaf.attr.type
+        name: leaf.attr.whole.type
         for leaf, name in way.fields.items()
         if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
     }
     elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
     lead = [name for name in (*way.equal, *elements, *way.among) if name in types]
-    ranged = [name for name in way.compared if name in types and name not in lead]
+    ranged = [name for name in (*way.compared, *way.windows) if name in types and name not in lead]
     if not lead and not ranged:
         return None
     for attr in (step.attr for step in order):
         name = field_name(attr)
-        if name is None or attr.path or model.optional(name) or not attr.type.keyable:
+        if name is None or attr.part or attr.path or model.optional(name) or not attr.type.keyable:
             continue  # (what may be missing would not be in the index)
         types.setdefault(name, attr.type)
         ranged += [] if name in lead else [name]

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from ..keys.forms import raise_last
-from ..keys.template import Slot, Template
+from ..keys.forms import Cuts, raise_last
+from ..keys.template import Parts, Slot, Template
 
 __all__ = ["EVERYTHING", "NOTHING", "Bound", "Reach", "reach"]
 
@@ -46,6 +46,7 @@ class Reach:
         fixed: the literals and slots in front, whose text is known.
         exact: those of the slots among them that nothing else in the bound has another text in.
         slot: the first slot that is not fixed; None if the whole key is.
+        run: that slot and what follows it, as far as it is of one ordered time.
         ops: the comparisons of its field that narrow the bound.
         fields: the fields that are fixed or ranged.
         inexact: those of them whose conditions have to be checked again, since other values of them lie in the bound.
@@ -55,6 +56,7 @@ class Reach:
     fixed: tuple[str | Slot, ...]
     exact: tuple[Slot, ...]
     slot: Slot | None
+    run: Parts
     ops: frozenset[str]
     fields: frozenset[str]
     inexact: frozenset[str]
@@ -103,7 +105,7 @@ class Reach:
         for op, value in compared:
             if op not in self.ops:
                 continue
-            cuts = slot.text.cuts(op, value)
+            cuts = self._cuts(op, value)
             if cuts is None:
                 return NOTHING
             for edge, text in cuts:
@@ -116,10 +118,20 @@ class Reach:
                     high = at if high is None else min(high, at)
         return NOTHING if high is not None and low >= high else Bound(low, high)
 
+    def _cuts(self, op: str, value: Any) -> Cuts | None:
+        """Return what a comparison says of the texts of the compared slots, as `KeyCodec.cuts`."""
+        *front, last = self.run
+        assert isinstance(last, Slot)
+        cuts = last.text.cuts(op, value, all_of_it=last.says_all)
+        if not front or not cuts:
+            return cuts
+        before = "".join([part if isinstance(part, str) else part.text.encode(value) for part in front])
+        return [(edge, before + text) for edge, text in cuts]
+
     def _past(self, text: str) -> str | None:
-        """Return the least text above all keys that have this text up to the end of the compared slot."""
+        """Return the least text above all keys that have this text up to the end of the compared slots."""
         parts = self.template.parts
-        place = len(self.fixed)
+        place = len(self.fixed) + len(self.run) - 1
         if place == len(parts) - 1:
             return text + " "
         following = parts[place + 1]
@@ -153,11 +165,25 @@ def reach(
     # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
     exact = tuple(one for one in known if one.after is None or slot is None or one.component != slot.component)
     fields = {one.field for one in known}
-    whole = {one.field for one in exact if one.lossless}
+    whole = {one.field for one in exact if one.lossless or one.complete}
     ops = frozenset[str]()
+    run: Parts = ()
     if slot is not None:
         ops = frozenset(op for op in (compared or {}).get(slot.field, ()) if slot.usable(op))
+        run = _run(template.parts[len(fixed) :])
         if ops:
             fields.add(slot.field)
-            whole |= {slot.field} if slot.lossless else set()
-    return Reach(template, tuple(fixed), exact, slot, ops, frozenset(fields), frozenset(fields - whole))
+            whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].says_all else set()
+    return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole))
+
+
+def _run(parts: Parts) -> Parts:
+    """Return the first of some parts, a slot, and those that follow as long as they are finer parts of the same time."""
+    end = 1
+    while isinstance(slot := parts[end - 1], Slot) and slot.ordered and slot.text.codes:
+        after = end + (end < len(parts) and isinstance(parts[end], str))
+        following = parts[after] if after < len(parts) else None
+        if not isinstance(following, Slot) or following.field != slot.field or not following.goes_on:
+            break
+        end = after + 1
+    return parts[:end]

@@ -5,7 +5,8 @@ All constants are `Parameter`s here: nothing depends on their values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import attrs
@@ -26,10 +27,68 @@ from ..expressions.tree import (
     SameText,
     StartsWith,
 )
+from ..expressions.tree import Comparison as Operator
+from ..keys.times import UNITS, bucket_edge, ordered_unit
 
-__all__ = ["Conditions", "alternatives", "conditions", "field_name", "named", "normal", "present"]
+__all__ = [
+    "Comparison",
+    "Conditions",
+    "Edge",
+    "alternatives",
+    "conditions",
+    "cut_unit",
+    "edge",
+    "field_name",
+    "is_within",
+    "named",
+    "normal",
+    "present",
+    "time_comparisons",
+]
 
 MAX_ALTERNATIVES = 64
+
+
+@attrs.frozen
+class Edge(Parameter):
+    """The moment at which the cut time begins, or ends, that is given later."""
+
+    part: str
+    end: bool
+
+    def moment(self, values: Sequence[Any]) -> datetime | None:
+        """Return it; None if it is after all times."""
+        return edge(self.part, values[self.number], end=self.end)
+
+
+_EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
+    "==": ((">=", False), ("<", True)), "<": (("<", False),), "<=": (("<", True),), ">": ((">=", True),),
+    ">=": ((">=", False),),
+}  # fmt: skip
+"""How a time is compared, with the beginning or the end of a bucket, if what it is cut to is compared so."""
+
+
+def cut_unit(part: str) -> str:
+    """Return the unit that a time is cut to, if what is left sorts as the times do; else nothing."""
+    return "%d" if part == "date" else ordered_unit(part)
+
+
+def is_within(coarse: str, fine: str) -> bool:
+    """Return whether each bucket of a unit is made up of buckets of another one; nothing is no unit."""
+    units = list(UNITS)
+    return bool(coarse and fine) and units.index(coarse) <= units.index(fine)
+
+
+def edge(part: str, value: Any, *, end: bool) -> datetime | None:
+    """Return the first moment whose cut is not below a value, or is above it; None if there is none."""
+    return bucket_edge("%Y-%m-%d", value.isoformat(), end=end) if part == "date" else bucket_edge(part, value, end=end)
+
+
+def time_comparisons(op: str, part: str) -> Iterator[tuple[Operator, bool]]:
+    """Yield how a time is compared if what it is cut to is: an operator, and whether with the end of the bucket."""
+    if cut_unit(part):
+        yield from _EDGES.get(op, ())
+
 
 Comparison = tuple[str, Parameter]
 AnyPredicate = Predicate[Any]
@@ -134,6 +193,8 @@ class Conditions:
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
     compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
+    windows: dict[str, tuple[str, tuple[Parameter, ...]]] = attrs.field(factory=dict)
+    """Times that are in one of several buckets: what they are cut to, and the values."""
     elements: dict[str, Parameter] = attrs.field(factory=dict)
     """Elements that lists are known to hold."""
     texts: dict[str, Parameter] = attrs.field(factory=dict)
@@ -145,8 +206,11 @@ class Conditions:
 
 
 def field_name(attr: Attr[Any, Any]) -> str | None:
-    """Return the name under which a template knows an attribute; None if no template can hold it."""
-    return None if attr.part or attr.type.dynamic else ".".join((attr.name, *attr.path))
+    """Return the name under which a template knows an attribute, or the time that it is cut from.
+
+    None if no template can hold it.
+    """
+    return None if attr.type.dynamic else ".".join((attr.name, *attr.path))
 
 
 def conditions(where: Iterable[AnyPredicate]) -> Conditions:
@@ -177,6 +241,16 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
     """Keep what a predicate says, unless something else is known already; return whether it was new."""
     match predicate:
+        case Compare(attr=Attr(part=part), op=op, value=value) if part:
+            edges = [(one, Edge(value.number, part, end)) for one, end in time_comparisons(op, part)]
+            if edges:
+                way.compared.setdefault(name, []).extend(edges)
+            return bool(edges)
+        case In(attr=Attr(part=part), values=values) if part:
+            known = way.windows.setdefault(name, (part, values)) if cut_unit(part) else None
+            return known is not None and known[1] is values
+        case Contains(attr=Attr(part=part)) | StartsWith(attr=Attr(part=part)) if part:
+            return False
         case Contains(attr=attr, value=value) if attr.type.element is not None:
             return way.elements.setdefault(name, value) is value
         case SameText(value=value):

@@ -8,6 +8,7 @@ import attrs
 
 from ..entities.declaration import IndexModel
 from ..expressions.tree import Attr, Order, Parameter
+from ..keys.composed import whole_fields
 from ..keys.template import Slot, Template
 from ..schema.model import Model
 from .bounds import Reach
@@ -33,6 +34,8 @@ class Access:
     spread: tuple[Slot, ...]
     """Slots of the partition with a range for each of their texts: shards, truncated times."""
     compared: dict[str, list[Comparison]]
+    windows: tuple[tuple[str, str, tuple[Parameter, ...]], ...] = ()
+    """Times that are in one of several buckets: the field, what it is cut to, the values; a range for every bucket."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -57,7 +60,13 @@ class Access:
     @property
     def several(self) -> bool:
         """Whether there can be several ranges."""
-        return bool(self.among or self.spread)
+        return bool(self.among or self.spread or self.windows)
+
+    def unit(self, name: str) -> str:
+        """Return the finest unit of a time at whose edges the bounds of it lie; nothing if they do not bound it so."""
+        slots = [slot for slot in self.spread if slot.field == name]
+        slots += [one.run[-1] for one in self.reaches if one.range_field == name and isinstance(one.run[-1], Slot)]
+        return slots[-1].interval if slots else ""
 
 
 @attrs.frozen(eq=False)
@@ -80,11 +89,8 @@ class Path:
         """Return whether an attribute can be had from what the path itself stores, without the entity."""
         if self.index is None:
             return True
-        partition, row = self.model.declaration.templates
         names = {field.name for field in self.index.include}
-        names |= partition.whole_fields | row.whole_fields
-        for template in self.templates:
-            names |= template.whole_fields
+        names |= whole_fields(self.model.declaration.templates) | whole_fields(self.templates)
         names.discard(self.index.fan_out or "")
         return attr.name in names
 

@@ -18,7 +18,7 @@ from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter
 from ..keys.template import Slot
 from .advice import lack, refusal
 from .bounds import reach
-from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, cut_unit, is_within, normal
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
@@ -108,7 +108,8 @@ def _unfit(form: QueryForm, index: IndexModel, where: tuple[AnyPredicate, ...], 
 
 def _known(slot: Slot, way: Conditions) -> bool:
     name = slot.field
-    return bool(slot.buckets) or any(name in kind for kind in (way.equal, way.among, way.compared, way.elements))
+    known = (way.equal, way.among, way.compared, way.elements, way.windows)
+    return bool(slot.buckets) or any(name in kind for kind in known)
 
 
 # ---------------------------------------------------------------------------------------------- along one path
@@ -185,15 +186,19 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
         elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
             spreading.append(slot)
             ranges *= len(slot.buckets)
-        elif leads and form.by_time and slot.text.unit and _two_sided(way.compared.get(name)):
+        elif leads and form.by_time and slot.text.unit and (_two_sided(way.compared.get(name)) or name in way.windows):
             spreading.append(slot)  # (how many buckets there are, only the values say)
         else:
             break
     compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
+    for name in way.windows:
+        compared[name] = compared.get(name, set()) | {">=", "<"}
     known = equal.keys() | among.keys()
     first = reach(partition, known, compared, {slot.index for slot in spreading})
     second = reach(row, known, compared) if first.point else None
-    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared)
+    timed = {slot.field for slot in spreading} | {one.range_field for one in (first, second) if one is not None}
+    windows = tuple([(name, *window) for name, window in way.windows.items() if name in timed])
+    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, windows)
 
 
 def _two_sided(compared: list[Comparison] | None) -> bool:
@@ -205,13 +210,19 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
     """Return whether the bounds say already, and exactly, what a predicate says."""
     index = path.index
     if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
-        attr = predicate.part.attr
-        return attr.name in index.fields and not attr.path
+        missing = predicate.part.attr
+        return missing.name in index.fields and not missing.path
     name = way.fields.get(predicate)
     if isinstance(predicate, SameText):
         slots = [slot for template in path.templates for slot in template.slots if slot.field == name]
         return all(access.text(slot) == predicate.value for slot in slots)
-    if name is None or name not in access.exact:
+    if name is None:
+        return False
+    attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
+    if attr is not None and attr.part:
+        edged = name in access.exact or is_within(cut_unit(attr.part), access.unit(name))
+        return edged and name not in access.equal and name not in dict(access.among)
+    if name not in access.exact:
         return False
     match predicate:
         case In():
@@ -244,14 +255,23 @@ def _direction(
         choices.append(((*row.slots, *base, *partition.slots), True))
     for slots, merged in choices:
         free = [slot for slot in slots if slot.field not in fixed and varies(slot)]
-        backwards = _backwards(form.order, free, fixed)
+        # (Rows of several days come by the time of day then.)
+        behind = {slot.field for slot in partition.slots if merged and slot in free}
+        backwards = _backwards(form.order, free, fixed, behind)
         if backwards is not None:
             return backwards, merged
     return None
 
 
-def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str]) -> bool | None:
-    """Return whether the slots, all that differ, are followed backwards; None if they do not give the order."""
+def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str], behind: set[str]) -> bool | None:
+    """Return whether the slots, all that differ, are followed backwards; None if they do not give the order.
+
+    Args:
+        order: what is wanted.
+        slots: in the order of their texts.
+        fixed: fields that have one value.
+        behind: fields of which a coarser part of the time comes later.
+    """
     directions: set[bool] = set()
     seen: set[str] = set()
     rest = iter(slots)
@@ -265,12 +285,12 @@ def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str]
         slot = next((one for one in rest if one.field not in seen), None)
         if slot is None:
             break  # every slot is spent: the key is unique, so what follows changes nothing
-        while slot is not None and slot.field == name and slot.usable("<"):
+        while slot is not None:
+            if slot.field != name or not slot.usable("<") or (slot.continues and name in behind):
+                return None
             directions.add(step.descending != (slot.text.spec == "desc"))
-            if slot.lossless:
+            if slot.says_all:
                 break
-            slot = next(rest, None)  # a time cut down, then the time itself: the order of both is that of the time
-        else:
-            return None
+            slot = next(rest, None)  # a time cut down, then what is finer: the order of both is that of the time
         seen.add(name)
     return directions.pop() if len(directions) == 1 else None if directions else False

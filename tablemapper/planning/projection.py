@@ -11,6 +11,7 @@ from ..codegen import Names, compile_functions
 from ..errors import TableMapperError
 from ..expressions.python import attribute_source, python_source
 from ..expressions.tree import Attr
+from ..keys.composed import decode_source, whole_fields
 from ..keys.template import Template
 from ..schema.maintenance import index_columns
 from ..schema.rows import DAMAGE, Row, load_source, unreadable
@@ -44,19 +45,21 @@ def layout_of(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -
     return Layout(places=True, fields=tuple(names))
 
 
-def _in_keys(path: Path, *, covering: bool) -> dict[str, tuple[str, Template]]:
-    """Return the fields that the keys of a path's rows give back, each with the key: a variable and its template."""
-    partition, row = path.model.declaration.templates
-    stored: Iterable[str] = path.model.position
-    keys: dict[str, tuple[str, Template]] = {}
-    if covering and path.index is not None:
-        stored = {field.name for field in index_columns(path.model, path.index)}
-        for variable, template in (("ipk", path.index.partition), ("irk", path.index.row)):
-            names = template.whole_fields - {path.index.fan_out}
-            keys |= {name: (variable, template) for name in names if name not in stored}
-    for variable, template in (("rk", row), ("pk", partition)):
-        keys |= {name: (variable, template) for name in template.whole_fields if name not in stored}
-    return keys
+_Key = tuple[tuple[str, str], tuple[Template, Template]]
+"""The variables that hold a key, and its templates."""
+
+
+def _in_keys(path: Path, *, covering: bool) -> dict[str, _Key]:
+    """Return the fields that the keys of a path's rows give back, each with the key."""
+    model, index = path.model, path.index
+    stored: Iterable[str] = model.position
+    keys: dict[str, _Key] = {}
+    if covering and index is not None:
+        stored = {field.name for field in index_columns(model, index)}
+        keys |= dict.fromkeys(whole_fields(path.templates) - {index.fan_out}, (("ipk", "irk"), path.templates))
+    templates = model.declaration.templates
+    keys |= dict.fromkeys(whole_fields(templates), (("pk", "rk"), templates))
+    return {name: key for name, key in keys.items() if name not in stored}
 
 
 def tuples(
@@ -104,13 +107,13 @@ def tuples(
     return function
 
 
-def _decoded(keyed: dict[str, tuple[str, Template]], needed: set[str], names: Names) -> Iterator[str]:
-    wanted: dict[str, tuple[Template, dict[str, str]]] = {}
-    for name, (variable, template) in keyed.items():
+def _decoded(keyed: dict[str, _Key], needed: set[str], names: Names) -> Iterator[str]:
+    wanted: dict[_Key, dict[str, str]] = {}
+    for name, key in keyed.items():
         if name in needed:
-            wanted.setdefault(variable, (template, {}))[1][name] = f"f_{name}"
-    for variable, (template, targets) in wanted.items():
-        yield from template.decode_source(variable, targets, names)
+            wanted.setdefault(key, {})[name] = f"f_{name}"
+    for (variables, templates), targets in wanted.items():
+        yield from decode_source(templates, variables, targets, names)
 
 
 def filtered(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import product
+from math import prod
 from typing import Any
 
 import attrs
 
 from ..expressions.tree import Parameter
 from ..keys.template import Slot
+from ..keys.times import UNITS, first_moment
 from ..schema.rows import Row
 from .bounds import EVERYTHING, Bound, Reach
+from .conditions import Comparison, Edge, time_comparisons
 from .plan import MAX_RANGES, Access, Plan
 
 __all__ = ["BoundPlan", "KeyRange", "TooManyRanges", "bind"]
@@ -65,13 +69,17 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
         TooManyRanges
     """
     if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
-        one = _range(access, *_known(access, values))
+        try:
+            one = _range(access, *_known(access, values))
+        except _NoTime:
+            one = None
         return BoundPlan(plan, () if one is None else (one,), values)
     ranges = [one for access in plan.accesses for one in _ranges(access, values)]
     return BoundPlan(plan, tuple(_disjoint(ranges)), values)
 
 
-Known = tuple[dict[str, Any], list[tuple[str, Any]], list[tuple[str, Any]]]
+Compared = tuple[str, Any]
+Known = tuple[dict[str, Any], list[Compared], list[Compared]]
 
 
 def _known(access: Access, values: Values) -> Known:
@@ -80,26 +88,77 @@ def _known(access: Access, values: Values) -> Known:
     return known, _compared(access.partition, access, values), _compared(access.row, access, values)
 
 
-def _compared(reach: Reach | None, access: Access, values: Values) -> list[tuple[str, Any]]:
+def _compared(reach: Reach | None, access: Access, values: Values) -> list[Compared]:
     if reach is None or not reach.ops or reach.slot is None:
         return []
-    return [(op, values[number.number]) for op, number in access.compared[reach.slot.field]]
+    return list(_with_values(access.compared[reach.slot.field], values))
+
+
+def _with_values(compared: Iterable[Comparison], values: Values) -> Iterator[Compared]:
+    """Yield comparisons with their values."""
+    for op, number in compared:
+        if not isinstance(number, Edge):
+            yield op, values[number.number]
+        elif (moment := number.moment(values)) is not None:
+            yield op, moment
+        elif op == "<":  # (after all times)
+            yield "<=", _LAST
+        else:
+            raise _NoTime
+
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+class _NoTime(Exception):
+    """No time satisfies a comparison."""
 
 
 def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
     """Yield a range for each combination of alternatives, shards and time buckets."""
-    known, first, second = _known(access, values)
+    known = {name: values[number.number] for name, number in access.equal.items()}
     names = [name for name, _ in access.among]
-    count = 1
-    for _, numbers in access.among:
-        count *= len(numbers)
-    compared = {name: [(op, values[number.number]) for op, number in steps] for name, steps in access.compared.items()}
-    spreads = list(_texts(access.spread, compared, MAX_RANGES // max(count, 1)))
-    for some in product(*(dict.fromkeys(_values(numbers, values)) for _, numbers in access.among)):
-        every = {**known, **dict(zip(names, some, strict=True))}
-        for texts in spreads:
-            if (one := _range(access, every, first, second, texts)) is not None:
-                yield one
+    among = [list(dict.fromkeys(_values(numbers, values))) for _, numbers in access.among]
+    windows = [
+        [(name, part, number) for number in {values[one.number]: one for one in numbers}.values()]
+        for name, part, numbers in access.windows
+    ]
+    limit = MAX_RANGES // max(prod(map(len, (*among, *windows))), 1)
+    for buckets in product(*windows):
+        steps = {name: list(several) for name, several in access.compared.items()}
+        for name, part, number in buckets:
+            steps.setdefault(name, []).extend(
+                (op, Edge(number.number, part, end)) for op, end in time_comparisons("==", part)
+            )
+        try:
+            compared = {name: list(_with_values(several, values)) for name, several in steps.items()}
+        except _NoTime:
+            continue
+        first, second = (
+            [] if reach is None or reach.range_field is None else compared[reach.range_field]
+            for reach in (access.partition, access.row)
+        )
+        spreads = list(_texts(access.spread, compared, limit))
+        for some in product(*among):
+            every = {**known, **dict(zip(names, some, strict=True))}
+            for texts in spreads:
+                within = second if not texts else list(_within(access, second, texts))
+                if (one := _range(access, every, first, within, texts)) is not None:
+                    yield one
+
+
+def _within(access: Access, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
+    """Yield the comparisons that tell the times of one bucket apart: it is the one that the value is in."""
+    slot = None if access.row is None else access.row.slot
+    if slot is None or not slot.continues:
+        yield from compared
+        return
+    front = [one for one in access.spread if one.field == slot.field]
+    for op, value in compared:
+        if op == ">=" and isinstance(value, datetime) and first_moment(value, front[-1].interval) == value:
+            continue  # (the bucket begins with it, or is a later one)
+        if all(texts[one.index] == one.text.encode(value) for one in front):
+            yield op, value
 
 
 def _values(numbers: tuple[Parameter, ...], values: Values) -> list[Any]:
@@ -109,8 +168,8 @@ def _values(numbers: tuple[Parameter, ...], values: Values) -> list[Any]:
 def _range(
     access: Access,
     known: Mapping[str, Any],
-    first: list[tuple[str, Any]],
-    second: list[tuple[str, Any]],
+    first: list[Compared],
+    second: list[Compared],
     texts: Mapping[int, str] | None = None,
 ) -> KeyRange | None:
     partition = access.partition.bound(known, first, texts)
@@ -118,20 +177,31 @@ def _range(
     return None if partition.empty or row.empty else KeyRange(partition, row)
 
 
-def _texts(
-    spread: tuple[Slot, ...], compared: Mapping[str, list[tuple[str, Any]]], limit: int
-) -> Iterator[dict[int, str]]:
+def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], limit: int) -> Iterator[dict[int, str]]:
     """Yield what stands in the slots of which the field is unknown, but not many texts are possible."""
-    options: list[Sequence[str]] = []
+    options: list[list[dict[int, str]]] = []
+    times: dict[str, list[Slot]] = {}
     for slot in spread:
-        texts: Sequence[str] | None = slot.buckets
-        if not texts:
-            texts = slot.buckets_between(compared[slot.field], limit)
-        if texts is None or (limit := limit // max(len(texts), 1)) < 1:
-            raise TooManyRanges
-        options.append(texts)
+        if slot.buckets:
+            options.append([{slot.index: text} for text in slot.buckets])
+        else:
+            times.setdefault(slot.field, []).append(slot)
+    for field, slots in times.items():
+        options.append(_buckets(slots, compared[field], limit))
+    if prod(map(len, options)) > limit:
+        raise TooManyRanges
     for some in product(*options):
-        yield {slot.index: text for slot, text in zip(spread, some, strict=True)}
+        yield {index: text for texts in some for index, text in texts.items()}
+
+
+def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[dict[int, str]]:
+    """Return what stands in the slots of one time, for each of those that satisfy comparisons."""
+    finest = max(slots, key=lambda slot: list(UNITS).index(slot.text.unit))
+    moments = finest.text.moments_between(compared, limit)
+    if moments is None:
+        raise TooManyRanges
+    texts = dict.fromkeys(tuple([slot.text.encode(moment) for slot in slots]) for moment in moments)
+    return [{slot.index: text for slot, text in zip(slots, some, strict=True)} for some in texts]
 
 
 def _disjoint(ranges: list[KeyRange]) -> Iterator[KeyRange]:

@@ -14,9 +14,9 @@ import attrs
 from ..engines.protocol import Reads
 from ..errors import InvalidModel, ScanRefused
 from ..expressions.predicates import conjuncts, forms
-from ..expressions.tree import And, Attr, Compare, Leaf, Not, Or
+from ..expressions.tree import And, Attr, Compare, In, Leaf, Not, Or
 from ..keys.codec import key_codec
-from ..planning.conditions import AnyPredicate, present
+from ..planning.conditions import AnyPredicate, edge, present, time_comparisons
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
 from ..schema.groups import AggregateModel, Slot, State, slot_of
@@ -193,12 +193,30 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
         case Leaf():
             if (of_groups := predicate.with_attributes(lambda attr: own.get(attr.source))) is not None:
                 return of_groups
+    if (of_time := _of_time(predicate)) is not None:
+        return _translated(of_time, own)
     if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
         for (name, path, part), attr in own.items():
             if part and (name, path, "") == predicate.attr.source:
                 bound = _cut_bound(predicate.op, predicate.value, part)
                 if bound is not None:
                     return Compare(attr=attr, op=predicate.op, value=bound)
+    return None
+
+
+def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
+    """Return what a comparison of a cut time says of the time; None if it is none, or nothing can be said."""
+    match predicate:
+        case In(attr=Attr(part=part) as attr, values=values) if part and values:
+            parts = [_of_time(Compare(attr=attr, op="==", value=value)) for value in values]
+            known = [one for one in parts if one is not None]
+            return Or(parts=tuple(known)) if len(known) == len(parts) else None
+        case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part and not isinstance(value, Attr):
+            edges = [(one, edge(part, value, end=end)) for one, end in time_comparisons(op, part)]
+            bounds: list[AnyPredicate] = [
+                Compare(attr=attr.whole, op=one, value=at) for one, at in edges if at is not None
+            ]
+            return And(parts=tuple(bounds)) if edges and len(bounds) == len(edges) else None
     return None
 
 

@@ -345,7 +345,7 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
         raise InvalidQuery(
             f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: query each class by itself"
         )
-    return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part)
+    return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part, attr.uncut)
 
 
 def _own_step(step: Any, model: Model) -> Any:

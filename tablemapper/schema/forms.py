@@ -6,8 +6,8 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, cast
+from datetime import UTC, datetime, time
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,7 @@ from ..entities.fields import MeasureKind
 from ..values.extra import Extra
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
-from ..values.scalars import SCALARS, Int32
+from ..values.scalars import SCALARS, Int32, Precision
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
@@ -199,6 +199,7 @@ _MEMBER = re.compile(r"""\w+=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\w.-]+)(?:,|$
 _ANYTHING = list[Any] | dict[str, Any]
 _ANNOTATIONS: dict[str, Any] = {
     **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
+    **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (datetime, time) for one in ("s", "ms", "us")},
 }  # fmt: skip
 
 

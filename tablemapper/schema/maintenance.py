@@ -22,6 +22,7 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.python import attribute_source, python_source, walk
 from ..expressions.tree import Attr, Predicate
+from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..keys.times import plain_cut
@@ -307,16 +308,10 @@ class _Fields:
     def values(self, wanted: Iterable[str]) -> Iterator[str]:
         """Yield statements that take fields as Python values, each into ``f_`` and its name."""
         model, names = self._model, self._names
-        partition, row = model.declaration.templates
         wanted = sorted(set(wanted))
-        in_key = [name for name in wanted if name not in model.position]
-        for at, template in enumerate((partition, row)):
-            here = [
-                n for n in in_key if n in template.lossless_fields and (at == 0 or n not in partition.lossless_fields)
-            ]
-            if here:
-                yield f"t{at} = row[{at}]"
-                yield from template.decode_source(f"t{at}", {n: f"f_{n}" for n in here}, names)
+        if in_key := {name: f"f_{name}" for name in wanted if name not in model.position}:
+            yield "t0 = row[0]; t1 = row[1]"
+            yield from decode_source(model.declaration.templates, ("t0", "t1"), in_key, names)
         for name in wanted:
             if name in model.position:
                 variable = f"f_{name}"
@@ -490,11 +485,8 @@ def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, i
     names = Names(too_long=partial(_too_long, model.name), walk=walk)
     shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
     grouped = [f.name for f in model.columns if f.name not in shown]
-    body = []
-    for key, template in zip(("pk", "rk"), model.declaration.templates, strict=True):
-        # What the key holds, but does not give back as it was stored.
-        if targets := {name: f"f_{name}" for name in grouped if name in template.lossless_fields}:
-            body += template.decode_source(key, targets, names)
+    # (What the key holds, but does not give back as it was stored.)
+    body = [*decode_source(model.declaration.templates, ("pk", "rk"), {name: f"f_{name}" for name in grouped}, names)]
     body.append("try:")
     body += [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
     body.append("except OverflowError: raise too_long(pk, rk) from None")

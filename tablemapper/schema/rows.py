@@ -21,6 +21,7 @@ from ..entities.declaration import Declaration, located
 from ..entities.entity import check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
+from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
 from ..values.scalars import read_total
@@ -152,15 +153,10 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
 
 
 def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    partition, row = made.templates
     yield "e = Raw()"
     yield "pk = row[0]; rk = row[1]"
-    for text, template in (("pk", partition), ("rk", row)):
-        wanted = [f for f in template.fields if f in made.key_only and f in template.lossless_fields]
-        if template is row:
-            wanted = [f for f in wanted if f not in partition.lossless_fields]
-        if wanted:
-            yield from template.decode_source(text, {f: f"e.{f}" for f in wanted}, names)
+    wanted = {name: f"e.{name}" for name in made.arguments if name in made.key_only}
+    yield from decode_source(made.templates, ("pk", "rk"), wanted, names)
     for at, field in enumerate(columns, FIRST):
         variable = f"row[{at}]"
         load = load_source(field, variable, names)

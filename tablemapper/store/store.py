@@ -19,8 +19,9 @@ from ..entities.entity import Entity, Record, key_of, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
-from ..expressions.predicates import conjuncts
-from ..expressions.tree import Assignment, Compare, Predicate
+from ..expressions.tree import Assignment, Predicate
+from ..keys.composed import decode
+from ..planning.partitions import equalities, partition_key
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
@@ -172,34 +173,23 @@ class Store:
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
-    def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
         """Yield every entity of one partition, of every type, in row order.
 
         Args:
-            where: equalities that fix the partition of a class: ``store.partition(Employee.department == "Sales")``.
+            where: equalities that fix the partition of a class: ``store.partition(Employee.department == "Sales")``;
+                what a time is cut to will do where the key holds no more, ``Reading.at.date() == day``. Or the class
+                itself if all its entities are in one partition: ``store.partition(User)``.
 
         Raises:
             InvalidQuery: they do not say one partition.
         """
-        values: dict[str, Any] = {}
-        owner: Any = None
-        for predicate in conjuncts(where):
-            if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.part or predicate.attr.path:
-                raise InvalidQuery(
-                    f"partition: equalities are needed, as in {self._example()} == …, not {shown(predicate)}"
-                )
-            owner = predicate.attr.owner
-            values[predicate.attr.name] = predicate.value
-        if owner is None:
+        classes = [one for one in where if isinstance(one, type)]
+        pairs = equalities([one for one in where if not isinstance(one, type)], self._example())
+        if not where:
             raise InvalidQuery(f"partition: say which, as in {self._example()} == …")
-        model = self._operations.model(owner)
-        template = model.declaration.templates[0]
-        if set(template.fields) != set(values):
-            raise InvalidQuery(
-                f"partition: the partition key of {model.name} is made of {', '.join(template.fields) or 'no field'}; "
-                f"{', '.join(values)} was given"
-            )
-        return self._partition(model.table, template.encode(values))
+        model = self._operations.model(classes[-1] if classes else pairs[-1][0].owner)
+        return self._partition(model.table, partition_key(model, pairs))
 
     def _example(self) -> str:
         """Return a field of a partition key."""
@@ -361,8 +351,7 @@ class Store:
         if model.cls is not type(entity):
             raise InvalidEntity("move", [f"a key of {type(entity).__name__} is needed, not of {model.name}"])
         deletion = operations.delete(entity, None)
-        first, second = model.declaration.templates
-        values = first.decode(partition, trusted=True) | second.decode(row, trusted=True)
+        values = decode(model.declaration.templates, (partition, row))
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.fields}
         moved = model.cls(**(fields | values))
         if key_of(moved) != new_key:

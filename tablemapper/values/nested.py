@@ -36,11 +36,13 @@ from .scalars import (
     INT32_RANGE,
     SCALARS,
     Fault,
+    Precision,
     ValueType,
     enum_type,
     inside_json,
     literal_type,
     unexpected,
+    with_precision,
 )
 
 if TYPE_CHECKING:
@@ -382,6 +384,8 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     if origin is Annotated:
         if args[0] is int and INT32_RANGE in args:
             return INT32, False
+        if precision := next((arg for arg in args if isinstance(arg, Precision)), None):
+            return with_precision(_value_type(args[0])[0], precision.name), False
         return _value_type(args[0])
     if origin in (typing.Required, typing.NotRequired):
         return _value_type(args[0])

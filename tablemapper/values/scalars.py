@@ -28,6 +28,7 @@ __all__ = [
     "SCALARS",
     "Fault",
     "Int32",
+    "Precision",
     "ValueType",
     "checked_load",
     "enum_type",
@@ -35,6 +36,7 @@ __all__ = [
     "literal_type",
     "read_total",
     "unexpected",
+    "with_precision",
 ]
 
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
@@ -120,6 +122,10 @@ class ValueType:
     fixed: int | None = None
     """The size of every value in bytes, as Azure counts it; None if it depends on the value."""
     enum: type[Enum] | None = None
+    precision: str = ""
+    """How much of a time is kept, ``s``, ``ms`` or ``us``, if the field says so."""
+    uncut: ValueType | None = None
+    """The type without the precision."""
     element: ValueType | None = None
     """The type of the elements of a list, set or tuple of scalars; its ``store`` is the form inside JSON."""
     json_schema: dict[str, Any] | None = None
@@ -139,7 +145,7 @@ class ValueType:
 
     def same_kind(self, other: ValueType) -> bool:
         """Return whether two types differ in their range at most."""
-        return self.name == other.name or (self.calculable and other.calculable and self.kind is other.kind)
+        return self.plain.name == other.plain.name or (self.calculable and other.calculable and self.kind is other.kind)
 
     def comparable(self, other: ValueType) -> bool:
         """Return whether values of two types can be compared."""
@@ -153,9 +159,17 @@ class ValueType:
             return True
         return self.calculable and other.calculable and (other.kind, self.kind) == (int, float)
 
-    def operand(self, value: Any) -> Any:
-        """Return the value as it is compared; raise ValueError if it is of another type."""
-        return self.check(value)
+    @property
+    def plain(self) -> ValueType:
+        """The type that the annotation says: without a precision."""
+        return self.uncut or self
+
+    def operand(self, value: Any, op: str = "==") -> Any:
+        """Return the value as it is compared; raise ValueError if it is of another type.
+
+        What may equal a value of the field is cut as that is; what is above or below stays as it is.
+        """
+        return (self if op in ("==", "!=", "is in") else self.plain).check(value)
 
     def dump(self, value: Any) -> Any:
         """Return the value in builtins that JSON knows."""
@@ -164,7 +178,7 @@ class ValueType:
     def undump(self, form: Any) -> Any:
         """Return the value that `dump` was given; raise ValueError if it was none of this type."""
         try:
-            return self.check(self.from_json(form))
+            return self.plain.check(self.from_json(form))
         except (TypeError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError) as error:
             raise Fault(f"{shown(form)} is no value of {self.name}: {error}") from None
 
@@ -480,6 +494,37 @@ INT32 = _scalar(
     summable=True,
     sql_in_json=True,
 )
+
+
+@attrs.frozen
+class Precision:
+    """Says of an annotation how much of a time is kept: ``s``, ``ms`` or ``us``."""
+
+    name: str
+
+
+_STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def with_precision(type: ValueType, precision: object) -> ValueType:
+    """Return a type of times that are cut when they are set; raise `Fault` if there is none."""
+    if type.plain.kind not in (datetime, time) or type.element is not None:
+        raise Fault(f"precision={shown(precision)} is for datetime and time, this is {type.name}")
+    step = _STEPS.get(precision) if isinstance(precision, str) else None
+    if step is None or not isinstance(precision, str):
+        raise Fault(f'precision={shown(precision)}: "s", "ms" or "us" is needed')
+    plain = type.plain
+
+    def check(value: Any) -> Any:
+        value = plain.check(value)
+        rest = value.microsecond % step
+        return value.replace(microsecond=value.microsecond - rest) if rest else value
+
+    name = f"{plain.name}[{precision}]"
+    return attrs.evolve(
+        plain, name=name, check=check, load=checked_load(name, lambda stored: check(plain.load(stored)), plain.store),
+        fast=f"{plain.fast} and not {{v}}.microsecond % {step}", precision=precision, uncut=plain,
+    )  # fmt: skip
 
 
 def inside_json(type: ValueType) -> ValueType:

@@ -333,6 +333,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
         tx.delete(key)
         assert_type(tx.get(key), Product | None)
         assert_type(tx[key], Product)
+    store.partition(Product)
     for entity in store.partition(Product.category_id == "books"):
         assert_type(entity, tm.Record | tm.Unknown)
         match entity:

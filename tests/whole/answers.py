@@ -137,7 +137,7 @@ class Trial:
         """
         state = State(model)
         for name, row in rows:
-            row = {field: clean(one) for field, one in row.items()}
+            row = {field: clean(one, model.record(name).field(field).kind) for field, one in row.items()}
             if state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
                 after = state.copy()
                 after.put(name, row)
@@ -340,7 +340,7 @@ def _changed(record: Record, row: Row, assignment: Assignment | None) -> Row | N
             made = row[given]
         case verb:
             made = (given if verb == "add" else None) if held is None else _added(held, given)
-    return {**row, field.name: clean(made)} if _storable(field, made) else None
+    return {**row, field.name: clean(made, field.kind)} if _storable(field, made) else None
 
 
 def _added(one: Any, other: Any) -> Any:
@@ -521,7 +521,7 @@ def _grouped(trial: Trial, question: Question, ask: Ask, matches: list[Named], a
 def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
     model = trial.state.model
     record = model.record(question.of[0])
-    fixed = dict(zip((one.field for one in ask.operands), ask.values, strict=True))
+    fixed = {one.field: clean(given, one.kind) for one, given in zip(ask.operands, ask.values, strict=True)}
     same = [(record.name, row) for row in trial.state.rows(record.name) if same_partition(record, row, fixed)]
     if isinstance(answer, Exception):
         raise Differs(f"{same}", repr(answer))

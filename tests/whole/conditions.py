@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .kinds import ANY, DATE, MOMENT, NUMBERS, STR, Kind, text_of
+from .kinds import ANY, DATE, MOMENTS, NUMBERS, STR, Kind, text_of
 
 __all__ = [
     "Both", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
@@ -154,12 +154,12 @@ def operands(fields: Mapping[str, Kind]) -> list[Operand]:
     for name, kind in fields.items():
         found.append(Operand(name, kind))
         found += [Operand(name, part, step) for step, part in kind.parts.items()]
-        if kind is MOMENT:
+        if kind in MOMENTS:
             found += [Operand(name, part, cut=cut) for cut, part in CUTS.items()]
     return found
 
 
-CUTS = {"date": DATE, "%Y-%m": STR, "%H": STR}
+CUTS = {"date": DATE, "%Y-%m": STR, "%Y-%m-%dT%H": STR, "%H": STR}
 
 
 def random_condition(rng: random.Random, known: Sequence[Operand], draw: Draw, depth: int = 2) -> Condition:

@@ -12,7 +12,6 @@ from tablemapper.engines.sqlite import filters, maintained, reads, select
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, forms
-from tablemapper.keys.template import Slot
 from tablemapper.planning import advice, conditions, planner, projection, question, ranges
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
@@ -80,7 +79,20 @@ def a_shard_forgotten(patch: Patch) -> None:
 
 
 def a_day_forgotten(patch: Patch) -> None:
-    _after(patch, Slot, "buckets_between", lambda texts: texts and texts[:-1])
+    _after(patch, ranges, "_buckets", lambda buckets: buckets[:-1])
+
+
+def a_time_of_day_compared_on_every_day(patch: Patch) -> None:
+    patch.setattr(ranges, "_within", lambda access, compared, texts: compared)
+
+
+def days_taken_for_hours(patch: Patch) -> None:
+    patch.setattr(planner, "is_within", lambda *_: True)
+
+
+def times_of_day_taken_for_an_order(patch: Patch) -> None:
+    real = planner._backwards
+    patch.setattr(planner, "_backwards", lambda order, slots, fixed, behind: real(order, slots, fixed, set()))
 
 
 def a_filter_dropped(patch: Patch) -> None:
@@ -322,6 +334,9 @@ FAULTS: dict[Fault, int] = {
     a_value_of_a_list_lost: 1,
     a_shard_forgotten: 28,
     a_day_forgotten: 98,
+    a_time_of_day_compared_on_every_day: 0,
+    days_taken_for_hours: 0,
+    times_of_day_taken_for_an_order: 0,
     a_filter_dropped: 0,
     a_superset_taken_for_exact: 7,
     a_condition_in_sql_taken_for_exact: 28,

@@ -27,6 +27,7 @@ __all__ = [
     "INT32",
     "KINDS",
     "MOMENT",
+    "MOMENTS",
     "NESTED",
     "NUMBERS",
     "SCALARS",
@@ -95,6 +96,12 @@ class Kind:
     """Of a list."""
     near: tuple[tuple[Any, ...], ...] = ()
     """Values that are easily taken for each other."""
+    precision: str = ""
+    """What times are cut to when they are set."""
+    uncut: Kind | None = None
+    """The type without that."""
+    pieces: tuple[tuple[str, ...], ...] = ()
+    """Formats that together hold a time."""
     parts: Mapping[str, Kind] = {}
     """Of nested values, by the name of the step to them."""
 
@@ -146,9 +153,43 @@ DECIMAL = Kind("Decimal", _DECIMALS, ("", "desc", "hash"), "free", summed=True)
 MOMENT = Kind(
     "datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "hash"),
     near=(_MOMENTS[:4], _MOMENTS[2:6]),
+    pieces=(
+        ("%Y-%m-%d", "%H:%M:%S.%fZ"), ("%Y%m", "%dT%H%M%S%f"), ("%Y", "%m", "%d"), ("%Y-%m-%d", "%H:%M:%S.%LZ"),
+        ("%m-%Y", "%d %H:%M:%S.%f"), ("%H:%M:%S.%f", "%Y-%m-%d"),
+    ),
 )  # fmt: skip
+_CLOSE = tuple(map(_day, ("2024-02-29T23:59:59.999999", "2024-02-29T23:59:59.999", "2024-02-29T23:59:59", "2024-03-01",
+                          "2024-03-01T00:00:00.000001", "2024-03-01T00:00:00.0015", "2024-03-01T00:00:01.5")))  # fmt: skip
+
+
+def _cut(kind: Kind, precision: str, *pieces: tuple[str, ...]) -> Kind:
+    return attrs.evolve(
+        kind,
+        precision=precision,
+        uncut=kind,
+        pieces=pieces,
+        specs=("", *[spec for spec in kind.specs if "%" not in spec]),
+    )
+
+
+MOMENT_MS = attrs.evolve(
+    _cut(MOMENT, "ms", ("%Y-%m-%d", "%H:%M:%S.%LZ"), ("%Y%m%d%H%M%S%L",), ("%Y", "%m-%d", "T%H", "%M%S", "%L")),
+    near=(_CLOSE, _CLOSE, *MOMENT.near),
+)
+MOMENT_S = attrs.evolve(
+    _cut(MOMENT, "s", ("%Y-%m-%d", "%H:%M:%S"), ("%Y-%m-%dT%H:%M:%S",), ("%Y-%m", "%d%H%M", "%S")),
+    near=(_CLOSE, _CLOSE),
+)
+MOMENTS = (MOMENT, MOMENT_MS, MOMENT_S)
 _DAYS = tuple(dict.fromkeys(at.date() for at in _MOMENTS))
-DATE = Kind("datetime.date", _DAYS, ("", "desc", "%Y-%m", "%d"), near=(_DAYS[1:3], _DAYS[:4]))
+DATE = Kind(
+    "datetime.date", _DAYS, ("", "desc", "%Y-%m", "%d", "%Y%m%d"), near=(_DAYS[1:3], _DAYS[:4]),
+    pieces=(("%Y", "%m%d"), ("%Y%m%d",), ("%Y-%m", "%d")),
+)  # fmt: skip
+TIME = Kind(
+    "datetime.time", (datetime.time(), datetime.time(12, 30), datetime.time(12, 45), datetime.time(23, 59, 59, 999999)),
+    ("", "%H", "%H:%M"), pieces=(("%H", "%M:%S.%f"), ("%H%M%S",)),
+)  # fmt: skip
 COUNTED = Kind("int", (0, 1, 7, 42, 999), ("03d", "03d", ""), "self", summed=True)
 """An int that a spec with a width can hold."""
 INT32 = Kind("tm.Int32", (0, 1, -1, 2**31 - 1, -(2**31)), ("", "desc"), "self", summed=True)
@@ -156,9 +197,9 @@ NUMBERS = (INT, COUNTED, INT32, FLOAT)
 """What compares with each other."""
 
 SCALARS: tuple[Kind, ...] = (
-    STR, STR, INT, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, DATE,
+    STR, STR, INT, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, MOMENT, MOMENT_MS, MOMENT_S, DATE,
+    TIME, _cut(TIME, "s", ("%H%M%S",), ("%H", "%M", "%S")),
     Kind("bool", (False, True), ("", "desc")),
-    Kind("datetime.time", (datetime.time(), datetime.time(12, 30), datetime.time(12, 45), datetime.time(23, 59, 59, 999999)), ("", "%H", "%H:%M")),
     Kind(
         "datetime.timedelta",
         (datetime.timedelta(), datetime.timedelta(1), datetime.timedelta(0, -1, -1), datetime.timedelta(1_000_000)),

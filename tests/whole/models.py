@@ -66,6 +66,8 @@ class Field:
         if self.default:
             shared = not self.optional and self.kind in NESTED
             options.append(f"factory=lambda: {text_of(self.missing)}" if shared else f"default={text_of(self.missing)}")
+        if self.kind.precision:
+            options.append(f'precision="{self.kind.precision}"')
         if self.stored:
             options.append("stored=True")
         return f"{text} = tm.field({', '.join(options)})" if options else text
@@ -230,8 +232,10 @@ def _entity(
             field.name for field in keyable
         } and rng.random() < 0.7:
             partition = beside.partition
-            plain = {slot.field for slot in slots_of(partition, row) if not slot.spec.startswith("shard")}
-            row = (*row, *((Slot(slot.field),) for slot in slots_of(partition) if slot.field not in plain))
+            lossy = {field.name: ("shard", "%") if field.kind.precision else ("shard",) for field in keyable}
+            plain = {slot.field for slot in slots_of(partition, row) if not slot.spec.startswith(lossy[slot.field])}
+            named = dict.fromkeys(slot.field for slot in slots_of(partition, row))
+            row = (*row, *((Slot(name),) for name in named if name not in plain))
     record = Record(name, "Things", tuple(fields), partition, row)
     indexes = [_index(rng, record, next(names)) for _ in range(rng.choice((0, 1, 1, 2, 2, 3)))]
     return attrs.evolve(record, indexes=tuple(indexes))
@@ -244,10 +248,22 @@ def _key(rng: random.Random, keyable: Sequence[Field]) -> tuple[Template, Templa
         if slot.spec.startswith("shard") or (slot.spec and rng.random() < 0.5):
             slots.append(Slot(slot.field))
     kinds = {field.name: field.kind for field in keyable}
+    slots = _in_pieces(rng, slots, kinds)
     if rng.random() < 0.25:
         slots = _spread(rng, slots, kinds)
     cut = rng.randrange(len(slots) + 1) if rng.random() < 0.3 else min(1, len(slots))
     return _template(rng, slots[:cut], kinds, "all"), _template(rng, slots[cut:], kinds, rng.choice(("", "row")))
+
+
+def _in_pieces(rng: random.Random, slots: Sequence[Slot], kinds: Mapping[str, Kind]) -> list[Slot]:
+    """Return slots with some times taken to pieces."""
+    found: list[Slot] = []
+    for slot in slots:
+        if not slot.spec and (pieces := kinds[slot.field].pieces) and rng.random() < 0.5:
+            found += [Slot(slot.field, spec) for spec in rng.choice(pieces)]
+        else:
+            found.append(slot)
+    return found
 
 
 def _spread(rng: random.Random, slots: list[Slot], kinds: Mapping[str, Kind]) -> list[Slot]:
@@ -307,6 +323,7 @@ def _index(rng: random.Random, record: Record, name: str) -> Index:
     if left and rng.random() < 0.7:  # (behind others, often)
         chosen = [one for one in chosen if one != left] + [left]
     slots = [Slot(one, rng.choice(kinds[one].specs) if rng.random() < 0.45 else "") for one in chosen]
+    slots = _in_pieces(rng, slots, kinds)
     if slots[0].spec and rng.random() < 0.4:
         slots.append(Slot(slots[0].field))
     elif rng.random() < 0.3:
@@ -352,7 +369,8 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
     known = of.operands
     groups = [one for one in known if one.kind.specs]
     chosen = rng.sample(groups, min(len(groups), rng.choice((1, 1, 2))))
-    fields = [Field(field, one.kind, pool=one.kind.pool) for field, one in zip("gh", chosen, strict=False)]
+    kinds = [one.kind.uncut or one.kind for one in chosen]  # (a field of an aggregate cuts nothing)
+    fields = [Field(field, kind, pool=kind.pool) for field, kind in zip("gh", kinds, strict=False)]
     measures = {field: Measure("group_by", one) for field, one in zip("gh", chosen, strict=False)}
 
     def some_where(chance: float) -> Condition | None:
@@ -371,7 +389,7 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
             verb = "count"
         kind = INT
         if verb != "count" and operand is not None:
-            kind = operand.kind
+            kind = operand.kind.uncut or operand.kind
             if kind in (INT, COUNTED, INT32) and verb in ("sum", "avg"):
                 kind = FLOAT if verb == "avg" else INT
         measures[field] = Measure(verb, operand, some_where(0.2))
@@ -379,11 +397,11 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
     slots = [Slot(field.name, "desc" if "desc" in field.kind.specs and rng.random() < 0.15 else "") for field in fields]
     slots = slots[: len(chosen)]
     rng.shuffle(slots)
-    kinds = {field.name: field.kind for field in fields}
+    slot_kinds = {field.name: field.kind for field in fields}
     cut = rng.choice((0, 1, 1))
     partition, row = (
-        _template(rng, slots[:cut], kinds, "all"),
-        _template(rng, slots[cut:], kinds, rng.choice(("", "row"))),
+        _template(rng, slots[:cut], slot_kinds, "all"),
+        _template(rng, slots[cut:], slot_kinds, rng.choice(("", "row"))),
     )
     table = name
     if rng.random() < 0.15:  # among the entities

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from .conditions import Between, Both, Compare, Condition, Contains, Either, In, Null, Operand, StartsWith, Unless
-from .kinds import ANY
+from .kinds import ANY, Kind
 from .models import Index, Measure, Model, Record, Slot, slots_of
 
 __all__ = [
@@ -45,8 +45,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-def clean(given: Any) -> Any:
-    """Return a value as an entity holds it: no zero has a sign."""
+def clean(given: Any, kind: Kind | None = None) -> Any:
+    """Return a value as an entity holds it: no zero has a sign, and a time no more than its precision."""
+    if given is not None and kind is not None and kind.precision:
+        fraction = given.microsecond if kind.precision == "us" else given.microsecond // 1000 * 1000
+        return given.replace(microsecond=0 if kind.precision == "s" else fraction)
     return given + 0 if isinstance(given, float) else given
 
 
@@ -107,11 +110,14 @@ def holds(condition: Condition, row: Row) -> bool:
             right = value(row, other)
             return found is not None and right is not None and _COMPARE[op](found, right)
         case Compare(op=op, right=right):
+            right = clean(right, left.kind) if op in ("==", "!=") else right
             return found is not None and _alike(left, found, right) and _COMPARE[op](found, right)
         case Between(low=low, high=high):
             return found is not None and low <= found <= high
         case In(values=values):
-            return found is not None and any(_alike(left, found, one) and found == one for one in values)
+            return found is not None and any(
+                _alike(left, found, one) and found == clean(one, left.kind) for one in values
+            )
         case StartsWith(start=start):
             return found is not None and found[: len(start)] == start
         case Contains(value=wanted):
@@ -242,7 +248,7 @@ def entries(record: Record, index: Index, row: Row) -> list[dict[str, Any]]:
 
 def in_range(record: Record, index: Index, given: Sequence[Any], row: Row) -> bool:
     """Tell whether an index, asked by name with leading values, finds a row: every slot equals what it makes of them."""
-    known = dict(zip(index.arguments, given, strict=False))
+    known = {name: clean(one, record.operand(name).kind) for name, one in zip(index.arguments, given, strict=False)}
     slots = [slot for slot in slots_of(index.partition, index.row) if slot.field in known]
     return any(
         all(slot_value(slot, entry[slot.field]) == slot_value(slot, known[slot.field]) for slot in slots)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,10 +11,11 @@ import attrs
 
 from ...expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 from ...keys.forms import successor
+from ...keys.template import Slot, Template
 from ...keys.times import UNITS, split_format
 from ...schema.model import Model
 
-__all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "value_sql"]
+__all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "lower_key", "value_sql"]
 
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
@@ -52,6 +53,28 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
         path = field.type.json_path(attr.path)
         return None if "'" in path else f"json_extract({sql}, '{path}')"
     return sql if attr.type.kind is not object and attr.type.sql_ordered else None
+
+
+def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -> Condition | None:
+    """Return an equality of a field that ends by what follows it in a key as SQL: bounds also hold longer texts.
+
+    Args:
+        predicate: what is lowered.
+        keys: templates, each with the SQL of a key that it makes.
+    """
+    if not isinstance(predicate, Compare) or predicate.op != "==" or not isinstance(predicate.value, Parameter):
+        return None
+    attr = predicate.attr
+    if attr.part or attr.type.element is not None:
+        return None
+    for sql, template in keys:
+        for place, part in enumerate(template.parts[:2]):
+            known = isinstance(part, Slot) and part.lossless and part.field == ".".join((attr.name, *attr.path))
+            if isinstance(part, Slot) and known and part.after and len(template.components) == 1:
+                start = len(template.literal_prefix) if place else 0
+                text = f"substr({sql}, {start + 1}, length({sql}) - {start + part.after})"
+                return Condition(f"{text} = ?", ((predicate.value, part.written),))
+    return None
 
 
 def cut_sql(sql: str, format: str) -> str:

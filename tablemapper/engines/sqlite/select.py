@@ -20,7 +20,7 @@ from ...schema.rows import DAMAGE, Row, unreadable
 from ...values.scalars import SCALARS
 from ..protocol import Position
 from .file.functions import NAME, SqlFunction
-from .filters import balanced, lower, value_sql
+from .filters import balanced, lower, lower_key, value_sql
 from .statements import SqliteSchema, Statements
 from .tables import quoted
 
@@ -68,7 +68,8 @@ class Select:
             self._calls.append(check)
             self._read_places[0] = check.sql(*self._places)
         self._kind = self._statements.type_filter("t") if index is None else ""
-        lowering = [(p, lower(p, model, self._column)) for p in plan.filter]
+        keys = list(zip(self._places, plan.path.templates, strict=False))
+        lowering = [(p, lower(p, model, self._column) or lower_key(p, keys)) for p in plan.filter]
         self._filter = [layout for _, layout in lowering if layout is not None]
         self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
         self._sort = [self._step(step) for step in plan.sort]

@@ -1,0 +1,63 @@
+"""What fixes one partition: equalities of the fields that its key is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import InvalidQuery, shown
+from ..expressions.predicates import conjuncts
+from ..expressions.tree import Attr, Compare
+from ..schema.model import Model
+from .conditions import AnyPredicate, cut_unit, edge, is_within
+
+__all__ = ["equalities", "partition_key"]
+
+
+def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[Any, Any], Any]]:
+    """Return the attributes that conditions fix, each with its value.
+
+    Args:
+        where: the conditions.
+        example: a field, for the message.
+
+    Raises:
+        InvalidQuery: one is no equality of a field.
+    """
+    pairs: list[tuple[Attr[Any, Any], Any]] = []
+    for predicate in conjuncts(where):
+        if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.path:
+            raise InvalidQuery(f"partition: equalities are needed, as in {example} == …, not {shown(predicate)}")
+        pairs.append((predicate.attr, predicate.value))
+    return pairs
+
+
+def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> str:
+    """Return the partition key that equalities fix; a cut time will do where the key holds no more of it.
+
+    Raises:
+        InvalidQuery: they do not fix one.
+    """
+    template = model.declaration.templates[0]
+    values: dict[str, Any] = {}
+    for attr, value in pairs:
+        values[attr.name] = _moment(attr, value) if attr.part else value
+        for slot in template.slots:
+            if attr.part and slot.field == attr.name and not is_within(slot.interval, cut_unit(attr.part)):
+                raise InvalidQuery(
+                    f"partition: {attr!r} does not say what stands in {slot}; compare {attr.whole!r} itself"
+                )
+    if set(template.fields) != set(values):
+        raise InvalidQuery(
+            f"partition: the partition key of {model.name} is made of {', '.join(template.fields) or 'no field'}; "
+            f"{', '.join(values) or 'nothing'} was given"
+        )
+    return template.encode(values)
+
+
+def _moment(attr: Attr[Any, Any], value: Any) -> Any:
+    """Return the first moment that is cut to a value."""
+    first = edge(attr.part, value, end=False) if cut_unit(attr.part) else None
+    if first is None or first == edge(attr.part, value, end=True):
+        raise InvalidQuery(f"partition: {attr!r} == {shown(value)} is no span of time; compare {attr.whole!r} itself")
+    return first
