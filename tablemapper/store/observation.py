@@ -138,7 +138,7 @@ class ObservedStore(Store):
     def query(self, what: Any, /, *others: Any) -> Any:
         return observed(super().query(what, *others))
 
-    def partition(self, *where: Predicate[Any]) -> Iterator[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
         given: tuple[object, ...] = where
         owners = [attr.owner for one in given if isinstance(one, Predicate) for attr in one.attributes()]
         call = self._observer.call("partition", _names(owners), "partition")
