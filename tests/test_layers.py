@@ -14,7 +14,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "geo", "extra", "json_schema", "constraints", "nested", "json_reader"]},
+        {"values": ["scalars", "precision", "geo", "extra", "json_schema", "constraints", "nested", "json_reader"]},
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],

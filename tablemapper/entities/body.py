@@ -19,7 +19,7 @@ from ..errors import did_you_mean, shown
 from ..limits import check_property_name
 from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
-from ..values.scalars import with_precision
+from ..values.precision import with_precision
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index

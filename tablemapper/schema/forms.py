@@ -17,7 +17,8 @@ from ..entities.fields import MeasureKind
 from ..values.extra import Extra
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
-from ..values.scalars import SCALARS, Int32, Precision
+from ..values.precision import Precision
+from ..values.scalars import SCALARS, Int32
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",

@@ -141,6 +141,7 @@ class ObservedStore(Store):
     def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
         given: tuple[object, ...] = where
         owners = [attr.owner for one in given if isinstance(one, Predicate) for attr in one.attributes()]
+        owners += [one for one in given if isinstance(one, type)]
         call = self._observer.call("partition", _names(owners), "partition")
         return call.iterate(lambda: self._plain.partition(*where))
 

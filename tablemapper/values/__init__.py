@@ -1,6 +1,7 @@
 """What a value of a field may be, how it is checked and stored.
 
 - `scalars`: the types that are one value.
+- `precision`: times that are cut when they are set.
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.

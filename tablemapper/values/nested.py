@@ -31,18 +31,17 @@ from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
 from .json_schema import json_schema
+from .precision import Precision, with_precision
 from .scalars import (
     INT32,
     INT32_RANGE,
     SCALARS,
     Fault,
-    Precision,
     ValueType,
     enum_type,
     inside_json,
     literal_type,
     unexpected,
-    with_precision,
 )
 
 if TYPE_CHECKING:

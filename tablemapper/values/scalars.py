@@ -28,7 +28,6 @@ __all__ = [
     "SCALARS",
     "Fault",
     "Int32",
-    "Precision",
     "ValueType",
     "checked_load",
     "enum_type",
@@ -36,7 +35,6 @@ __all__ = [
     "literal_type",
     "read_total",
     "unexpected",
-    "with_precision",
 ]
 
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
@@ -494,37 +492,6 @@ INT32 = _scalar(
     summable=True,
     sql_in_json=True,
 )
-
-
-@attrs.frozen
-class Precision:
-    """Says of an annotation how much of a time is kept: ``s``, ``ms`` or ``us``."""
-
-    name: str
-
-
-_STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
-
-def with_precision(type: ValueType, precision: object) -> ValueType:
-    """Return a type of times that are cut when they are set; raise `Fault` if there is none."""
-    if type.plain.kind not in (datetime, time) or type.element is not None:
-        raise Fault(f"precision={shown(precision)} is for datetime and time, this is {type.name}")
-    step = _STEPS.get(precision) if isinstance(precision, str) else None
-    if step is None or not isinstance(precision, str):
-        raise Fault(f'precision={shown(precision)}: "s", "ms" or "us" is needed')
-    plain = type.plain
-
-    def check(value: Any) -> Any:
-        value = plain.check(value)
-        rest = value.microsecond % step
-        return value.replace(microsecond=value.microsecond - rest) if rest else value
-
-    name = f"{plain.name}[{precision}]"
-    return attrs.evolve(
-        plain, name=name, check=check, load=checked_load(name, lambda stored: check(plain.load(stored)), plain.store),
-        fast=f"{plain.fast} and not {{v}}.microsecond % {step}", precision=precision, uncut=plain,
-    )  # fmt: skip
 
 
 def inside_json(type: ValueType) -> ValueType:
