@@ -56,6 +56,7 @@ from .errors import (
 )
 from .events import Event
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .migrations.comparison import changes, schema_form
 from .migrations.migrations import Migrations
 from .migrations.report import MigrationReport, PlanStep
 from .migrations.run import migrate
@@ -66,6 +67,7 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .query.totals import Groups
+from .schema.changes import Change
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
 from .store.opening import open as open
@@ -87,6 +89,7 @@ __all__ = [
     "AsyncTransaction",
     "Attr",
     "BuildReport",
+    "Change",
     "CorruptStore",
     "Entity",
     "EntityExists",
@@ -151,6 +154,7 @@ __all__ = [
     "Unknown",
     "Violation",
     "avg",
+    "changes",
     "converter",
     "count",
     "field",
@@ -165,6 +169,7 @@ __all__ = [
     "min_ever",
     "open_async",
     "restore",
+    "schema_form",
     "status",
     "to_dict",
     "to_json",

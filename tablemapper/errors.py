@@ -225,7 +225,23 @@ class UniqueViolation(_Named, ValueError):
 
 
 class SchemaMismatch(_Faults, ValueError):
-    """The models differ from the file's catalogue in a way that is not taken over by itself; ``faults`` lists it."""
+    """The models differ from the file's catalogue in a way that is not taken over by itself; ``faults`` lists it.
+
+    ``script`` is the text of a migration script that makes the changes, where one can; ``...`` in it stands for functions
+    that you have to write.
+    """
+
+    def __init__(
+        self, subject: str, faults: Sequence[str] = (), /, *, script: str | None = None, name: str = "changes"
+    ) -> None:
+        super().__init__(subject, faults)
+        self.script = script
+        if script is not None:
+            needed = (
+                f"This needs a migration; write migrations/NNNN_{name}.py, or run: tablemapper migrations make {name}"
+            )
+            self.message = "\n".join([*self.faults, needed, "", script])
+            self.args = (self.message,)
 
 
 class SnapshotTooOld(TableMapperError, TimeoutError):

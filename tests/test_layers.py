@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "evolution", "following", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "assignments", "check"]}],
     [
         {
             "planning": [
@@ -46,7 +46,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         }
     ],
     [{"store": ["operations", "windows", "transaction", "builds", "store", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "migrations", "report", "fields", "plan", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "plan", "run"]}],
     [{"cli": ["app", "stores"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

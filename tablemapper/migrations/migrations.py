@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
+from ..schema.changes import Change
+from ..schema.evolution import form_changes
+from ..schema.forms import ModelForm
+from ..schema.model import Model, Schema, compile_schema, model_of
+from ..schema.scripts import script_source
 from .chain import load_functions, load_package
+from .comparison import Since, dump_form, load_form
 from .script import MigrationFunction, Script
 
 __all__ = ["Migrations"]
@@ -38,8 +48,99 @@ class Migrations:
         """The names of the scripts, in order of ``after``."""
         return tuple([script.id for script in self.scripts])
 
+    def check(self, models: Sequence[type[Record]], since: Since | None = None) -> tuple[Change, ...]:
+        """Return the changes that need a migration and have none; nothing if the scripts and the classes agree.
+
+        Args:
+            models: all classes of the application.
+            since: what they were: the path of a schema.json, or what `tablemapper.schema_form` gave. By default, the
+                schema.json of the package.
+
+        Raises:
+            InvalidMigration: what they were cannot be read.
+            InvalidModel: the classes do not fit together.
+        """
+        schema = compile_schema(models)
+        return tuple([change for change in form_changes(self._forms(schema, since), schema) if change.stops])
+
+    def write(self, models: Sequence[type[Record]], name: str) -> Path:
+        """Write the script for what changed since the last one, and what the classes are now into schema.json beside it.
+
+        A function that only you can write stands in it as ``...``; it cannot be loaded before you did.
+
+        Args:
+            models: all classes of the application.
+            name: what the script is called, behind its number.
+
+        Returns:
+            The path of the script, or that of schema.json if no change needs one.
+
+        Raises:
+            InvalidMigration: the scripts are no package, its schema.json cannot be read, or a change cannot be made.
+            InvalidModel: the classes do not fit together.
+        """
+        folder = self._folder
+        if folder is None:
+            raise InvalidMigration("migrations", ["a script is written into a package; give the name of one"])
+        schema = compile_schema(models)
+        forms = self._forms(schema, None)
+        changes = form_changes(forms, schema)
+        if refused := [str(change) for change in changes if change.stops and not change.code]:
+            raise InvalidMigration("no script can make these changes", refused)
+        steps = [change for change in changes if change.code]
+        path = folder / "schema.json"
+        text = dump_form(models)
+        if steps:
+            new = {model.name: model.form for model in schema.models}
+            script = script_source(forms, new, steps, after=self.ids[-1] if self.ids else None)
+            with (folder / f"{self._next_id(name)}.py").open("x", encoding="utf-8") as file:
+                file.write(script)
+            path.write_text(text, encoding="utf-8")
+            return Path(file.name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    @property
+    def _folder(self) -> Path | None:
+        return None if self._package is None else Path(self._package.__path__[0])
+
+    def _next_id(self, name: str) -> str:
+        last = max([int(found[0]) for id in self.ids if (found := re.match(r"\d+", id))], default=0)
+        return f"{last + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
+
+    def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelForm]:
+        """Return what the classes were, with what scripts have made of them that somebody wrote by hand."""
+        path = None if self._folder is None else self._folder / "schema.json"
+        if since is None and path is not None and path.exists():
+            since = path
+        forms = {} if since is None else load_form(since)
+        last: dict[str, ModelForm | None] = {}
+        """What the last script that names a class leaves of it."""
+        for script in self.scripts:
+            last |= dict.fromkeys([cls.__name__ for cls in script.old])
+            last |= {cls.__name__: _form(cls) for cls in script.new}
+        for name, form in last.items():
+            model = schema.by_name.get(name)
+            if form is None:
+                if model is None:
+                    forms.pop(name, None)
+            elif since is None or (model is not None and not _differs(form, model)):
+                forms[name] = form
+        return forms
+
     def __repr__(self) -> str:
         return f"<Migrations {', '.join(self.ids) or 'none'}>"
+
+
+def _differs(form: ModelForm, model: Model) -> bool:
+    """Return whether a class cannot follow a form without a migration."""
+    return any(change.stops for change in form_changes({model.name: form}, Schema((model,))))
+
+
+def _form(cls: type[Record]) -> ModelForm:
+    compiled: Any = model_of
+    form: ModelForm = compiled(cls).form
+    return form
 
 
 def _imported(package: object) -> ModuleType:

@@ -10,6 +10,7 @@
 - `renames`: forms of classes under other names.
 - `sources`: forms as Python source.
 - `changes`: one difference, and what a rule may ask of a store.
+- `scripts`: migration scripts as text.
 - `evolution`: which schema may follow which.
 - `assignments`: the changes that `merge` and `update` make.
 - `check`: everything that is maintained, recomputed and compared with what is stored.

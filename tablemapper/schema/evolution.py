@@ -37,8 +37,16 @@ Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
-    """Return the differences between forms and a schema, whatever a store may hold."""
-    return evolve(forms, {}, schema, Anything()).changes
+    """Return the differences between the forms of all classes that there are and a schema, whatever a store may hold."""
+    gone = []
+    for name, form in forms.items():
+        if name not in schema.by_name and "#" not in name:
+            if not form.aggregate:
+                gone.append(Change(name, "open", "it is not among the classes, and stays in the file"))
+            elif form.aggregate.of in schema.by_name:
+                what = "the aggregate is not declared, and stays maintained"
+                gone.append(Change(name, "open", what, f"m.drop(old.{name})"))
+    return (*evolve(forms, {}, schema, Anything()).changes, *gone)
 
 
 @attrs.frozen
@@ -70,12 +78,14 @@ class Evolution:
     """Whether more is stored or maintained than before: those that opened the store earlier have to follow."""
 
     @property
-    def faults(self) -> tuple[str, ...]:
+    def stopping(self) -> tuple[Change, ...]:
         """What keeps the store from being opened so."""
-        return tuple([
-            f"{change}; this needs a migration: {change.code}" if change.code else str(change)
-            for change in self.changes if change.stops
-        ])  # fmt: skip
+        return tuple([change for change in self.changes if change.stops])
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What keeps the store from being opened so, in words."""
+        return tuple(map(str, self.stopping))
 
 
 def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
@@ -316,16 +326,15 @@ def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Ite
 def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
     name, new = model.name, model.form
     pair = f"old.{name}, new.{name}"
-    if old.aggregate is UNSET and (renamed := _renamed(name, old, new, contents)) is not None:
-        before, after = (
-            f"{side}.{name}.{attribute_name(one)}" for side, one in zip(("old", "new"), renamed, strict=True)
-        )
+    renamed = _renamed(name, old, new, contents) if old.aggregate is UNSET else {}
+    for gone, added in renamed.items():
+        before, after = f"old.{name}.{attribute_name(gone)}", f"new.{name}.{attribute_name(added)}"
         yield Change(
-            f"{name}.{renamed[0]}", "migration",
-            f'the property "{renamed[0]}" ({old.fields[renamed[0]]}) is in the file, but not in the class, and "{renamed[1]}" is new',
+            f"{name}.{gone}", "migration",
+            f'the property "{gone}" ({old.fields[gone]}) is in the file, but not in the class, and "{added}" is new',
             f"m.rename({before}, {after})  # or m.drop({before}), if they are two things",
         )  # fmt: skip
-        old = with_properties(old, dict([renamed]))
+    old = with_properties(old, renamed)
     rekey = f"m.rekey({pair})" if _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys() else f"m.rewrite(old.{name}, ..., into=[new.{name}])"  # fmt: skip
     if old.table != new.table:
         yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
@@ -369,15 +378,21 @@ def _key_fields(form: ModelForm) -> set[str]:
     return form.partition.fields | form.row.fields
 
 
-def _renamed(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> tuple[str, str] | None:
-    """Return the one property that is gone, and the one of its type that is new."""
-    gone = [property for property in old.fields if property not in new.fields]
-    added = [property for property in new.fields if property not in old.fields]
-    if len(gone) != 1 or len(added) != 1:
-        return None
-    was, now = old.fields[gone[0]], new.fields[added[0]]
-    alike = (was.type, was.optional, was.members, was.json) == (now.type, now.optional, now.members, now.json)
-    return (gone[0], added[0]) if alike and not _holds_nothing(name, gone[0], was, contents) else None
+def _renamed(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
+    """Return the properties that are gone, each with the one of its type that is new, where there is one of both."""
+    gone: dict[Any, list[str]] = {}
+    added: dict[Any, list[str]] = {}
+    for properties, form, other in ((gone, old, new), (added, new, old)):
+        for property, field in form.fields.items():
+            if property not in other.fields:
+                alike = repr((field.type, field.optional, field.members, field.json))
+                properties.setdefault(alike, []).append(property)
+    return {
+        gone[alike][0]: added[alike][0]
+        for alike in gone
+        if len(gone[alike]) == len(added.get(alike, ())) == 1
+        and not _holds_nothing(name, gone[alike][0], old.fields[gone[alike][0]], contents)
+    }
 
 
 def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents) -> bool:
@@ -449,7 +464,7 @@ def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: C
             code = f"m.convert({pair}, ...)  # a function of the old value"
         elif contents.holds_one_of(name, property, lost):
             message = f"{label} holds {', '.join(map(repr, lost))} in the file, which it cannot any more"
-            code = f"m.convert({pair}, ...)  # {{{', '.join([f'{value!r}: …' for value in lost])}}}, or a function"
+            code = f"m.convert({pair}, ...)  # what becomes of these: {{{', '.join([f'{value!r}: …' for value in lost])}}}, or a function"
     elif _widens(replace(old, optional=True), replace(new, optional=True)):
         yield Change(where, "open", message)
     if old.json is not UNSET and new.json is not UNSET and (faults := _nested(old, new).faults):
@@ -511,7 +526,10 @@ def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
     known = indexes_in(old.indexes, new.indexes)
     for index in old.indexes:
         if index not in known.values() and index not in new.indexes:
-            yield Change(f"{name}.{index}", "open", f"the index {index} is not declared, and stays maintained")
+            yield Change(
+                f"{name}.{index}", "open", f"the index {index} is not declared, and stays maintained",
+                f"m.drop(old.{name}.{index})",
+            )  # fmt: skip
     for index, form in new.indexes.items():
         where, held = f"{name}.{index}", known.get(index)
         if held is None and index not in old.indexes:

@@ -21,6 +21,7 @@ from ...schema.definitions import aggregate_in
 from ...schema.evolution import Evolution, evolve
 from ...schema.forms import ModelForm, StateForm
 from ...schema.model import Model, Schema
+from ...schema.scripts import script_name, script_source
 from .building import PROGRESS, build_batch
 from .catalogue import (
     COPIES,
@@ -68,7 +69,7 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
             "that has switched", evolution.faults,
         )  # fmt: skip
     if evolution.faults:
-        raise SchemaMismatch("the models are not those that the file was written with", evolution.faults)
+        raise _mismatch(catalogue, schema, evolution)
     return evolution
 
 
@@ -82,6 +83,14 @@ def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
         and (name in sources or form.table in tables or (form.aggregate is not UNSET and form.aggregate.of in sources))
         for name, form in evolution.models_after.items()
     )
+
+
+def _mismatch(catalogue: Catalogue, schema: Schema, evolution: Evolution) -> SchemaMismatch:
+    steps = [change for change in evolution.stopping if change.code]
+    if not steps:
+        return SchemaMismatch("the models are not those that the file was written with", evolution.faults)
+    script = script_source(catalogue.models, {model.name: model.form for model in schema.models}, steps)
+    return SchemaMismatch("the models", evolution.faults, script=script, name=script_name(steps))
 
 
 class _Contents:

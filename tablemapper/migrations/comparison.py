@@ -1,0 +1,69 @@
+"""What changed between the form of an application's classes as it was kept and the classes as they are: no store is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..entities.entity import Record
+from ..errors import InvalidMigration
+from ..schema.changes import Change
+from ..schema.evolution import form_changes
+from ..schema.forms import ModelForm
+from ..schema.model import compile_schema
+
+__all__ = ["Since", "changes", "dump_form", "load_form", "schema_form"]
+
+Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
+"""A path of a schema.json, or what stands in one."""
+
+
+def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
+    """Return what decides how entities are stored and maintained, as JSON knows it; the same classes always give the same.
+
+    Raises:
+        InvalidModel: the classes do not fit together.
+    """
+    found = compile_schema(models).models
+    form: dict[str, Any] = msgspec.to_builtins(
+        {model.name: model.form for model in sorted(found, key=lambda one: one.name)}
+    )
+    return form
+
+
+def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Change, ...]:
+    """Return what differs between a form and classes, and by which rule a store takes it over, or does not.
+
+    Args:
+        form: what `schema_form` gave for the classes as they were.
+        models: all classes as they are.
+
+    Raises:
+        InvalidMigration: the form is none.
+        InvalidModel: the classes do not fit together.
+    """
+    return form_changes(load_form(form), compile_schema(models))
+
+
+def load_form(since: Since) -> dict[str, ModelForm]:
+    """Return the forms that a file holds, or that `schema_form` gave.
+
+    Raises:
+        InvalidMigration: it cannot be read, or is no form.
+    """
+    name = "the form" if isinstance(since, Mapping) else str(since)
+    try:
+        plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))
+        return msgspec.convert(plain, dict[str, ModelForm])
+    except (OSError, ValueError) as error:
+        raise InvalidMigration(name, [f"it cannot be read: {error}; it is what tm.schema_form gives"]) from error
+
+
+def dump_form(models: Sequence[type[Record]]) -> str:
+    """Return the text of a schema.json."""
+    return json.dumps(schema_form(models), indent=2, ensure_ascii=False) + "\n"
