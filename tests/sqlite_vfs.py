@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import apsw
 
@@ -126,6 +129,88 @@ class SlowVFS(_Quiet, apsw.VFS):
         return SlowFile(name, flags)
 
 
+class Power:
+    """What was written and synced, in that order, so that the power can be cut at each moment afterwards."""
+
+    start_with: ClassVar[dict[str, bytes]] = {}
+    log: ClassVar[list[tuple[str, str, int, bytes]]] = []
+    """(what was done, the end of the file's name, where, what)"""
+    path = ""
+    events = 0
+
+    @classmethod
+    def start(cls, path: Path) -> None:
+        cls.path, cls.events, cls.log[:] = str(path), 0, []
+        cls.start_with = {
+            end: Path(f"{path}{end}").read_bytes() for end in ("", "-wal") if os.path.exists(f"{path}{end}")
+        }
+
+    @classmethod
+    def note(cls, op: str, name: str, at: int = 0, data: bytes = b"") -> None:
+        if name.startswith(cls.path):
+            cls.log.append((op, name.removeprefix(cls.path), at, data))
+            cls.events += 1
+
+    @classmethod
+    def cut(cls, moment: int, draw: random.Random, image: Path, *, lost: float = 0.5) -> None:
+        """Write the files as they can be once the power was cut after so many calls.
+
+        What was not synced is lost by chance, each sector of 512 bytes for itself.
+        """
+        files = {end: bytearray(data) for end, data in cls.start_with.items()}
+        pending: dict[str, list[tuple[int, bytes | None]]] = {}
+        for op, end, at, data in cls.log[:moment]:
+            if op == "sync":
+                for place, part in pending.pop(end, ()):
+                    _apply(files.setdefault(end, bytearray()), place, part)
+            elif op == "write":
+                sectors = [(at + n, data[n : n + 512]) for n in range(0, len(data), 512)]
+                pending.setdefault(end, []).extend(sectors)
+            else:
+                pending.setdefault(end, []).append((at, None))
+        for end, parts in pending.items():
+            for place, part in parts:
+                if draw.random() >= lost:
+                    _apply(files.setdefault(end, bytearray()), place, part)
+        for end, content in files.items():
+            Path(f"{image}{end}").write_bytes(content)
+
+
+def _apply(content: bytearray, at: int, data: bytes | None) -> None:
+    if data is None:
+        del content[at:]
+        return
+    if len(content) < at:
+        content.extend(bytes(at - len(content)))
+    content[at : at + len(data)] = data
+
+
+class PowerFile(_Quiet, apsw.VFSFile):
+    def __init__(self, name: Any, flags: list[int]) -> None:
+        self._name = name if isinstance(name, str) else name.filename()
+        super().__init__("unix", name, flags)
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        Power.note("write", self._name, offset, bytes(data))
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:
+        Power.note("sync", self._name)  # and no real one, for speed
+
+    def xTruncate(self, size: int) -> None:
+        Power.note("truncate", self._name, size)
+        super().xTruncate(size)
+
+
+class PowerVFS(_Quiet, apsw.VFS):
+    def __init__(self) -> None:
+        super().__init__("power", "unix")
+
+    def xOpen(self, name: Any, flags: list[int]) -> PowerFile:
+        return PowerFile(name, flags)
+
+
 FAULTY = FaultVFS()
+POWER = PowerVFS()
 READONLY = ReadOnlyVFS()
 SLOW = SlowVFS()
