@@ -14,7 +14,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "precision", "geo", "extra", "json_schema", "constraints", "nested", "json_reader"]},
+        {"values": ["scalars", "precision", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
@@ -41,11 +41,11 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "query": [
-                "prepared", "run", "pages", "totals", "from_aggregates", "results", "writing", "query", "mixed", "observation",
+                "prepared", "run", "pages", "totals", "from_aggregates", "results", "columns", "writing", "query", "mixed", "observation",
             ]
         }
     ],
-    [{"store": ["operations", "windows", "transaction", "builds", "store", "observation", "opening"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "plan", "run"]}],
     [{"cli": ["app", "stores"], "": ["__main__"]}],
 ]  # fmt: skip

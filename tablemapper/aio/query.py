@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -34,6 +34,12 @@ C = TypeVar("C")
 D = TypeVar("D")
 F = TypeVar("F")
 G = TypeVar("G")
+H = TypeVar("H")
+J = TypeVar("J")
+K = TypeVar("K")
+N = TypeVar("N")
+P = TypeVar("P")
+Q = TypeVar("Q")
 
 
 @refuse_habits(QUERY_HABITS, lambda query: ("a query", "Product"))
@@ -104,7 +110,20 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
         return f"<async {self._sync!r}>"
 
 
-class AsyncQuery(AsyncResults[E]):
+class AsyncColumnResults(AsyncResults[T]):
+    """What a query of one class finds, which has the same columns in every row."""
+
+    columns = awaited(ClassResults[T].columns)
+    to_arrow = awaited(ClassResults[T].to_arrow)
+    to_polars = awaited(ClassResults[T].to_polars)
+    to_pandas = awaited(ClassResults[T].to_pandas)
+
+    def arrow_batches(self, size: int = 65_536, /, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
+        """Return ``pyarrow.RecordBatch`` after ``RecordBatch``, for ``async for``; as `Query.arrow_batches`."""
+        return AsyncCursor(self._workers, partial(self._sync.arrow_batches, size, decimals=decimals))
+
+
+class AsyncQuery(AsyncColumnResults[E]):
     """A `Query` with results to await: ``async for product in store.query(Product).where(…)``."""
 
     _sync: Query[E]
@@ -170,6 +189,36 @@ class AsyncQuery(AsyncResults[E]):
     def select(
         self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
     ) -> AsyncRows[tuple[A, B, C, D, F, G]]: ...
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], p: Expr[Q], /,
+    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; as `Query.select`."""
         rows: Rows[Any] = self._sync.select(*fields)
@@ -243,7 +292,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return await self._workers.run(self._sync.explain)
 
 
-class AsyncRows(AsyncResults[T]):
+class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of what a query finds."""
 
 

@@ -295,6 +295,14 @@ class AsyncStore(Face[Store]):
             )
         return await self._stream("insert", entities, progress)
 
+    async def insert_columns(
+        self, cls: type[M], columns: Any, /, *, atomic: bool = False, progress: ProgressOption = False
+    ) -> int:
+        """Insert the rows of columns; as `Store.insert_columns`."""
+        cancellation = Cancellation()
+        insert = partial(self._sync.insert_columns, cls, columns, atomic=atomic)
+        return await self._workers.run_until(cancellation, partial(insert, progress=cancellation.progress(progress)))
+
     async def upsert_many(
         self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
     ) -> int:

@@ -93,6 +93,8 @@ def tuples(
     lines.append(f"            {', '.join(heads)}, *rest = row")
     lines += [f"            {line}" for line in _decoded(keyed, needed, names)]
     for name in fields:
+        if name not in needed:
+            continue
         field = model.declaration.field(name)
         lines.append(f"            f_{name} = {load_source(field, f'c_{name}', names)}")
     for predicate in residual:

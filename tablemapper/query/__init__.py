@@ -6,6 +6,7 @@
 - `totals`: counts, sums and extremes, of all results or by group.
 - `from_aggregates`: totals read from an aggregate.
 - `results`: what every query gives.
+- `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.
 - `query`: the query of one class.
 - `mixed`: the query of several classes.

@@ -82,6 +82,14 @@ def _page(call: Call, result: Any) -> None:
     call.read = len(result.items)
 
 
+def _columns(call: Call, result: dict[str, list[Any]]) -> None:
+    call.read = len(next(iter(result.values())))
+
+
+def _table(call: Call, result: Any) -> None:
+    call.read = result.shape[0]
+
+
 def _changed(call: Call, result: int) -> None:
     call.read = call.written = result
 
@@ -142,6 +150,31 @@ class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [part.query for part in self._parts]
+
+
+def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    batches = self._plain().arrow_batches(*args, **kwargs)
+    call = self._call("query.arrow_batches")
+
+    def stream() -> Iterator[Any]:
+        try:
+            while True:
+                with call:
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                call.read += batch.num_rows
+                yield batch
+        finally:
+            call.end()
+
+    return stream()
+
+
+for _kind in (_ObservedQuery, _ObservedRows):
+    for _name, _count in {"columns": _columns, "to_arrow": _table, "to_polars": _table, "to_pandas": _table}.items():
+        setattr(_kind, _name, _reported(_name, _count))
+    _kind.arrow_batches = _batches  # type: ignore[method-assign, assignment]
 
 
 def observed(query: Any) -> Any:

@@ -23,10 +23,11 @@ from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.groups import Slot
 from ..schema.model import Model
+from .columns import Blocks, ColumnResults, read_columns
 from .from_aggregates import matching_aggregate, mismatches, totals_served
 from .pages import counted, query_identity
 from .prepared import PlanCache, PreparedPlan
-from .results import Results, check_condition, refuse_named
+from .results import check_condition, refuse_named
 from .run import Run
 from .totals import COUNT, Groups, Measured, States, summed_up
 from .writing import WriteByQuery
@@ -42,12 +43,18 @@ C = TypeVar("C")
 D = TypeVar("D")
 F = TypeVar("F")
 G = TypeVar("G")
+H = TypeVar("H")
+J = TypeVar("J")
+K = TypeVar("K")
+N = TypeVar("N")
+P = TypeVar("P")
+Q = TypeVar("Q")
 
 _EVER = 1e9  # seconds, more than anybody waits
 _scans = logging.getLogger("tablemapper.query")
 
 
-class ClassResults(Results[T_co]):
+class ClassResults(ColumnResults[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ("_plans", "_spec", "_wanted")
@@ -206,6 +213,18 @@ class ClassResults(Results[T_co]):
             _scans.warning("%r reads the whole table %s", self, self._spec.model.table)
         return prepared, bound
 
+    @property
+    def _attributes(self) -> tuple[Attr[Any, Any], ...]:
+        if self._wanted is not None:
+            return self._wanted
+        model = self._spec.model
+        return tuple([getattr(model.cls, field.name) for field in model.declaration.fields])
+
+    def _read_columns(self, size: int, *, stored: bool) -> Blocks:
+        rows = Rows[Any](self._plans, self._spec, self._attributes)
+        run = rows._run(*rows._find())
+        return read_columns(run, self._attributes, self._spec.limit, size, stored=stored)
+
     def _form(self) -> Any:
         return query_identity(self._plans, self._spec, self._wanted)
 
@@ -327,6 +346,36 @@ class Query(ClassResults[E]):
     def select(
         self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
     ) -> Rows[tuple[A, B, C, D, F, G]]: ...
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
+    @overload
+    def select(
+        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], p: Expr[Q], /,
+    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
     def select(self, *fields: Expr[Any]) -> Any:
         """Return tuples of fields instead of entities. Only what they need is read; where an index has it, it alone.
 

@@ -135,6 +135,13 @@ class ObservedStore(Store):
 
         return self._observer.call("get_many").run(work)
 
+    def insert_columns(self, cls: type[Any], columns: Any, /, **options: Any) -> int:
+        def work(call: Call) -> int:
+            call.written = self._plain.insert_columns(cls, columns, **options)
+            return call.written
+
+        return self._observer.call("insert_columns", getattr(cls, "__name__", None)).run(work)
+
     def query(self, what: Any, /, *others: Any) -> Any:
         return observed(super().query(what, *others))
 

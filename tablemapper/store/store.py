@@ -30,6 +30,7 @@ from ..query.query import Query
 from ..query.writing import by_function
 from ..schema.check import RepairReport, Report
 from .builds import HOLD, REST, BuildReport, build
+from .columns import entities_of
 from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_many
@@ -395,6 +396,29 @@ class Store:
         if atomic:
             return load(self._operations, entities, progress)
         return write_many(self._operations, "insert", entities, progress)
+
+    def insert_columns(
+        self, cls: type[E], columns: Any, /, *, atomic: bool = False, progress: ProgressOption = False
+    ) -> int:
+        """Insert the rows of columns; return their number. All columns are checked before the first row is written.
+
+        NaN, NaT and NA stand for no value. Scalars of numpy, and what `Query.to_arrow` makes of values, are taken.
+
+        Args:
+            cls: the class of the entities.
+            columns: by the names of the fields, a dict of sequences or numpy arrays; or a data frame or table that Arrow can
+                read: one of Polars, pandas, pyarrow.
+            atomic: as for `insert_many`, which writes the rows.
+            progress: True for a bar, or a function.
+
+        Raises:
+            InvalidEntity: a column is missing, unknown, or of another length, or holds what cannot be stored: every fault, with
+                the column and its first such row.
+            ModuleNotFoundError: pyarrow is needed and not installed.
+            EntityExists, EntityTooLarge, UniqueViolation: as `insert`.
+        """
+        entities = entities_of(self._operations.writable(cls), columns)
+        return self.insert_many(entities, atomic=atomic, progress=progress)
 
     def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Insert or replace a stream of entities, in windows as `insert_many`; of equal keys the last one wins.

@@ -7,4 +7,5 @@
 - `json_schema`: what nested values look like in a store.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 - `json_reader`: JSON from outside, read as values.
+- `arrow`: columns of values as Arrow arrays, and back.
 """

@@ -185,6 +185,28 @@ def test_a_query_is_an_event_with_its_path(store: tm.Store, seen: Seen) -> None:
     ]
 
 
+def test_columns_are_events(store: tm.Store, seen: Seen) -> None:
+    assert store.insert_columns(Part, {"box": ["a"] * 3, "number": [1, 2, 3]}) == 3
+    in_a = store.query(Part).where(Part.box == "a")
+    assert in_a.select(Part.number).columns() == {"number": [1, 2, 3]}
+    assert next(iter(in_a.limit(0).columns().values())) == []
+    with pytest.raises(tm.InvalidEntity):
+        store.insert_columns(Part, {})
+    assert seen.take() == [
+        ("insert_columns", "Part", None, 0, 3, "ok"),
+        ("query.columns", "Part", "Part.key", 3, 0, "ok"),
+        ("query.columns", "Part", "Part.key", 0, 0, "ok"),
+        ("insert_columns", "Part", None, 0, 0, "InvalidEntity"),
+    ]
+    pytest.importorskip("pyarrow")
+    assert in_a.to_arrow().num_rows == 3
+    assert [batch.num_rows for batch in in_a.arrow_batches(2)] == [2, 1]
+    assert seen.take() == [
+        ("query.to_arrow", "Part", "Part.key", 3, 0, "ok"),
+        ("query.arrow_batches", "Part", "Part.key", 3, 0, "ok"),
+    ]
+
+
 def test_several_classes_and_whole_partitions_are_events(store: tm.Store, seen: Seen) -> None:
     store.insert_many([Part("a", 1), Note("a")])
     seen.clear()

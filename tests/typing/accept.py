@@ -435,6 +435,30 @@ def json_forms(product: Product, climate: DailyClimate) -> None:
     assert_type(tm.json_schema(DailyClimate), dict[str, Any])
 
 
+def columns(store: tm.Store, frame: object) -> None:
+    query = store.query(Product)
+    assert_type(query.columns(), dict[str, list[Any]])
+    assert_type(query.select(Product.name).columns(), dict[str, list[Any]])
+    query.to_arrow(decimals={Product.price: 2})
+    for batch in query.arrow_batches(100):
+        batch.num_rows
+    assert_type(store.insert_columns(Product, {"name": ["Dune"]}, atomic=True), int)
+    assert_type(store.insert_columns(Product, frame), int)
+    p = Product
+    assert_type(
+        query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.name).first(),
+        tuple[str, Decimal, str, Decimal, str, Decimal, str] | None,
+    )
+    assert_type(
+        query.select(
+            p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer
+        ).first(),
+        tuple[
+            str, Decimal, str, Decimal, str, Decimal, str, Decimal, str, Decimal, list[str], str | None
+        ] | None,
+    )  # fmt: skip
+
+
 def opening() -> None:
     with tm.open("shop.db", models=[Product, Reading, DailyClimate], durability="relaxed", progress=True) as store:
         assert_type(store, tm.Store)
@@ -487,6 +511,8 @@ async def asynchronously(product: Product) -> None:
         )
         async for two in store.query(Product, Reading):
             assert_type(two, Product | Reading)
+        assert_type(await query.columns(), dict[str, list[Any]])
+        assert_type(await store.insert_columns(Product, {}), int)
         assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
         assert_type(await query.delete(resume="clean"), int)
         async for row in store.partition(Product.category_id == "books"):

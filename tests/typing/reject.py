@@ -164,6 +164,13 @@ def queries(store: tm.Store) -> None:
     UserId(3)  # type: ignore[arg-type]
 
 
+def columns(store: tm.Store) -> None:
+    store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
+    store.insert_columns({}, Product)  # type: ignore[arg-type]
+    store.query(Product).to_arrow(decimals={"price": 2})  # type: ignore[dict-item]
+    store.query(Product).arrow_batches("x")  # type: ignore[arg-type]
+
+
 def several_classes(store: tm.Store) -> None:
     both = store.query(Employee, Department)
     both.where(Headcount.employees > 3)  # type: ignore[arg-type]

@@ -1,0 +1,223 @@
+"""Columns of values as Arrow arrays, and the values of columns that come from elsewhere.
+
+pyarrow is imported when it is first needed. A column goes out in the form in which its values are stored, and Arrow itself
+turns the text of times and Decimals into its own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from ..codegen import Names, compile_functions
+from ..errors import InvalidQuery, shown
+from .scalars import Fault, ValueType
+
+__all__ = ["ArrowColumn", "column_values", "load_package"]
+
+MAX_DIGITS = 76  # of Arrow's widest decimal
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NATIVE = (str, int, float, bool)
+
+
+def load_package(name: str, extra: str, verb: str) -> Any:
+    """Return a package that the library does not need itself.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'{verb} needs {error.name}: pip install "tablemapper[{extra}]"', name=error.name
+        ) from None
+
+
+class ArrowColumn:
+    """How the values of one type stand in an Arrow column.
+
+    Args:
+        kind: the type.
+        pa: the package pyarrow.
+        scale: digits behind the point of a Decimal; None for text, from which `shrunk` makes the smallest type.
+    """
+
+    def __init__(self, kind: ValueType, pa: Any, scale: int | None = None) -> None:
+        self.kind = kind
+        self._pa = pa
+        self._storage, self.type = self._types(kind, scale)
+
+    def _types(self, kind: ValueType, scale: int | None) -> tuple[Any, Any]:
+        """Return the type of what is stored, and that of the column."""
+        pa, text = self._pa, self._pa.string()
+        if kind.enum is not None:
+            plain = text if kind.kind is str else pa.int64()
+            return plain, pa.dictionary(pa.int32(), plain)
+        if kind.element is not None and kind.element.kind in _NATIVE and kind.name.startswith("list["):
+            listed = pa.list_(ArrowColumn(kind.element, pa).type)
+            return listed, listed
+        integer = pa.int32() if kind.edm == "Int32" else pa.int64()
+        types: dict[Any, tuple[Any, Any]] = {
+            int: (integer, integer),
+            float: (pa.float64(), pa.float64()),
+            bool: (pa.int8(), pa.bool_()),
+            bytes: (pa.binary(), pa.binary()),
+            datetime: (text, pa.timestamp("us", tz="UTC")),
+            date: (text, pa.date32()),
+            time: (pa.time64("us"), pa.time64("us")),
+            timedelta: (pa.int64(), pa.duration("us")),
+            Decimal: (text, text if scale is None else pa.decimal128(38, scale)),
+        }
+        return types.get(kind.kind, (text, text))
+
+    def of_stored(self, stored: Sequence[Any]) -> Any:
+        """Return an array of stored values; raise ValueError if one does not fit."""
+        if self.kind.kind is time:
+            stored = [None if one is None else time.fromisoformat(one) for one in stored]
+        elif self._storage == self.type and self._pa.types.is_list(self.type):
+            stored = [None if one is None else msgspec.json.decode(one) for one in stored]
+        array = self._pa.array(stored, self._storage)
+        if self.kind.enum is not None:
+            members = self._pa.array([member.value for member in self.kind.enum], self._storage)
+            indices = import_module("pyarrow.compute").index_in(array, value_set=members)
+            return self._pa.DictionaryArray.from_arrays(indices.cast(self._pa.int32()), members)
+        return array if self._storage == self.type else array.cast(self.type)
+
+    def of_values(self, values: Sequence[Any]) -> Any:
+        """Return an array of values; raise ValueError if one does not fit."""
+        store = self.kind.store
+        return self.of_stored([None if value is None else store(value) for value in values])
+
+    def shrunk(self, column: Any, name: str) -> Any:
+        """Return a column of the text of Decimals with the smallest type that holds them all.
+
+        Raises:
+            InvalidQuery: there is none.
+        """
+        whole, scale = 0, 0
+        for text in column.unique().to_pylist():
+            if text is not None:
+                _, digits, exponent = Decimal(text).as_tuple()
+                assert isinstance(exponent, int)
+                scale = max(scale, -exponent)
+                whole = max(whole, len(digits) + exponent)
+        width = max(whole + scale, 1)
+        if width > MAX_DIGITS:
+            raise InvalidQuery(
+                f"{name}: its values need {width} digits, and a decimal of Arrow has {MAX_DIGITS}; take columns(), or "
+                "arrow_batches(), where they are text"
+            )
+        kind = self._pa.decimal128 if width <= 38 else self._pa.decimal256
+        return column.cast(kind(width, scale))
+
+
+# -- from elsewhere ---------------------------------------------------------------------------------------------------
+
+
+def column_values(given: Any, kind: ValueType, *, optional: bool) -> list[Any]:
+    """Return the values of a column, checked: of a sequence, a numpy array, or whatever Arrow can read.
+
+    What is NaN, NaT or NA is None.
+
+    Raises:
+        Fault: a value cannot be stored, with the row as its path.
+    """
+    values = _plain(given)
+
+    def check(value: Any) -> Any:
+        if value.__class__ not in _NATIVE and hasattr(value, "dtype") and hasattr(value, "item"):
+            value = _scalar(value)
+        if value is None or value.__class__.__name__ == "NAType" or value != value:  # NA; NaN, NaT
+            if optional:
+                return None
+            raise Fault(f"no value, but one of type {kind.name} is required")
+        return _checked(kind, value)
+
+    names = Names(check=check)
+    test = kind.fast_source("v", names)
+    source = f"def checked(values):\n    return [v if {test} else check(v) for v in values]\n"
+    try:
+        return compile_functions(f"a column of {kind.name}", source, names)["checked"](values)  # type: ignore[no-any-return]
+    except (Fault, TypeError):
+        for row, value in enumerate(values):
+            try:
+                check(value)
+            except Fault as fault:
+                raise Fault(fault.problem, f"row {row}{fault.path}") from None
+            except TypeError as error:
+                raise Fault(str(error), f"row {row}") from None
+        raise
+
+
+def _checked(kind: ValueType, value: Any) -> Any:
+    if kind.kind is int and value.__class__ is float and value.is_integer():
+        value = int(value)  # a column of ints with missing values is one of floats in pandas
+    try:
+        return kind.check(value)
+    except Fault:
+        if value.__class__ in (str, int) and (kind.enum is not None or kind.kind in (UUID, object)):
+            return kind.load(value)  # as it stands in an Arrow column
+        raise
+
+
+def _scalar(value: Any) -> Any:
+    """Return a scalar of numpy as one of Python."""
+    return next(iter(_plain(value.reshape(1)))) if value.dtype.kind in "mM" else value.item()
+
+
+def _plain(given: Any) -> Sequence[Any]:
+    """Return a column as Python's values."""
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        pa = load_package("pyarrow", "arrow", "insert_columns")
+        return _of_arrow(given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given), pa)
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind in ("m", "M") and hasattr(given, "astype"):
+        unit = "timedelta64[us]" if kind == "m" else "datetime64[us]"
+        cut = given.astype(unit)
+        finer = (cut != given) & (given == given)
+        if finer.any():
+            raise _too_fine(int(finer.argmax()))
+        values: list[Any] = cut.tolist()
+        days = str(given.dtype) == "datetime64[D]"
+        if kind == "M":  # numpy's times have no zone; they count from 1970 in UTC
+            return [
+                None if value is None else value.date() if days and isinstance(value, datetime) else
+                value if days else value.replace(tzinfo=UTC)
+                for value in values
+            ]  # fmt: skip
+        return values
+    if hasattr(given, "tolist"):
+        plain: list[Any] = given.tolist()
+        return plain
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise Fault(f"a sequence or an array is needed, not {shown(given)}")
+    return list(given)
+
+
+def _too_fine(row: int) -> Fault:
+    return Fault("a time finer than a microsecond cannot be stored; round it first", f"row {row}")
+
+
+def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
+    kind = column.type
+    try:
+        if pa.types.is_timestamp(kind) and kind.unit != "us":
+            column = column.cast(pa.timestamp("us", tz=kind.tz))
+        elif pa.types.is_duration(kind) and kind.unit != "us":
+            column = column.cast(pa.duration("us"))
+    except pa.ArrowInvalid:
+        ticks = column.cast(pa.int64()).to_pylist()
+        raise _too_fine(next(row for row, tick in enumerate(ticks) if tick is not None and tick % 1000)) from None
+    if pa.types.is_timestamp(kind) and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
+        return [
+            None if tick is None else _EPOCH + timedelta(0, 0, tick) for tick in column.cast(pa.int64()).to_pylist()
+        ]
+    values: list[Any] = column.to_pylist()
+    return values

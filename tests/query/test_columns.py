@@ -1,0 +1,451 @@
+"""Columns out, to Arrow, Polars and pandas too, and in again: types kept, all checked before anything is written."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal
+from uuid import UUID
+
+import attrs
+import pytest
+
+import tablemapper as tm
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@attrs.frozen
+class Home:
+    city: str
+
+
+class Thing(tm.Entity, table="Things"):
+    group: tm.Field[str]
+    number: tm.Field[int]
+    at: tm.Field[datetime]
+    real: tm.Field[float | None]
+    flag: tm.Field[bool]
+    day: tm.Field[date]
+    clock: tm.Field[time]
+    span: tm.Field[timedelta]
+    price: tm.Field[Decimal]
+    uid: tm.Field[UUID]
+    blob: tm.Field[bytes]
+    color: tm.Field[Color | None]
+    choice: tm.Field[Literal["a", "b"]]
+    home: tm.Field[Home]
+    words: tm.Field[list[str]]
+    small: tm.Field[tm.Int32 | None] = tm.field(default=None)
+
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+    by_color = tm.Index[Color](partition="{color}")
+
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
+
+
+def thing(number: int, group: str = "g") -> Thing:
+    return Thing(
+        group, number, NOON + timedelta(seconds=number), None if number % 3 == 0 else number / 2, number % 2 == 0,
+        date(2026, 3, 1) + timedelta(days=number), time(1, number % 60, 0, 7), timedelta(seconds=number, microseconds=1),
+        Decimal(number) / 4, UUID(int=number), bytes([number % 256]), None if number % 5 == 0 else Color.BLUE,
+        "ab"[number % 2],  # type: ignore[arg-type]
+        Home(f"c{number}"), ["x"] * (number % 3), number if number % 2 else None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def things() -> list[Thing]:
+    return [thing(number) for number in range(1, 31)]
+
+
+@pytest.fixture
+def store(things: list[Thing]) -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Thing]) as store:
+        store.insert_many(things)
+        yield store
+
+
+@pytest.fixture
+def query(store: tm.Store) -> tm.Query[Thing]:
+    return store.query(Thing).where(Thing.group == "g")
+
+
+NAMES = [field.name for field in Thing.__declaration__.fields]  # type: ignore[attr-defined]
+
+
+def lists(things: list[Thing]) -> dict[str, list[Any]]:
+    return {name: [getattr(thing, name) for thing in things] for name in NAMES}
+
+
+def stored(store: tm.Store) -> list[Thing]:
+    return list(store.query(Thing).where(Thing.group == "g"))
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_lists_by_the_names_of_the_fields(query: tm.Query[Thing], things: list[Thing]) -> None:
+    assert query.columns() == lists(things)
+    assert list(query.columns()) == NAMES
+
+
+def test_columns_of_a_selection_are_called_as_it_is_written(query: tm.Query[Thing]) -> None:
+    columns = query.limit(2).select(Thing.number, Thing.home.at(lambda home: home.city), Thing.at.date()).columns()
+    assert columns == {"number": [1, 2], "home.city": ["c1", "c2"], "at.date()": [date(2026, 3, 1)] * 2}
+
+
+def test_columns_keep_order_limit_and_what_is_filtered_after_reading(query: tm.Query[Thing]) -> None:
+    rows = query.where(Thing.price > Decimal(2), ~Thing.words.contains("x")).order_by(Thing.price.desc()).limit(3)
+    assert rows.columns()["number"] == [thing.number for thing in rows] == [30, 27, 24]
+    assert rows.budget(examined=1000).columns() == rows.columns()
+    with pytest.raises(tm.QueryStopped):
+        rows.budget(examined=5).columns()
+
+
+def test_no_row_gives_empty_columns(store: tm.Store) -> None:
+    assert store.query(Thing).where(Thing.group == "?").columns() == {name: [] for name in NAMES}
+    assert store.query(Thing).where(Thing.group == "g").limit(0).columns() == {name: [] for name in NAMES}
+
+
+def test_a_field_that_is_selected_twice_is_refused(query: tm.Query[Thing]) -> None:
+    with pytest.raises(tm.InvalidQuery, match="price is selected twice"):
+        query.select(Thing.price, Thing.price).columns()
+
+
+def test_a_scan_is_refused_as_for_rows(store: tm.Store) -> None:
+    with pytest.raises(tm.ScanRefused):
+        store.query(Thing).columns()
+
+
+# -- Arrow ------------------------------------------------------------------------------------------------------------
+
+
+def test_arrow_keeps_types_and_values(query: tm.Query[Thing], things: list[Thing]) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = query.to_arrow()
+    assert dict(zip(table.schema.names, table.schema.types, strict=True)) == {
+        "group": pa.string(), "number": pa.int64(), "at": pa.timestamp("us", "UTC"), "real": pa.float64(),
+        "flag": pa.bool_(), "day": pa.date32(), "clock": pa.time64("us"), "span": pa.duration("us"),
+        "price": pa.decimal128(3, 2), "uid": pa.string(), "blob": pa.binary(),
+        "color": pa.dictionary(pa.int32(), pa.string()), "choice": pa.string(), "home": pa.string(),
+        "words": pa.list_(pa.string()), "small": pa.int32(),
+    }  # fmt: skip
+    columns = table.to_pydict()
+    wanted = lists(things)
+    for name in (
+        "group",
+        "number",
+        "at",
+        "real",
+        "flag",
+        "day",
+        "clock",
+        "span",
+        "price",
+        "blob",
+        "choice",
+        "words",
+        "small",
+    ):
+        assert columns[name] == wanted[name], name
+    assert columns["uid"] == list(map(str, wanted["uid"]))
+    assert columns["color"] == [None if one is None else one.value for one in wanted["color"]]
+    assert list(map(json.loads, columns["home"])) == [{"city": home.city} for home in wanted["home"]]
+
+
+@pytest.mark.parametrize("way", ["index", "residual", "derived", "sorted", "scan", "budget", "limit"])
+def test_arrow_has_what_rows_have_whatever_path_they_take(query: tm.Query[Thing], way: str) -> None:
+    pytest.importorskip("pyarrow")
+    fields = (Thing.number, Thing.at, Thing.price, Thing.flag)
+    one = {
+        "index": lambda: query.where(Thing.color == Color.BLUE).select(*fields),
+        "residual": lambda: query.where(Thing.price > Decimal(3), Thing.home.at(lambda h: h.city).contains("2")).select(
+            *fields
+        ),
+        "derived": lambda: query.select(Thing.at.date(), Thing.home.at(lambda h: h.city), Thing.number, Thing.real),
+        "sorted": lambda: query.order_by(Thing.at.desc(), Thing.real).select(*fields),
+        "scan": lambda: query.where(Thing.real > 2.0).select(*fields),
+        "budget": lambda: query.budget(examined=100).select(*fields),
+        "limit": lambda: query.select(*fields).limit(7),
+    }[way]()
+    assert [tuple(row.values()) for row in one.to_arrow().to_pylist()] == list(one)
+    assert len(list(one)) > 3
+
+
+def test_decimals_get_the_smallest_type_that_holds_them_all() -> None:
+    pa = pytest.importorskip("pyarrow")
+    for texts, wanted in (
+        (["1", "10.5", "-200.25"], pa.decimal128(5, 2)),
+        (["1E+3", "0.001"], pa.decimal128(7, 3)),
+        (["1E+40"], pa.decimal256(41, 0)),
+        (["0"], pa.decimal128(1, 0)),
+        ([], pa.decimal128(1, 0)),
+    ):
+        with tm.open(":memory:", models=[Priced]) as store:
+            store.insert_many(Priced("p", number, Decimal(text)) for number, text in enumerate(texts))
+            column = store.query(Priced).where(Priced.group == "p").to_arrow().column("price")
+            assert column.type == wanted
+            assert column.to_pylist() == [Decimal(text) for text in texts]
+
+
+class Priced(tm.Entity, table="Priced"):
+    group: tm.Field[str]
+    number: tm.Field[int]
+    price: tm.Field[Decimal]
+
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+
+
+def test_decimals_that_no_type_of_arrow_holds_are_an_error() -> None:
+    pytest.importorskip("pyarrow")
+    with tm.open(":memory:", models=[Priced]) as store:
+        store.insert_many([Priced("p", 1, Decimal("1E+100")), Priced("p", 2, Decimal("1E-100"))])
+        query = store.query(Priced).where(Priced.group == "p")
+        with pytest.raises(tm.InvalidQuery, match="price: its values need 201 digits"):
+            query.to_arrow()
+        assert [b.column("price").to_pylist() for b in query.arrow_batches()] == [["1E+100", "1E-100"]]
+
+
+def test_the_digits_of_a_decimal_can_be_said(query: tm.Query[Thing]) -> None:
+    pa = pytest.importorskip("pyarrow")
+    for table in (query.to_arrow(decimals={Thing.price: 4}), *query.arrow_batches(decimals={Thing.price: 4})):
+        assert table.schema.field("price").type == pa.decimal128(38, 4)
+        assert table.column("price").to_pylist()[0] == Decimal("0.25")
+    with pytest.raises(tm.InvalidQuery, match="price: a value does not fit into decimal128"):
+        query.to_arrow(decimals={Thing.price: 1})
+
+
+@pytest.mark.parametrize(
+    "decimals", [{Thing.real: 2}, {"price": 2}, {Thing.price: -1}, {Thing.price: True}, {Thing.price: 39}]
+)
+def test_digits_of_what_is_no_decimal_are_refused(query: tm.Query[Thing], decimals: Any) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(tm.InvalidQuery, match="decimals="):
+        query.to_arrow(decimals=decimals)
+
+
+def test_batches_have_one_schema_and_at_most_so_many_rows(query: tm.Query[Thing], things: list[Thing]) -> None:
+    pa = pytest.importorskip("pyarrow")
+    batches = list(query.arrow_batches(7))
+    assert [batch.num_rows for batch in batches] == [7, 7, 7, 7, 2]
+    assert pa.Table.from_batches(batches).column("number").to_pylist() == [thing.number for thing in things]
+    assert batches[0].schema.field("price").type == pa.string()
+    assert batches[0].schema.field("color").type == pa.dictionary(pa.int32(), pa.string())
+    with pytest.raises(tm.InvalidQuery, match="from 1 on"):
+        query.arrow_batches(0)
+
+
+def test_no_row_gives_a_table_with_its_types(store: tm.Store) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = store.query(Thing).where(Thing.group == "?").to_arrow()
+    assert table.num_rows == 0
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+
+
+def test_a_field_that_was_added_later_has_its_default_in_its_column(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    old: Any = type("Old", (), {})
+
+    def model(*, later: bool) -> Any:
+        class Item(tm.Entity, table="Items"):
+            number: tm.Field[int]
+            if later:
+                size: tm.Field[int] = tm.field(default=7)
+                name: tm.Field[str | None] = tm.field(default=None)
+
+            key = tm.Key[int](partition="{number}")
+
+        return Item
+
+    path = tmp_path / "items.db"
+    old = model(later=False)
+    with tm.open(path, models=[old]) as store:
+        store.insert(old(1))
+    new = model(later=True)
+    with tm.open(path, models=[new]) as store:
+        assert store.query(new).allow_scan().to_arrow().to_pylist() == [{"number": 1, "size": 7, "name": None}]
+
+
+def test_polars_and_pandas_get_the_same_types(query: tm.Query[Thing], things: list[Thing]) -> None:
+    polars = pytest.importorskip("polars")
+    frame = query.to_polars()
+    assert frame["at"].dtype == polars.Datetime("us", "UTC")
+    assert frame["price"].dtype == polars.Decimal(3, 2)
+    assert frame["number"].to_list() == [thing.number for thing in things]
+
+
+def test_pandas_makes_no_float_of_an_int_where_values_are_missing(query: tm.Query[Thing], things: list[Thing]) -> None:
+    pytest.importorskip("pandas")
+    frame = query.to_pandas()
+    assert str(frame["small"].dtype) == "Int32"
+    assert [None if value != value else value for value in frame["number"]] == [thing.number for thing in things]
+    assert str(frame["at"].dtype) == "datetime64[us, UTC]"
+    assert str(frame["color"].dtype) == "category"
+    assert str(query.select(Thing.number).to_pandas()["number"].dtype) == "int64"
+
+
+@pytest.mark.parametrize("name", ["arrow", "polars", "pandas"])
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    query: tm.Query[Thing], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("pyarrow", "polars", "pandas"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf'to_{name} needs \w+: pip install "tablemapper\[{name}\]"'):
+        getattr(query, f"to_{name}")()
+
+
+def test_an_async_query_has_columns_too(things: list[Thing]) -> None:
+    async def main() -> None:
+        async with tm.open_async(":memory:", models=[Thing]) as store:
+            assert await store.insert_columns(Thing, lists(things)) == 30
+            query = store.query(Thing).where(Thing.group == "g")
+            assert await query.columns() == lists(things)
+            assert (await query.select(Thing.number).limit(1).columns()) == {"number": [1]}
+            try:
+                importlib.import_module("pyarrow")
+            except ModuleNotFoundError:
+                return
+            assert (await query.to_arrow()).num_rows == 30
+            assert [batch.num_rows async for batch in query.arrow_batches(20)] == [20, 10]
+
+    asyncio.run(main())
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Thing, Priced]) as store:
+        yield store
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_columns_go_in_as_they_come_out(empty: tm.Store, things: list[Thing], atomic: bool) -> None:
+    assert empty.insert_columns(Thing, lists(things), atomic=atomic) == 30
+    assert stored(empty) == things
+    assert empty.check().ok
+
+
+def test_a_column_that_is_left_out_is_its_default(empty: tm.Store, things: list[Thing]) -> None:
+    columns = lists(things)
+    del columns["small"]
+    empty.insert_columns(Thing, columns)
+    assert [thing.small for thing in stored(empty)] == [None] * 30
+
+
+def test_columns_stand_in_any_order(empty: tm.Store, things: list[Thing]) -> None:
+    empty.insert_columns(Thing, dict(reversed(lists(things).items())))
+    assert stored(empty) == things
+
+
+@pytest.mark.parametrize("kind", ["table", "arrays", "polars", "pandas", "reader"])
+def test_what_arrow_reads_goes_in(store: tm.Store, empty: tm.Store, things: list[Thing], kind: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    if kind in ("polars", "pandas"):
+        pytest.importorskip(kind)
+    query = store.query(Thing).where(Thing.group == "g")
+    table = query.to_arrow()
+    frame = {
+        "table": lambda: table,
+        "arrays": lambda: dict(zip(table.column_names, table.columns, strict=True)),
+        "reader": lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+        "polars": query.to_polars,
+        "pandas": query.to_pandas,
+    }[kind]()
+    assert empty.insert_columns(Thing, frame) == 30
+    assert stored(empty) == things
+
+
+def test_arrays_of_numpy_go_in(empty: tm.Store, things: list[Thing]) -> None:
+    np = pytest.importorskip("numpy")
+    columns: dict[str, Any] = lists(things)
+    columns["number"] = np.array(columns["number"])
+    columns["flag"] = np.array(columns["flag"])
+    columns["real"] = np.array([np.nan if value is None else value for value in columns["real"]])
+    columns["small"] = np.array([np.nan if value is None else value for value in columns["small"]], dtype=float)
+    columns["at"] = np.array([value.replace(tzinfo=None) for value in columns["at"]], dtype="datetime64[ns]")
+    columns["day"] = np.array(columns["day"], dtype="datetime64[D]")
+    columns["span"] = np.array(columns["span"], dtype="timedelta64[us]")
+    columns["choice"] = np.array(columns["choice"])
+    columns["group"] = [np.str_(value) for value in columns["group"]]
+    empty.insert_columns(Thing, columns)
+    assert stored(empty) == things
+    with pytest.raises(tm.InvalidEntity, match="at: row 0: a time finer than a microsecond"):
+        empty.insert_columns(Thing, {**columns, "at": columns["at"] + np.timedelta64(1, "ns")})
+
+
+def test_scalars_of_numpy_go_in(empty: tm.Store) -> None:
+    np = pytest.importorskip("numpy")
+    columns = {"group": ["p"], "number": [np.int32(5)], "price": [Decimal(1)]}
+    assert empty.insert_columns(Priced, columns) == 1
+    pa = pytest.importorskip("pyarrow")
+    fine = pa.array([1000, 1001, None], pa.timestamp("ns", "UTC"))
+    with pytest.raises(tm.InvalidEntity, match="number: row 1: a time finer"):
+        empty.insert_columns(Priced, {**columns, "number": fine})
+    nothing = np.datetime64("NaT")
+    with pytest.raises(tm.InvalidEntity, match="number: row 0: no value"):
+        empty.insert_columns(Priced, {**columns, "number": [nothing]})
+
+
+def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
+    empty: tm.Store, things: list[Thing]
+) -> None:
+    columns: dict[str, Any] = lists(things)
+    columns["prize"] = columns.pop("price")
+    columns["number"][3] = "4"
+    columns["number"][5] = None
+    columns["at"][2] = datetime(2026, 1, 1)
+    columns["day"][7] = float("nan")
+    columns["words"][9] = ["a", 5]
+    columns["flag"] = columns["flag"][:-1]
+    with pytest.raises(tm.InvalidEntity) as caught:
+        empty.insert_columns(Thing, columns)
+    assert list(caught.value.faults) == [
+        f'prize: no such field (fields: {", ".join(NAMES)}); did you mean "price"?',
+        "price: it is missing",
+        "number: row 3: expected int, got str '4'",
+        "at: row 2: datetime.datetime(2026, 1, 1, 0, 0) has no time zone; datetime.now(UTC) has, and "
+        ".replace(tzinfo=…) gives one",
+        "day: row 7: no value, but one of type date is required",
+        "words: row 9[1]: expected str, got int 5",
+        "flag: 29 values, but group has 30",
+    ]
+    assert empty.query(Thing).where(Thing.group == "g").count() == 0
+
+
+@pytest.mark.parametrize("columns", [5, None, [{"group": "g"}], "text"])
+def test_what_has_no_columns_is_refused(empty: tm.Store, columns: Any) -> None:
+    with pytest.raises(tm.InvalidEntity, match="a dict of columns is needed"):
+        empty.insert_columns(Priced, columns)
+
+
+def test_a_column_that_is_no_sequence_is_refused(empty: tm.Store) -> None:
+    with pytest.raises(tm.InvalidEntity, match="number: a sequence or an array is needed, not 5"):
+        empty.insert_columns(Priced, {"group": ["p"], "number": 5, "price": [Decimal(1)]})
+
+
+def test_a_key_that_is_taken_is_told_as_insert_many_does(empty: tm.Store) -> None:
+    columns = {"group": ["p", "p"], "number": [1, 1], "price": [Decimal(1), Decimal(2)]}
+    with pytest.raises(tm.EntityExists):
+        empty.insert_columns(Priced, columns)
+    with pytest.raises(tm.EntityExists):
+        empty.insert_columns(Priced, columns, atomic=True)
+
+
+def test_importing_the_package_loads_none_of_these() -> None:
+    code = "import tablemapper, sys; print([m for m in ('pyarrow', 'polars', 'pandas', 'numpy') if m in sys.modules])"
+    import subprocess
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
