@@ -15,7 +15,7 @@ def main() -> None:
         if error.name not in ("cyclopts", "rich"):
             raise
         sys.exit(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'")
-    from .cli import stores  # noqa: F401  its commands
+    from .cli import scripts, stores  # noqa: F401  their commands
 
     sys.exit(run(sys.argv[1:]))
 

@@ -47,7 +47,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "plan", "run"]}],
-    [{"cli": ["app", "stores"], "": ["__main__"]}],
+    [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

@@ -2,4 +2,5 @@
 
 - `app`: the program: its options, what it prints, how it ends.
 - `stores`: the commands that look after one store.
+- `scripts`: the commands about migration scripts.
 """

@@ -21,7 +21,19 @@ from rich.text import Text
 from ..entities.entity import Record
 from ..errors import InvalidModel, NotAStore, TableMapperError, shown
 
-__all__ = ["Exit", "Json", "Models", "Place", "app", "existing", "load_models", "run", "show", "table"]
+__all__ = [
+    "Exit",
+    "Json",
+    "Models",
+    "Place",
+    "app",
+    "existing",
+    "import_from_here",
+    "load_models",
+    "run",
+    "show",
+    "table",
+]
 
 
 class Exit(IntEnum):
@@ -94,6 +106,12 @@ def existing(place: Path) -> Path:
     return place
 
 
+def import_from_here() -> None:
+    """Let a program that pip installed find the modules of the project, as ``python -m`` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def load_models(name: str) -> list[type[Record]]:
     """Import the models that a module holds, or that a list in a module names.
 
@@ -101,8 +119,7 @@ def load_models(name: str) -> list[type[Record]]:
         InvalidModel: there is no such module or list, or it holds no models.
     """
     module_name, _, attribute = name.partition(":")
-    if "" not in sys.path:  # a program that pip installed finds the project's modules as ``python -m`` does
-        sys.path.insert(0, "")
+    import_from_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -33,10 +33,6 @@ def _open_file(place: Path) -> Store:
     return Store(open_engine(existing(place), Schema(())))
 
 
-def _share(done: int, total: int | None) -> str:
-    return "" if not total or done >= total else f"{done:,} of {total:,}"
-
-
 def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
     rows = [(problem.kind, problem.where, problem.key, problem.detail) for problem in problems]
     return [table(title, ("kind", "where", "key", "detail"), rows)] if rows else []
@@ -45,16 +41,7 @@ def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
 @app.command
 def status(place: Place, /, *, json: Json = False) -> Exit:
     """Show what a store holds, how far that is built, and which migrations it has seen."""
-    report = status_of(existing(place))
-    items = [
-        (item.where, item.kind, item.state, "" if item.declared else "no", _share(item.done, item.total))
-        for item in report.items
-    ]
-    shapes = [table("", ("what", "kind", "state", "declared", "done"), items)]
-    if report.history:
-        runs = [(run.id, run.state, run.started, run.entities) for run in report.history]
-        shapes.append(table("migrations", ("id", "state", "started", "entities"), runs))
-    return show(report, *shapes, json=json)
+    return show(status_of(existing(place)), json=json)
 
 
 @app.command

@@ -105,7 +105,7 @@ def test_a_repair_says_what_it_repaired(place: Path, capsys: pytest.CaptureFixtu
 def test_status_needs_no_models(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _text(capsys, "status", "parts.db")
     assert code == Exit.OK
-    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
+    assert [line.split()[:3] for line in out.splitlines()] == [
         ["Part", "class", "ready"],
         ["Part.by_color", "index", "ready"],
         ["Colors", "aggregate", "ready"],
@@ -153,7 +153,7 @@ def test_a_project_names_its_models_once(
     code, _, err = _text(capsys, "check", "parts.db")
     assert code == Exit.USAGE
     assert "--models" in err
-    Path("pyproject.toml").write_text('[tool.tablemapper]\nmodels = "warehouse"\nmigrations = "changes"\n')
+    Path("pyproject.toml").write_text('[tool.tablemapper]\nmodels = "warehouse"\nscripts = "changes"\n')
     assert run(["check", "parts.db"]) == Exit.OK
     Path("pyproject.toml").unlink()
     monkeypatch.setenv("TABLEMAPPER_MODELS", "warehouse")

@@ -1,0 +1,88 @@
+"""Commands about migration scripts: to write them, to compare them with the models, and to run them over a store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import attrs
+from cyclopts import App, Parameter
+
+from ..errors import MigrationStopped
+from ..migrations.migrations import Migrations
+from ..migrations.run import migrate as run_migrations
+from ..store.builds import HOLD, REST
+from .app import Exit, Json, Models, Place, app, existing, import_from_here, load_models, show, table
+from .stores import Hold, Rest
+
+Scripts = Annotated[str, Parameter(help="the package of the migration scripts, as shop.migrations")]
+
+migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
+app.command(migrations_app)
+
+
+def _load(package: str) -> Migrations:
+    import_from_here()
+    return Migrations(package)
+
+
+@app.command
+def migrate(
+    place: Place,
+    /,
+    *,
+    scripts: Scripts,
+    to: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    contract: Annotated[bool, Parameter(negative="")] = False,
+    limit: int | None = None,
+    hold: Hold = HOLD,
+    rest: Rest = REST,
+    json: Json = False,
+) -> Exit:
+    """Run the migration scripts that a store has not seen yet, beside whoever reads and writes.
+
+    Ends with 1 if entities cannot be converted, or if more is left.
+
+    Args:
+        to: the script to stop behind; one that the store has passed: the scripts after it are undone.
+        dry_run: change nothing, and run every function over every entity.
+        contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
+        limit: the most entities that this call copies.
+    """
+    migrations = _load(scripts)
+    options = {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
+    try:
+        report = run_migrations(existing(place), migrations, progress=not json, **options)  # type: ignore[arg-type]
+    except MigrationStopped as stopped:
+        report = stopped.report
+    return show(report, json=json, ok=report.ok)
+
+
+@migrations_app.command
+def plan(place: Place, /, *, scripts: Scripts, json: Json = False) -> Exit:
+    """Show what `migrate` would do to a store, without running a function."""
+    return show(run_migrations(existing(place), _load(scripts), dry_run=True, limit=0), json=json)
+
+
+@migrations_app.command
+def make(name: str, models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
+    """Write the script that leads from the shapes in schema.json to the models, and bring schema.json up to date.
+
+    Args:
+        name: what it does, in a word, as price.
+    """
+    path = _load(scripts).write(load_models(models), name)
+    return show({"ok": True, "path": str(path)}, str(path), json=json)
+
+
+@migrations_app.command
+def check(models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
+    """Compare the models with schema.json beside the scripts, without a store: for CI.
+
+    Ends with 1 if there are changes that need a script and have none.
+    """
+    changes = _load(scripts).check(load_models(models))
+    rows = [(change.where, change.rule, change.message, change.code) for change in changes]
+    shapes = [table("", ("where", "rule", "change", "step"), rows)] if rows else ["the models and the scripts agree"]
+    members = {"ok": not changes, "changes": [attrs.asdict(change) for change in changes]}
+    return show(members, *shapes, json=json, ok=not changes)
