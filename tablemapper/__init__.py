@@ -26,6 +26,7 @@ from .entities.fields import sum as sum
 from .entities.index import Index, IndexRange
 from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
 from .entities.key import Key, KeyOf
+from .entities.timestamp import timestamp
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -171,6 +172,7 @@ __all__ = [
     "restore",
     "schema_form",
     "status",
+    "timestamp",
     "to_dict",
     "to_json",
 ]

@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates", "timestamp"]}],
     [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "assignments", "check"]}],
     [
         {

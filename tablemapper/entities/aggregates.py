@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidQuery, shown
-from ..expressions.tree import Attr, Predicate, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .entity import Record
 from .fields import FieldModel, Measure
@@ -88,6 +88,8 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
             return [f"{measure.kind}({shown(one)}): a field is needed, as in {source.__name__}.name"]
         if not issubclass(source, one.owner):
             return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
+        if one.name == TIMESTAMP_NAME:
+            return [f"{one!r} changes with each write; nothing can be maintained by it"]
     if measure.kind == "count":
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None

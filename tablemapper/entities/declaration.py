@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, get_args
 
 import attrs
 
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
-from ..expressions.tree import Attr, Predicate, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
 from ..keys.composed import composed, composed_fields
 from ..keys.template import Slot, Template, compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
 from ..values.nested import value_type
-from ..values.scalars import ValueType
+from ..values.scalars import TIMESTAMP, ValueType
 from .fields import FieldModel
 from .index import Index
 from .key import Key
@@ -85,6 +86,13 @@ class IndexModel:
         return form | {"include_all": True} if self.include_all else form
 
 
+_TIMESTAMP = FieldModel(
+    name=TIMESTAMP_NAME, property="Timestamp", type=TIMESTAMP, annotation=datetime, optional=False, constraint=None,
+    default=attrs.NOTHING, factory=None, stored=True, kw_only=True, validator=None, measure=None,
+)  # fmt: skip
+"""When an entity was last written, as if it were a field."""
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class AbstractDeclaration:
     """A class, compiled: its fields. All that there is of one without a table, which lends them."""
@@ -106,6 +114,8 @@ class AbstractDeclaration:
         for model in self.fields:
             if model.name == name:
                 return model
+        if name == TIMESTAMP_NAME:
+            return _TIMESTAMP
         known = [model.name for model in self.fields]
         raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
 
@@ -297,6 +307,8 @@ def _condition(
         for attr in predicate.attributes():
             if not issubclass(owner, attr.owner):
                 raise InvalidQuery(f"{shown(attr)} is not a field of {owner.__name__}")
+            if attr.name == TIMESTAMP_NAME:
+                raise InvalidQuery(f"{attr!r} changes with each write; nothing can be maintained by it")
     except (InvalidQuery, AttributeError, TypeError) as error:
         faults.append(f"{subject}: {error}")
         return None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import builtins
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -30,7 +30,7 @@ from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
 from ..expressions.arithmetic import Number
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
-from ..values.scalars import ValueType
+from ..values.scalars import TIMESTAMP, ValueType
 from .body import annotations_of, calling_frame, read_bases, read_body
 from .declaration import (
     AbstractDeclaration,
@@ -427,7 +427,7 @@ class Record(metaclass=RecordType):
         for one in assignments:
             if not isinstance(one, Assignment):
                 faults.append(f"{cls.__name__}.field.set(…) is needed, not {shown(one)}")
-            elif not issubclass(cls, one.attr.owner) or one.attr.path or one.attr.part:
+            elif one.attr.name not in values or one.attr.path or one.attr.part or not issubclass(cls, one.attr.owner):
                 faults.append(f"{one.attr!r} is not a field of {cls.__name__}")
             elif one.adds or isinstance(one.value, Number):
                 faults.append(f"{one.attr.name}: a value is needed; the store calculates, in merge and update")
@@ -450,6 +450,11 @@ class Record(metaclass=RecordType):
             raise TypeError(
                 f"{type(self).__name__} entities are no mappings; write entity.{known}, or tm.to_dict(entity)"
             )
+
+    @property
+    def _timestamp(self) -> datetime:
+        """When it was last written; conditions on `tablemapper.timestamp` read it."""
+        return TIMESTAMP.load(self._row[2])  # type: ignore[no-any-return]
 
     @classmethod
     def _options(cls, options: Options, faults: list[str]) -> Options:
@@ -574,4 +579,4 @@ def info(entity: Record) -> Info:
     if row is None:
         key = key_of(entity)
         return Info(key.partition, key.row, None, None)
-    return Info(row[0], row[1], etag_text(row[2]), datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[2]))
+    return Info(row[0], row[1], etag_text(row[2]), TIMESTAMP.load(row[2]))

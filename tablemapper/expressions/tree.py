@@ -25,6 +25,7 @@ from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 from .habits import FIELD_HABITS, refuse_habits
 
 __all__ = [
+    "TIMESTAMP_NAME",
     "And",
     "Assignment",
     "Attr",
@@ -54,6 +55,7 @@ O_contra = TypeVar("O_contra", contravariant=True)
 
 _is_plain = re.compile(r'[^.()\["]+').fullmatch  # (a key of a dict can be any text but one with a quotation mark)
 MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
+TIMESTAMP_NAME = "_timestamp"  # of an attribute; no field begins with an underscore
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
@@ -141,11 +143,15 @@ class Attr(Number[O, T]):
     """The type of the time that it is a part of."""
 
     def __repr__(self) -> str:
+        if self.name == TIMESTAMP_NAME:
+            return f"tm.timestamp({self.owner.__name__})"
         return f"{self.owner.__name__}.{self.label}"
 
     @property
     def label(self) -> str:
         """The field as a user writes it, without its class: ``taken_at.date()``, ``address.city``."""
+        if self.name == TIMESTAMP_NAME:
+            return "timestamp()"
         text = "".join([self.name, *[f".{step}" if _is_plain(step) else f'["{step}"]' for step in self.path]])
         return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
 

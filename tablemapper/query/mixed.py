@@ -17,7 +17,7 @@ from ..engines.protocol import Position
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
-from ..expressions.tree import And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
+from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
 from ..planning.question import QuerySpec
@@ -333,6 +333,8 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
     """
     if issubclass(model.cls, attr.owner):
         return attr
+    if attr.name == TIMESTAMP_NAME:
+        return attrs.evolve(attr, owner=model.cls)
     if all(field.name != attr.name for field in model.declaration.fields):
         return None
     theirs = abstract_declaration(attr.owner).field(attr.name).type.nested(attr.path)

@@ -14,6 +14,7 @@ from ..entities.declaration import Declaration, IndexModel, declaration_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
+from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import Edm, entity_size
@@ -63,7 +64,7 @@ class Model:
     @cached_property
     def position(self) -> dict[str, int]:
         """Where in a row a field's property stands."""
-        return {field.name: at for at, field in enumerate(self.columns, FIRST)}
+        return {TIMESTAMP_NAME: FIRST - 1} | {field.name: at for at, field in enumerate(self.columns, FIRST)}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:

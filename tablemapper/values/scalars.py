@@ -26,6 +26,7 @@ __all__ = [
     "INT32",
     "INT32_RANGE",
     "SCALARS",
+    "TIMESTAMP",
     "Fault",
     "Int32",
     "ValueType",
@@ -580,3 +581,13 @@ def literal_type(values: tuple[Any, ...]) -> ValueType:
         fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
         spillable=False, text=False, summable=False, calculable=False, sql_in_json=False,
     )  # fmt: skip
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMESTAMP = attrs.evolve(
+    SCALARS[datetime],
+    store=lambda value: _microseconds(value - _EPOCH), load=lambda stored: _EPOCH + timedelta(0, 0, stored),
+    fast="False", reads="{epoch} + {span}(0, 0, {v})", objects={"epoch": _EPOCH, "span": timedelta},
+    key_text=False, cuttable=False, keyable=False, sql_in_json=False,
+)  # fmt: skip
+"""The type of what the store notes of each write: a time, stored as microseconds since 1970."""

@@ -565,3 +565,10 @@ async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     await store.merge(traffic.key, id="a")
     async with store.transaction() as tx:
         tx.require(traffic)
+
+
+def written(store: tm.Store, since: datetime) -> None:
+    assert_type(tm.timestamp(Product), tm.Attr[Product, datetime])
+    recent = store.query(Product).where(Product.category_id == "books", tm.timestamp(Product) > since)
+    assert_type(recent.order_by(tm.timestamp(Product).desc()), tm.Query[Product])
+    assert_type(recent.max(tm.timestamp(Product)), datetime | None)

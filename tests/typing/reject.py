@@ -239,3 +239,9 @@ def parts(store: tm.Store) -> None:
     store.merge(key, returning=1)  # type: ignore[call-overload]
     with store.transaction() as tx:
         tx.require("a")  # type: ignore[arg-type]
+
+
+def written(store: tm.Store, since: datetime) -> None:
+    tm.timestamp("Product")  # type: ignore[arg-type]
+    tm.timestamp(Product) > 3  # type: ignore[operator]
+    store.query(Product).where(tm.timestamp(Reading) > since)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from ...keys.forms import successor
 from ...keys.template import Slot, Template
 from ...keys.times import UNITS, split_format
 from ...schema.model import Model
+from ...values.scalars import TIMESTAMP
 
 __all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "lower_key", "value_sql"]
 
@@ -113,6 +114,8 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
         case Contains(attr=attr):
             return _contains(predicate, attr, column)
         case Compare(attr=attr, op=op, value=Attr() as other):
+            if (attr.type is TIMESTAMP) is not (other.type is TIMESTAMP):
+                return None  # (one is a number in the table, the other one text)
             left, right = value_sql(attr, model, column), value_sql(other, model, column)
             return None if left is None or right is None else Condition(f"({left}) {_OPS[op]} ({right})")
         case Compare(attr=attr, op=op, value=value):

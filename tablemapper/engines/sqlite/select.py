@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ...expressions.tree import Attr, Order
+from ...expressions.tree import TIMESTAMP_NAME, Attr, Order
 from ...planning.bounds import EVERYTHING, Bound
 from ...planning.budget import Spending
 from ...planning.plan import Plan
@@ -91,6 +91,8 @@ class Select:
         model = self.plan.model
         if name not in model.position:
             return None
+        if name == TIMESTAMP_NAME:
+            return None if self.plan.covering else 't."Timestamp"'
         field = model.declaration.field(name)
         if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
             return f"i.{quoted(own)}"

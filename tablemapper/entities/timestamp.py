@@ -1,0 +1,30 @@
+"""When an entity was last written: what the store notes beside the fields, as conditions and orders have it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from ..errors import InvalidQuery, shown
+from ..expressions.tree import TIMESTAMP_NAME, Attr
+from ..values.scalars import TIMESTAMP
+from .entity import Record
+
+__all__ = ["timestamp"]
+
+R = TypeVar("R", bound=Record)
+
+
+def timestamp(cls: type[R], /) -> Attr[R, datetime]:
+    """Return when the entities of a class were last written, for conditions and orders of queries.
+
+    ``store.query(Product).where(Product.category == "books", tm.timestamp(Product) > yesterday)``. Of one entity,
+    `info` has it. No key, index or aggregate can be made of it.
+
+    Raises:
+        InvalidQuery: it is no class of entities.
+    """
+    given: object = cls
+    if not isinstance(given, type) or not issubclass(given, Record):
+        raise InvalidQuery(f"timestamp: an entity class is needed, as in tm.timestamp(Product), not {shown(given)}")
+    return Attr(cls, TIMESTAMP_NAME, TIMESTAMP)
