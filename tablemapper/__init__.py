@@ -78,6 +78,7 @@ from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
+from .values.uuid7 import uuid7
 
 __all__ = [
     "Aggregate",
@@ -175,6 +176,7 @@ __all__ = [
     "timestamp",
     "to_dict",
     "to_json",
+    "uuid7",
 ]
 
 __version__ = "0.1.0"

@@ -14,7 +14,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "precision", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
+        {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "tree", "predicates", "python"]}],

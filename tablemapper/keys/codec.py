@@ -99,6 +99,7 @@ class KeyCodec:
         buckets: the texts that there are, of a ``shard``.
         codes: the directives of a time format, in order, and
         unit: the finest of them, as ``%d``.
+        head: how many of the first characters of the value these are, if they are no more.
         cut: how much of the plain text of the value this is, if it is what that begins with; else 0.
     """
 
@@ -116,6 +117,7 @@ class KeyCodec:
     buckets: tuple[str, ...] = attrs.field(repr=False, default=())
     codes: tuple[str, ...] = ()
     unit: str = ""
+    head: int = 0
     cut: int = 0
     write: Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
     beyond: Callable[[Any], int | None] = attrs.field(repr=False, eq=False, default=always_among)
@@ -135,7 +137,7 @@ class KeyCodec:
     @property
     def starts(self) -> bool:
         """Whether the text can be compared by ``startswith``."""
-        return self.base is str and self.spec in ("", "fold", "raw")
+        return self.base is str and (self.spec in ("", "fold", "raw") or self.head > 0)
 
     def end(self, text: str, start: int) -> int:
         """Return where the text of a value ends that begins there, if it ends by itself."""
@@ -179,6 +181,8 @@ class KeyCodec:
         """
         if isinstance(value, enum.Enum):
             value = value.value
+        if self.head:
+            return self._cuts_of_head(op, value)
         if self.starts and len(value) > MAX_KEY_UNITS:
             if op in ("==", "startswith"):
                 return None
@@ -201,6 +205,18 @@ class KeyCodec:
         if self.unit:
             op = self._truncated(op, value, all_of_it=all_of_it)
         return [(_MIRROR.get(op, op) if self.spec == "desc" else op, text)]
+
+    def _cuts_of_head(self, op: str, value: str) -> Cuts | None:
+        """Return what a comparison of texts says of their first characters."""
+        head = value[: self.head]
+        if self._illegal(head):
+            return None if op in ("==", "startswith") else []
+        if op == "startswith" and len(value) < self.head:
+            return self._starting(head)
+        text = self.write(head)
+        if op == "startswith":
+            return [(">=", text), ("<=", text)]
+        return [("<=" if op == "<" and len(value) > self.head else ">=" if op == ">" else op, text)]
 
     def _illegal(self, value: str) -> re.Match[str] | None:
         return FORBIDDEN.search(value) if self.spec == "raw" else SURROGATE.search(value)
@@ -352,7 +368,7 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
     )
 
 
-_SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "fold", "hash", "raw"'
+_SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "prefix(N)", "fold", "hash", "raw"'
 
 
 def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn], raw: bool) -> dict[str, Any]:
@@ -380,6 +396,12 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
         if not 1 <= int(match[1]) <= 1000:
             invalid("a query reads every shard, so there may be 1 to 1000 of them")
         return _shard(FORMS[base].encoder(refuse), int(match[1]))
+    if match := re.fullmatch(r"prefix\((\d+)\)", spec):
+        if base is not str:
+            invalid(f"prefix is for str, this is {base.__name__}")
+        if not 1 <= int(match[1]) <= MAX_KEY_UNITS:
+            invalid(f"give it 1 to {MAX_KEY_UNITS} characters")
+        return _prefix(int(match[1]), refuse)
     if spec == "hash":
         plain = FORMS[base].encoder(refuse)
         return _lossy(
@@ -475,6 +497,11 @@ def _shard(plain: Encode, count: int) -> dict[str, Any]:
 def _fold(refuse: Refuse) -> dict[str, Any]:
     encode = text_codec(refuse)[0]
     return _lossy(lambda value: encode(value.casefold()), (), tail=None, prefix_free=False)
+
+
+def _prefix(head: int, refuse: Refuse) -> dict[str, Any]:
+    encode = text_codec(refuse)[0]
+    return _lossy(lambda value: encode(value[:head]), (), tail=None, prefix_free=False, ordered=True, head=head)
 
 
 def _raw(refuse: Refuse) -> dict[str, Any]:

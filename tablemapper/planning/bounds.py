@@ -71,6 +71,13 @@ class Reach:
         """The field that is ranged."""
         return self.slot.field if self.slot is not None and self.ops else None
 
+    @property
+    def loose(self) -> bool:
+        """Whether other values of a fixed slot lie between the bounds: its text ends by what follows it."""
+        at = None if self.slot is None else self.slot.component
+        fixed = [part for part in self.fixed if isinstance(part, Slot) and part.component == at]
+        return any(part.after is not None for part in fixed)
+
     def bound(
         self,
         values: Mapping[str, Any],

@@ -218,6 +218,8 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
         return all(access.text(slot) == predicate.value for slot in slots)
     if name is None:
         return False
+    if access.among and any(one.range_field == name and one.loose for one in access.reaches):
+        return False  # (between the bounds of one value can be rows of another one)
     attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
     if attr is not None and attr.part:
         edged = name in access.exact or is_within(cut_unit(attr.part), access.unit(name))

@@ -2,6 +2,7 @@
 
 - `scalars`: the types that are one value.
 - `precision`: times that are cut when they are set.
+- `uuid7`: UUIDs in the order of time.
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.

@@ -86,3 +86,18 @@ def test_a_bound_on_the_edge_of_a_bucket_leaves_that_bucket_out(
 def test_a_day_examines_its_rows_only(store: tm.Store) -> None:
     day = store.query(Reading).where(at >= START, at < START + DAY)
     assert len(list(day.budget(examined=48))) == 48
+
+
+def test_bounds_of_one_value_that_hold_rows_of_another_leave_a_range_to_the_filter() -> None:
+    class Part(tm.Entity, table="Parts"):
+        code: tm.Field[bytes]
+        size: tm.Field[date]
+
+        key = tm.Key[date, bytes](partition="{size}", row="{code}")
+        by_code = tm.Index[bytes, date](partition="{code}{size}")
+
+    with tm.open(":memory:", models=[Part]) as store:
+        store.insert(Part(b"\xff", date(2024, 1, 1)))
+        late = store.query(Part).where(Part.code.is_in([b"\xff", b""]), Part.size >= date(2025, 1, 1))
+        assert late.explain().path == "Part.by_code"
+        assert list(late) == []

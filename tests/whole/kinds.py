@@ -107,7 +107,9 @@ class Kind:
 
     def ends(self, spec: str) -> Literal["fixed", "self", "free"]:
         """Return how the text that a spec gives ends."""
-        return "free" if spec == "fold" else self.width if spec in ("", "desc") else "fixed"
+        return (
+            "free" if spec == "fold" or spec.startswith("prefix") else self.width if spec in ("", "desc") else "fixed"
+        )
 
 
 def _day(text: str) -> datetime.datetime:
@@ -131,7 +133,7 @@ _NEAR = (
     ("", "a", "A", "ann", "Ann", "ANN"),
     ("ß", "SS"),
 )
-STR = Kind("str", _TEXTS, ("", "", "", "fold", "hash", "shard(2)"), "free", near=_NEAR)
+STR = Kind("str", _TEXTS, ("", "", "", "fold", "hash", "shard(2)", "prefix(1)", "prefix(2)"), "free", near=_NEAR)
 INT = Kind(
     "int", (0, 1, -1, 2, 7, 10, -10, 42, 2**63 - 1, -(2**63)), ("", "", "desc", "hash", "shard(3)"), "self", summed=True,
     near=((-1, 0, 1, 2, 10), (2**63 - 1, 2**63 - 2, 2**62, 0), (-(2**63), 1 - 2**63, -(2**62), 2**63 - 1)),

@@ -227,6 +227,8 @@ def slot_value(slot: Slot, given: Any) -> Any:
         given = given.value
     if slot.spec == "fold":
         return given.casefold()
+    if slot.spec.startswith("prefix"):
+        return given[: int(slot.spec[7:-1])]
     if slot.spec.startswith("shard"):
         return _bucket(given, int(slot.spec[6:-1]))
     return cut_time(given, slot.spec) if "%" in slot.spec else given

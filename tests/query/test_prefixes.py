@@ -1,0 +1,98 @@
+"""Keys that begin with the first characters of a field: ``{user:prefix(2)}``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from ..touched import Touched, touching
+
+
+class Profile(tm.Entity, table="Profiles"):
+    user: tm.Field[str]
+
+    key = tm.Key[str](partition="{user:prefix(2)}", row=("{user}", "profile"))
+
+
+class Team(tm.Entity, table="Teams"):
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="all", row="{name:prefix(2)}")
+
+
+USERS = [f"{a}{b}{c}" for a in "abc" for b in "abc" for c in ("", "a", "bb", "/")]
+
+
+@pytest.fixture(scope="module")
+def counting() -> Iterator[Touched]:
+    with touching() as touched:
+        yield touched
+
+
+@pytest.fixture
+def store() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Profile, Team]) as opened:
+        opened.insert_many(map(Profile, USERS))
+        yield opened
+
+
+def test_a_user_is_one_row_of_the_partition_of_the_prefix(store: tm.Store, counting: Touched) -> None:
+    assert Profile.key("ada")[1:] == ("ad", "ada !profile")
+    assert Profile.key("a/b").partition == "a.~"
+    for run in (lambda: store[Profile.key("aba")], store.query(Profile).where(Profile.user == "aba").one):
+        assert counting(run) == {"Profiles": 1}
+
+
+@pytest.mark.parametrize(
+    ("condition", "partitions"),
+    [
+        (Profile.user.startswith("b"), ["ba", "bb", "bc"]),
+        (Profile.user.startswith("bb"), ["bb"]),
+        (Profile.user.startswith("bbb"), ["bb"]),
+        (Profile.user < "bb", ["aa", "ab", "ac", "ba"]),
+        (Profile.user <= "bb", ["aa", "ab", "ac", "ba", "bb"]),
+        (Profile.user < "bba", ["aa", "ab", "ac", "ba", "bb"]),
+        (Profile.user > "bb", ["bb", "bc", "ca", "cb", "cc"]),
+        (Profile.user.between("bb", "c"), ["bb", "bc"]),
+    ],
+    ids=str,
+)
+def test_a_condition_on_the_field_bounds_its_prefix(store: tm.Store, condition: Any, partitions: list[str]) -> None:
+    query = store.query(Profile).where(condition)
+    bounds = [one.partition for one in query.explain().ranges]
+    kept = sorted({user[:2] for user in USERS})
+    assert [one for one in kept if any(bound.holds(one) for bound in bounds)] == partitions
+    every = [profile.user for profile in store.query(Profile).where(condition).allow_scan()]
+    assert every == sorted(user for user in USERS if user in every)
+    assert len(every) == query.count()
+
+
+def test_who_holds_the_key_is_said(store: tm.Store) -> None:
+    store.insert(Team("Sales"))
+    with pytest.raises(
+        tm.errors.EntityExists, match=r"{name:prefix\(2\)} makes one key of 'Sand' and the stored 'Sales'"
+    ):
+        store.insert(Team("Sand"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "fault"),
+    [
+        (int, "prefix(2)", "prefix is for str, this is int"),
+        (str, "prefix(0)", "give it 1 to 512 characters"),
+        (str, "prefix", 'there is no spec "prefix"'),
+    ],
+)
+def test_a_prefix_of_nothing_is_refused(kind: Any, spec: str, fault: str) -> None:
+    with pytest.raises(tm.errors.InvalidModel) as refused:
+
+        class _(tm.Entity, table="Bad"):
+            x: tm.Field[kind]
+
+            key = tm.Key(partition=f"{{x:{spec}}}")
+
+    assert fault in str(refused.value)
