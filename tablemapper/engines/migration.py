@@ -13,7 +13,7 @@ import attrs
 from ..schema.forms import AppliedForm, Forms
 from ..schema.model import Model, Schema
 
-__all__ = ["Conversion", "Copied", "Fault", "MigrationEngine", "Transition"]
+__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition"]
 
 
 @attrs.frozen
@@ -54,6 +54,8 @@ class Transition:
     new: Schema
     """The classes that they are converted to, with what is maintained from them; nothing else is in their tables."""
     conversions: tuple[Conversion, ...]
+    drops: tuple[str, ...] = ()
+    """The labels of what goes when it is contracted."""
     back: bool = False
     """Whether it undoes a migration."""
 
@@ -66,6 +68,24 @@ class Transition:
     def ending(self) -> frozenset[str]:
         """The classes that end, by name."""
         return frozenset(self.old.by_name)
+
+
+@attrs.frozen(eq=False)
+class Edit:
+    """A migration that only the catalogue of a store has to know: older versions go on beside it."""
+
+    id: str
+    script: str
+    """32 hex digits of its script."""
+    steps: tuple[str, ...]
+    names: Mapping[str, Mapping[str, str]]
+    """By class: properties, each with its new name."""
+    new: tuple[Model, ...]
+    """The classes that have other names, as they are from then on, and the aggregates of them."""
+    drops: tuple[str, ...]
+    """The labels of what goes when it is contracted."""
+    back: bool = False
+    """Whether it undoes a migration."""
 
 
 @attrs.frozen
@@ -115,6 +135,10 @@ class MigrationEngine(Protocol):
         Raises:
             InvalidMigration: another one is under way.
         """
+        ...
+
+    def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
+        """Do a migration that copies nothing, in one transaction; as `start`."""
         ...
 
     def step(self, most: int) -> Copied:

@@ -13,9 +13,9 @@ import attrs
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..engines.migration import Conversion, Transition
+from ..engines.migration import Conversion, Edit, Transition
 from ..entities.declaration import abstract_declaration
-from ..entities.entity import Record
+from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
 from ..expressions.tree import Attr
 from ..schema.forms import Forms
@@ -25,7 +25,7 @@ from .report import PlanStep
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
 
-__all__ = ["check_old", "matches", "plan_steps", "transition_of", "undoing"]
+__all__ = ["check_old", "edit_of", "matches", "plan_steps", "transition_of", "undoing"]
 
 
 # ---------------------------------------------------------------------------------------------- is the store as it says
@@ -107,11 +107,14 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         conversions = tuple(_conversions(script, affected))
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
-    return Transition(script.id, script.digest, tuple(map(str, script.steps)), schema, target, conversions, back)
+    drops = () if back else _drops(script, affected)
+    return Transition(script.id, script.digest, tuple(map(str, script.steps)), schema, target, conversions, drops, back)
 
 
 def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
     """Return the classes of a store that are copied, or end: those of steps, and those that hang together with them."""
+    if _is_edit(script):
+        return ()
     affected = {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
     tables = {model_of(cls).table for cls in _new_classes(script, affected)}
     while True:
@@ -126,6 +129,48 @@ def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
         affected |= more
 
 
+def _is_edit(script: Script) -> bool:
+    """Return whether only the catalogue has to know: properties get other names, or indexes and classes go."""
+    names = [name for of in _names(script).values() for name in (*of, *of.values())]
+    return len(names) == len(set(names)) and all(
+        isinstance(step, Rename) or (isinstance(step, Drop) and not isinstance(step.what, Attr))
+        for step in script.steps
+    )
+
+
+def _names(script: Script) -> dict[str, dict[str, str]]:
+    """Return the properties that have other names, by class."""
+    found: dict[str, dict[str, str]] = {}
+    for step in script.steps:
+        if isinstance(step, Rename):
+            old, new = (abstract_declaration(attr.owner).field(attr.name).property for attr in (step.old, step.new))
+            if old != new:
+                found.setdefault(step.old.owner.__name__, {})[old] = new
+    return found
+
+
+def _drops(script: Script, affected: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the labels of the indexes and classes that go, those of classes that end anyway aside."""
+    ending = set(affected)
+    labels = []
+    for step in script.steps:
+        if isinstance(step, Drop) and not isinstance(step.what, Attr):
+            label = (
+                step.what.__name__ if isinstance(step.what, type) else f"{step.what.entity.__name__}.{step.what.index}"
+            )
+            labels += [label] if label.partition(".")[0] not in ending else []
+    return tuple(labels)
+
+
+def edit_of(script: Script, *, back: bool = False) -> Edit:
+    """Return what an engine does for a script for which it copies nothing."""
+    names = _names(script) if _is_edit(script) else {}
+    renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
+    new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
+    steps = tuple(map(str, script.steps))
+    return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script), back)
+
+
 def _old_classes(script: Script, step: Step) -> Iterator[Any]:
     match step:
         case Rename(old=attr) | Convert(old=attr):
@@ -138,9 +183,9 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
             source = next((o for o, n in pairs(script).items() if n is attr.owner), None)
             if source is not None:
                 yield source
-        case Drop(what=what):
-            yield what if isinstance(what, type) else what.owner if isinstance(what, Attr) else what.entity
-        case Resolve():
+        case Drop(what=Attr() as attr):
+            yield attr.owner
+        case Drop() | Resolve():
             pass
 
 
@@ -218,14 +263,14 @@ def undoing(script: Script) -> Script:
     Raises:
         InvalidMigration: one of its steps cannot be undone.
     """
-    faults = [f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not reversible(step)]
+    faults = [f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not _reversible(step, script)]
     if faults:
         raise InvalidMigration(script.id, faults)
     steps = [one for step in reversed(script.steps) for one in _undone(step)]
     return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
 
 
-def reversible(step: Step) -> bool:
+def _reversible(step: Step, script: Script) -> bool:
     """Return whether a step can be undone."""
     match step:
         case Rename() | RenameClass() | Rekey() | Fill():
@@ -234,6 +279,9 @@ def reversible(step: Step) -> bool:
             return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
         case Rewrite(back=back):
             return back is not None
+        case Drop(what=what) if not isinstance(what, Attr):
+            # (What goes stays until it is contracted, unless it was copied.)
+            return not isinstance(what, type) or not issubclass(what, Entity) or _is_edit(script)
         case _:
             return False
 
@@ -272,14 +320,17 @@ def _given(_: Any) -> None:
 
 def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tuple[PlanStep, ...]:
     """Return the steps of a script as a report shows them."""
-    undoable = all(map(reversible, script.steps))
-    goes_on = all(model_of(old).form_hash == model_of(new).form_hash for old, new in pairs(script).items())
+    undoable = all(_reversible(step, script) for step in script.steps)
+    affected = _affected(script, forms)
+    goes_on = not affected or all(
+        model_of(old).form_hash == model_of(new).form_hash for old, new in pairs(script).items()
+    )
     return tuple(
         [
             PlanStep(
                 script.id,
                 str(step),
-                sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in forms),
+                sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),
                 undoable,
                 "writes" if goes_on else "stops",
             )

@@ -19,9 +19,9 @@ from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from .migrations import Migrations
-from .plan import check_old, matches, plan_steps, transition_of, undoing
+from .plan import check_old, edit_of, matches, plan_steps, transition_of, undoing
 from .report import MigrationReport, PlanStep
-from .script import Script
+from .script import MigrationFunction, Script
 
 __all__ = ["migrate"]
 
@@ -33,7 +33,7 @@ _SHOWN = 20
 
 def migrate(
     place: str | os.PathLike[str],
-    migrations: Any,
+    migrations: Migrations | str | Sequence[MigrationFunction],
     *,
     to: str | None = None,
     dry_run: bool = False,
@@ -120,7 +120,7 @@ def _rehearse(
 
 
 def scripts_of(migrations: Any) -> tuple[Script, ...]:
-    """Return scripts as users give them, in order."""
+    """Return the scripts of a `Migrations`, or of what makes one."""
     return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
 
 
@@ -213,7 +213,7 @@ class _Run:
         check_old(script, engine.forms())
         transition = transition_of(script, engine.forms(), back=back)
         if transition is None:
-            engine.adopt([(script.id, script.digest)])
+            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms))
             self._applied.append(script.id)
             return True
         engine.start(transition, lambda forms: check_old(script, forms))

@@ -122,6 +122,10 @@ class VersionForm(_Form):
     """When it was retired; None while it may run."""
     retired_by: str | None = None
     """The migration that retired it; None if the class held no entities and was declared anew."""
+    renames: dict[str, str] = {}
+    """Its properties that have other names by now, with these."""
+    behind: str | None = None
+    """The first migration that it has not seen, and goes on beside until that is contracted."""
 
 
 class StateForm(_Form):
@@ -175,6 +179,8 @@ class AppliedForm(msgspec.Struct):
     """That were copied."""
     seconds: float = 0.0
     undone: int | None = None
+    drops: list[str] = []
+    """The labels of what goes when it is contracted."""
     kept: list[str] = []
     """The tables of what was copied; they are dropped when it is contracted."""
 

@@ -70,7 +70,6 @@ def script(new: list[Any], function: Callable[[tm.Migration], None], name: str =
 
 
 def cases() -> dict[str, Case]:
-    renamed = part(changed(FIELDS, maker=None, firm=str | None), **indexes("firm"))
     priced = part(changed(FIELDS, price=Decimal), **indexes())
     keyed = part(key=tm.Key[str, str, int](partition="{price}", row=("{shelf}", "{number}")), **indexes())
     filled = part(changed(FIELDS, rank=int), **indexes())
@@ -100,8 +99,6 @@ def cases() -> dict[str, Case]:
     both_new = part(changed(FIELDS, maker=None, firm=str | None, price=Decimal, rank=int), **indexes("firm"))
     same = part(**indexes())
     found = {
-        "rename": ([renamed, totals(renamed, "firm")], lambda m: m.rename(OLD.maker, renamed.firm),
-                   lambda e: [copy(renamed, e, firm=e.maker)]),
         "convert": ([priced, totals(priced, "maker")], lambda m: m.convert(OLD.price, priced.price, Decimal, back=str),
                     lambda e: [copy(priced, e, price=Decimal(e.price))]),
         "convert by a mapping": (

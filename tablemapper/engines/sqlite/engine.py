@@ -267,11 +267,11 @@ class SqliteEngine:
             began = self.file.monotonic()
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
-                built = clear_batch(writer, sqlite.catalogue, most) if labels is None else None
+                built = clear_batch(writer, sqlite.stored, most) if labels is None else None
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
             if built.ended:
-                write_catalogue(writer, finished(writer, sqlite.catalogue, built.ended))
+                write_catalogue(writer, finished(writer, sqlite.stored, built.ended))
                 writer.bump_generation()
 
         self._write(write, alone=True)
@@ -286,7 +286,7 @@ class SqliteEngine:
         """Maintain something no more; its tables are cleared by `build`."""
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            write_catalogue(writer, drop(writer, sqlite.catalogue, label, by))
+            write_catalogue(writer, drop(writer, sqlite.stored, label, by))
             writer.bump_generation()
 
         self._write(write, alone=True)

@@ -11,17 +11,19 @@ from msgspec.structs import replace
 
 from ...errors import InvalidMigration
 from ...schema.forms import AppliedForm, Forms, ModelForm, VersionForm
-from ..migration import Copied, Fault, Transition
+from ..migration import Copied, Edit, Fault, Transition
 from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, values_label, write_catalogue
 from .contested import VIOLATIONS
 from .copying import Copying, Key, copy_forms
+from .dropping import drop
 from .file.file import File
 from .file.opening import open_file
 from .file.timestamps import STATE
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .jobs import BUILDS, LEDGER, QUEUE
-from .statements import SqliteSchema
+from .names import Names, composed, index_columns_of, with_names, without
+from .statements import SqliteSchema, index_column_names
 from .tables import quoted
 from .takeover import stage, take_format
 
@@ -139,9 +141,7 @@ class SqliteMigrations:
             if catalogue.staged is not None:
                 entry = catalogue.history[-1]
                 if catalogue.staged.migration != transition.name:
-                    raise InvalidMigration(
-                        transition.id, [f"{catalogue.staged.migration} is under way; let that come to its end first"]
-                    )
+                    raise _under_way(transition.id, catalogue.staged)
                 if entry.script == transition.script:
                     return
                 catalogue = _discarded(writer, catalogue, keep=transition.back)
@@ -158,6 +158,46 @@ class SqliteMigrations:
             self._save(writer, attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history))
 
         self._transition, self._copying = transition, Copying(transition)
+        self._write(write)
+        self._look()
+
+    def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
+        """Do a migration that copies nothing, in one transaction.
+
+        Raises:
+            InvalidMigration: another one is under way, or the store is not as it finds it.
+        """
+
+        def write(writer: Writer) -> None:
+            catalogue, now = self._catalogue, writer.timestamp
+            check(catalogue.models)
+            if catalogue.staged is not None:
+                raise _under_way(edit.id, catalogue.staged)
+            for name, names in edit.names.items():
+                catalogue = _renamed(writer, catalogue, name, names)
+            for model in edit.new:
+                source = model.name if model.aggregate is None else model.aggregate.source.__name__
+                names = edit.names[source] if model.aggregate is None else {}
+                known = [
+                    replace(one, renames=composed(one, names), behind=one.behind or edit.id)
+                    for one in catalogue.versions.get(model.name, ())
+                    if one.until is None and one.form != model.form_hash
+                ]
+                ended = [one for one in catalogue.versions.get(model.name, ()) if one.until is not None]
+                # (What declares more is taken over when it is opened.)
+                fits = _fits(model.form, catalogue.models[model.name])
+                versions = [*ended, *known, *([VersionForm(model.form_hash, now)] if fits else [])]
+                catalogue = attrs.evolve(catalogue, versions=catalogue.versions | {model.name: versions})
+            if edit.back:
+                history = [
+                    replace(one, undone=now) if one.id == edit.id and one.undone is None else one
+                    for one in catalogue.history
+                ]
+            else:
+                entry = AppliedForm(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
+                history = [*catalogue.history, entry]
+            self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
+
         self._write(write)
         self._look()
 
@@ -252,12 +292,22 @@ class SqliteMigrations:
         def write(writer: Writer) -> None:
             for name in names:
                 writer.execute(f"DROP TABLE {quoted(name)}")
+            catalogue, now = self._catalogue, writer.timestamp
+            for label in [label for one in entries if one.undone is None for label in one.drops]:
+                catalogue = drop(writer, catalogue, label, id)
+            versions = {
+                name: [
+                    replace(one, until=now, retired_by=id) if one.behind == id and one.until is None else one
+                    for one in forms
+                ]
+                for name, forms in catalogue.versions.items()
+            }
             history = [
-                replace(one, contracted=writer.timestamp, kept=[]) if one.id == id else one
-                for one in self._catalogue.history
+                replace(one, contracted=now, kept=[]) if one.id == id else one
+                for one in catalogue.history
                 if one.undone is None
             ]
-            self._save(writer, attrs.evolve(self._catalogue, history=tuple(history)))
+            self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
 
         self._write(write)
         self._look()
@@ -265,6 +315,32 @@ class SqliteMigrations:
     def backup(self, path: str) -> None:
         """Write a copy of one state of the file."""
         self._file.backup(path, lambda _done, _total: None)
+
+
+def _fits(form: ModelForm, held: ModelForm) -> bool:
+    """Return whether a class declares nothing that the file does not have."""
+    return form.fields.keys() <= held.fields.keys() and form.indexes.keys() <= held.indexes.keys()
+
+
+def _under_way(id: str, staged: Staged) -> InvalidMigration:
+    return InvalidMigration(id, [f"{staged.migration} is under way; let that come to its end first"])
+
+
+def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> Catalogue:
+    """Give properties of a class other names, in its indexes too; return the catalogue with them."""
+    form = catalogue.models[name]
+    for index in form.indexes:
+        before = index_columns_of(form, index)
+        after = [names.get(one, one) for one in before]
+        table = quoted(catalogue.index_tables[f"{name}.{index}"])
+        for old, new in zip(index_column_names(before), index_column_names(after), strict=True):
+            if old != new:
+                writer.execute(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+    others = [one for other, one in catalogue.models.items() if other != name and one.table == form.table]
+    catalogue = with_names(catalogue, name, names)
+    gone = [old for old in names if not any(old in one.fields for one in others) and old not in names.values()]
+    tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], gone)}
+    return attrs.evolve(catalogue, tables=tables)
 
 
 def _reader(writer: Writer) -> Read:
@@ -325,7 +401,14 @@ def _history(
     if transition.back:
         after = replace(entry, undone=now, kept=[*entry.kept, *kept])
     else:
-        after = replace(entry, switched=now, entities=entities, seconds=(now - entry.started) / 1e6, kept=kept)
+        after = replace(
+            entry,
+            switched=now,
+            entities=entities,
+            seconds=(now - entry.started) / 1e6,
+            kept=kept,
+            drops=list(transition.drops),
+        )
     return tuple([after if one is entry else one for one in history])
 
 

@@ -20,9 +20,10 @@ from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
 from .catalogue import Catalogue, CopyForm, values_label
 from .file.functions import SqlFunction
+from .names import Names, seen_by
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
 
-__all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values"]
+__all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values", "index_column_names"]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
@@ -61,6 +62,8 @@ class SqliteSchema:
     """A schema over the tables of one file: the statements of every model, and what is maintained from it.
 
     Attributes:
+        stored: the catalogue of the file.
+        catalogue: the same as the classes know it, which may have other names.
         generation: of the catalogue that says so.
         plain: whether rows are written as the classes make them, and nothing is being built.
         followed: the classes that are more in the file than in the code.
@@ -87,6 +90,8 @@ class SqliteSchema:
         if self.retired:
             schema = Schema(tuple([model for model in schema.models if model.name not in self.retired]))
         self.schema = schema
+        self.stored = catalogue
+        catalogue, self._renames = seen_by(catalogue, schema)
         self.catalogue = catalogue
         self.generation = generation
         self.tables = catalogue.tables
@@ -158,7 +163,8 @@ class SqliteSchema:
         """Add the tables of what is maintained of a class, also for the indexes that it declares by another name or form."""
         tables = {}
         for index in kept.indexes:
-            table = IndexTable(index.owner, index.model, self.catalogue.index_tables[index.label])
+            physical = self.catalogue.index_tables[index.label]
+            table = IndexTable(index.owner, index.model, physical, self._renames.get(index.owner.name, {}))
             tables[index.model.name] = self.indexes[index.model] = table
         self._add_declared(model, tables)
         for other in self.schema.models:
@@ -477,21 +483,26 @@ def _check(followed: Followed, name: str) -> SqlFunction:
     return SqlFunction(lambda value, partition, row: followed.check(name, value, partition, row))
 
 
+def index_column_names(properties: Iterable[str]) -> list[str]:
+    """Return the columns of properties in the table of an index: two that differ only in case cannot both have their name."""
+    names: list[str] = []
+    for property in properties:
+        name, number = property, 2
+        while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
+            name, number = f"{property}_{number}", number + 1
+        names.append(name)
+    return names
+
+
 class IndexTable:
     """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
 
-    def __init__(self, model: Model, index: IndexModel, table: str) -> None:
+    def __init__(self, model: Model, index: IndexModel, table: str, renames: Names) -> None:
         self.name = table
         self.model = model
         self.index = index
         included = [field.property for field in index_columns(model, index)]
-        # Two properties that differ only in case cannot both be a column's name.
-        names: list[str] = []
-        for property in included:
-            name, number = property, 2
-            while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
-                name, number = f"{property}_{number}", number + 1
-            names.append(name)
+        names = index_column_names([renames.get(property, property) for property in included])
         columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
         self.columns = dict(zip(included, names, strict=True))
         key = columns[:2] if index.unique else columns[:4]

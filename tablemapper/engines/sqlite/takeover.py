@@ -70,7 +70,20 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
         )  # fmt: skip
     if evolution.faults:
         raise _mismatch(catalogue, schema, evolution)
+    if faults := tuple(_names_in_use(evolution, catalogue)):
+        raise SchemaMismatch("the models are not those that the file was written with", faults)
     return evolution
+
+
+def _names_in_use(evolution: Evolution, catalogue: Catalogue) -> Iterator[str]:
+    """Yield the new properties that older versions know as others."""
+    for model, property in evolution.fields:
+        for version in catalogue.versions.get(model.name, ()):
+            if version.until is None and property in version.renames:
+                yield (
+                    f'{model.name}: "{property}" is what "{version.renames[property]}" was called before {version.behind}: '
+                    "contract that first, or choose another name"
+                )
 
 
 def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:

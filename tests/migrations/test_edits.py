@@ -1,0 +1,206 @@
+"""Migrations that only the catalogue knows: the old version of a program goes on beside the new one until they are contracted."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import FIELDS, changed, contents, entity, part, script
+
+
+def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
+    """Return a class and an aggregate of it, with names for two of the fields."""
+    fields = {shelf if name == "shelf" else maker if name == "maker" else name: kind for name, kind in FIELDS.items()}
+    cls = part(
+        fields,
+        tm.Key[str, int](partition=f"{{{shelf}}}", row="{number}"),
+        by_maker=tm.Index[str](partition=f"{{{maker}}}", include=("price",), where=lambda p: getattr(p, maker) != "m9"),
+        by_price=tm.Index[str](partition="{price}", include=(maker, "tags")),
+    )
+    body = {
+        "__annotations__": {"who": tm.Field[str], "parts": tm.Field[int], "top": tm.Field[str | None]},
+        "__module__": __name__,
+        "who": tm.group_by(getattr(cls, maker)),
+        "parts": tm.count(where=getattr(cls, shelf) != "z"),
+        "top": tm.max(getattr(cls, maker)),
+        "key": tm.Key[str](partition="{who}"),
+    }
+    return cls, type(tm.Aggregate)("Makers", (tm.Aggregate,), body, of=cls, table="Makers")
+
+
+OLD, OLD_MAKERS = shapes("maker")
+NEW, NEW_MAKERS = shapes("firm", "rack")
+
+
+def rename(m: tm.Migration) -> None:
+    m.rename(OLD.maker, NEW.firm)
+    m.rename(OLD.shelf, NEW.rack)
+
+
+RENAME = script([NEW, NEW_MAKERS], rename, "first", None, [OLD, OLD_MAKERS])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[OLD, OLD_MAKERS], durability="relaxed") as store:
+        store.insert_many(OLD("xyz"[n % 3], n, price=str(n % 4), maker=f"m{n % 10}", tags=["t"]) for n in range(30))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def as_old(one: Any) -> tuple[Any, ...]:
+    return one.shelf, one.number, one.price, one.maker, one.tags
+
+
+def as_new(one: Any) -> tuple[Any, ...]:
+    return one.rack, one.number, one.price, one.firm, one.tags
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_versions_read_and_write_after_a_rename(path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        query = old.query(OLD.by_maker("m1"))
+        assert len(list(query)) == 3
+        report = migrate(path, RENAME)
+        assert (report.applied, report.entities, report.plan[0].old_version) == (("first",), 0, "writes")
+        assert len(list(query)) == 3
+        with tm.open(path, models=[NEW, NEW_MAKERS]) as new, tm.open(path, models=[OLD, OLD_MAKERS]) as restarted:
+            for at in range(40):
+                number, maker = draw.randrange(40), f"m{draw.randrange(11)}"
+                if at % 3 == 0:
+                    new.upsert(NEW("x", number, price=str(at), firm=maker, tags=["n"]))
+                elif at % 3 == 1:
+                    old.upsert(OLD("x", number, price=str(at), maker=maker, tags=["o"]))
+                else:
+                    restarted.merge(OLD.key("x", number), maker=maker) if restarted.exists(
+                        OLD.key("x", number)
+                    ) else None
+                assert old.get(OLD.key("x", number)) == restarted.get(OLD.key("x", number))
+            assert [as_old(one) for one in old.query(OLD).allow_scan()] == [
+                as_new(one) for one in new.query(NEW).allow_scan()
+            ]
+            for maker in ("m1", "m2", "m9"):
+                assert [as_old(one) for one in old.query(OLD).where(OLD.maker == maker).allow_scan()] == [
+                    as_new(one) for one in new.query(NEW).where(NEW.firm == maker).allow_scan()
+                ]
+            covered = old.query(OLD.by_price("1")).select(OLD.maker, OLD.tags)
+            assert list(covered) == list(new.query(NEW.by_price("1")).select(NEW.firm, NEW.tags))
+            makers = {one.who: (one.parts, one.top) for one in old.query(OLD_MAKERS).allow_scan()}
+            assert makers == {one.who: (one.parts, one.top) for one in new.query(NEW_MAKERS).allow_scan()}
+            for store in (old, new, restarted):
+                assert store.check().ok
+            old.insert_many([OLD("l", n, price="1", maker="load", tags=[]) for n in range(5)], atomic=True)
+            assert len(list(new.query(NEW.by_maker("load")))) == 5
+            assert old.query(OLD).where(OLD.maker == "load").count() == 5
+            old.query(OLD).where(OLD.shelf == "l").update(OLD.price.set("2"))
+            assert {one.price for one in new.query(NEW.by_maker("load"))} == {"2"}
+
+
+def test_contract_ends_the_old_version(path: Path) -> None:
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        migrate(path, RENAME, contract=True)
+        with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+            old.insert(OLD("x", 100, price="1", maker=None, tags=[]))
+    with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+        tm.open(path, models=[OLD])
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+        assert store.check().ok
+
+
+def test_a_rename_is_undone_and_done_again(path: Path) -> None:
+    third, third_makers = shapes("brand", "rack")
+    second = script(
+        [third, third_makers], lambda m: m.rename(NEW.firm, third.brand), "second", "first", [NEW, NEW_MAKERS]
+    )
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        before = contents(old, [OLD])
+        migrate(path, RENAME, second)
+        with tm.open(path, models=[third, third_makers]) as store, tm.open(path, models=[NEW]) as between:
+            assert contents(old, [OLD]) == before
+            assert [one.firm for one in between.query(NEW).allow_scan()] == [
+                one.brand for one in store.query(third).allow_scan()
+            ]
+            assert migrate(path, RENAME, second, to="").applied == ("second", "first")
+            assert contents(old, [OLD]) == before
+            old.insert(OLD("x", 100, price="1", maker="late", tags=[]))
+            assert [one.rack for one in store.query(third).where(third.brand == "late").allow_scan()] == ["x"]
+            assert old.check().ok
+        assert tm.status(path).history == ()
+        migrate(path, RENAME)
+        assert old.check().ok
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+        assert store.check().ok
+
+
+def test_what_is_added_beside_a_rename_is_built(path: Path) -> None:
+    new = part(
+        changed(FIELDS, maker=None, firm=str | None, size=int | None), by_number=tm.Index[int](partition="{number}")
+    )
+    one = script([new], lambda m: m.rename(OLD.maker, new.firm), "first", None, [OLD])
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        migrate(path, one)
+        old.insert(OLD("x", 500, price="1", maker="old", tags=[]))
+        with tm.open(path, models=[new]) as store:
+            assert [e.firm for e in store.query(new.by_number(500))] == ["old"]
+            store.insert(new("x", 501, price="1", firm="new", tags=[], size=5))
+            assert store.check().ok
+        assert old[OLD.key("x", 501)].maker == "new"
+        old.merge(OLD.key("x", 501), maker="changed")
+        assert old.check().ok
+    with tm.open(path, models=[new]) as store:
+        assert (store[new.key("x", 501)].size, store[new.key("x", 501)].firm) == (5, "changed")
+
+
+def test_the_old_name_is_not_given_to_another_property_before_that(path: Path) -> None:
+    migrate(path, RENAME)
+    fields = changed(FIELDS, shelf=None, rack=str, firm=str | None, maker=str | None)
+    again = part(fields, tm.Key[str, int](partition="{rack}", row="{number}"))
+    with pytest.raises(tm.SchemaMismatch, match=r'"maker" is what "firm" was called before first: contract that first'):
+        tm.open(path, models=[again])
+    migrate(path, RENAME, contract=True)
+    with tm.open(path, models=[again]) as store:
+        assert {one.maker for one in store.query(again).allow_scan()} == {None}
+        assert "m1" in {one.firm for one in store.query(again).allow_scan()}
+        store.insert(again(rack="x", number=700, price="1", firm="f", maker="m", tags=[]))
+        assert store[again.key("x", 700)].maker == "m"
+        assert store.check().ok
+
+
+def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
+    other = entity("Other", "Others", {"id": int}, tm.Key[int](partition="{id}"))
+    with tm.open(path, models=[other]) as store:
+        store.insert(other(1))
+    bare = part(
+        changed(FIELDS),
+        by_maker=tm.Index[str](partition="{maker}", include=("price",), where=lambda p: p.maker != "m9"),
+    )
+
+    def drop(m: tm.Migration) -> None:
+        m.drop(OLD.by_price)
+        m.drop(OLD_MAKERS)
+        m.drop(other)
+
+    one = script([bare], drop, "first", None, [OLD, OLD_MAKERS, other])
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        report = migrate(path, one)
+        assert [(step.reversible, step.old_version, step.entities) for step in report.plan] == [(True, "writes", 0)] * 3
+        old.insert(OLD("x", 100, price="1", maker="m1", tags=[]))
+        assert old[OLD_MAKERS.key("m1")].parts == 3
+        assert migrate(path, one, to="").ok
+        migrate(path, one, contract=True)
+        with pytest.raises(tm.SchemaMismatch, match="first"):
+            old.insert(OLD("x", 101, price="1", maker="m1", tags=[]))
+    with tm.open(path, models=[bare]) as store:
+        assert len(list(store.query(bare.by_maker("m1")))) == 4
+        assert store.check().ok
+    labels = [item.where for item in tm.status(path).items if item.state == "ready"]
+    assert labels == ["Part", "Part.by_maker"]
