@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidQuery, shown
+from ..expressions.arithmetic import Computed
 from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .entity import Record
@@ -78,7 +79,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
     attr = measure.attr
     try:
         read = [
-            *([] if attr is None else [attr]),
+            *(attr.attributes() if isinstance(attr, Computed) else [] if attr is None else [attr]),
             *([] if measure.where is None else as_predicate(measure.where).attributes()),
         ]
     except InvalidQuery as error:
@@ -93,9 +94,11 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
     if measure.kind == "count":
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None
-    optional = _may_be_missing(attr, source)
+    optional = any(_may_be_missing(one, source) for one in attr.attributes())
     wanted = attr.type.plain.name
     if measure.kind == "group":
+        if isinstance(attr, Computed):
+            return [f"{attr!r} is calculated; group by a field"]
         if not attr.type.keyable:
             return [f"{attr!r} is {wanted}; group by a scalar field"]
         if field.optional:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NoReturn, Ty
 import attrs
 
 from ..errors import InvalidModel
+from ..expressions.arithmetic import Computed
 from ..expressions.tree import Attr, Expr, Predicate
 from ..values.constraints import Constraint
 from ..values.extra import Extra
@@ -162,7 +163,8 @@ class Measure:
     """A field of an aggregate: a part of its group, or what is maintained over the group's entities."""
 
     kind: MeasureKind
-    attr: Attr[Any, Any] | None = None
+    attr: Attr[Any, Any] | Computed[Any, Any] | None = None
+    """What is measured; of a group an `Attr`."""
     where: Predicate[Any] | None = None
     name: str | None = None
     """The property it is stored as, if that is not its own name."""
@@ -180,7 +182,10 @@ def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
 def count(
     attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[int]:
-    """Count the entities of the group, or those that have a value in a field."""
+    """Count the entities of the group, or those that have a value in a field.
+
+    What is measured is a field, or calculated of fields: ``tm.sum(Line.price * Line.quantity)``.
+    """
     return _measure("count", attr, where, name)  # type: ignore[no-any-return]
 
 

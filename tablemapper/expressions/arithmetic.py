@@ -1,7 +1,6 @@
 """Calculating with fields: which kinds of values can be, what that gives, and how, without silent loss.
 
-An expression such as ``Product.price * 2`` is data. `schema.assignments` makes a function of it that calculates it
-for an entity.
+An expression such as ``Product.price * 2`` is data. `expressions.python` gives the source that calculates it.
 """
 
 # Overloads overlap where None, or an int for a float, is of several kinds: the first one that fits is meant.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import (
     MAX_EMAX,
@@ -31,8 +30,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Ty
 import attrs
 
 from ..errors import InvalidQuery, shown
+from ..values.scalars import SCALARS, ValueType
 
-__all__ = ["EXACT", "NO_TRUTH", "Arithmetic", "Computed", "Expr", "Number", "calculation", "kind_of"]
+__all__ = [
+    "EXACT",
+    "NO_TRUTH",
+    "Arithmetic",
+    "Computed",
+    "Expr",
+    "Number",
+    "calculation",
+    "calculation_fault",
+    "kind_of",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
@@ -119,6 +129,15 @@ def _fault(constant: Any) -> str | None:
     return None
 
 
+def calculation_fault(error: Exception) -> str:
+    """Return why something cannot be calculated, for what the calculation raised."""
+    if isinstance(error, ZeroDivisionError) or "DivisionByZero" in str(error):
+        return "a division by zero"
+    if isinstance(error, ValueError):
+        return str(error)
+    return f"it cannot be calculated ({type(error).__name__})"
+
+
 # ---------------------------------------------------------------------------------------------- expressions
 
 
@@ -130,6 +149,20 @@ class Number(Expr[T_co], Generic[O, T_co]):
     @property
     def number_kind(self) -> Kind | None:
         """The kind of its values; None if they cannot be calculated with."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """What a user writes, without the class."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> Hashable:
+        """What two of them have in common if they always have the same value."""
+        raise NotImplementedError
+
+    def attributes(self) -> Iterator[Any]:
+        """Yield every attribute that it reads."""
         raise NotImplementedError
 
     @overload
@@ -312,6 +345,24 @@ class Computed(Number[O, T_co]):
     def number_kind(self) -> Kind:
         return self.kind
 
+    @property
+    def type(self) -> ValueType:
+        """The type of its values."""
+        return SCALARS[self.kind]
+
+    @property
+    def label(self) -> str:
+        return " ".join([_label(self.left), self.op, _label(self.right)])
+
+    @property
+    def source(self) -> Hashable:
+        return self.op, _source(self.left), _source(self.right)
+
+    def attributes(self) -> Iterator[Any]:
+        for one in (self.left, self.right):
+            if isinstance(one, Number):
+                yield from one.attributes()
+
     def __attrs_post_init__(self) -> None:
         for one in (self.left, self.right):
             if kind_of(one) is None:
@@ -338,3 +389,13 @@ class Computed(Number[O, T_co]):
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
     __hash__ = object.__hash__
+
+
+def _label(operand: Any) -> str:
+    if isinstance(operand, Computed):
+        return f"({operand.label})"
+    return operand.label if isinstance(operand, Number) else repr(operand)
+
+
+def _source(operand: Any) -> Hashable:
+    return operand.source if isinstance(operand, Number) else (operand.__class__, repr(operand))

@@ -1,4 +1,4 @@
-"""What can be done with predicates: take them apart, write them down, replace their constants.
+"""What can be done with predicates: take them apart, write them down, replace their constants; calculations too.
 
 A predicate with `Parameter`s for constants stands for all queries that differ in their constants only.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import count
 from operator import attrgetter
 from typing import Any, cast, get_args
@@ -14,6 +16,7 @@ from typing import Any, cast, get_args
 import attrs
 
 from ..errors import InvalidQuery, shown
+from .arithmetic import Computed, kind_of
 from .tree import (
     And,
     Attr,
@@ -30,7 +33,7 @@ from .tree import (
     StartsWith,
 )
 
-__all__ = ["attribute", "conjuncts", "dump", "filled", "forms", "load", "parametrised"]
+__all__ = ["attribute", "conjuncts", "dump", "dump_value", "filled", "forms", "load", "load_value", "parametrised"]
 
 _COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
 
@@ -132,6 +135,51 @@ def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
             attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
         at = step.end()
     return attr
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_CONSTANTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    int: (lambda value: str(int(value)), int),
+    float: (lambda value: repr(float(value)), float),
+    Decimal: (str, Decimal),
+    timedelta: (lambda value: str(value // _MICROSECOND), lambda text: int(text) * _MICROSECOND),
+    datetime: (datetime.isoformat, datetime.fromisoformat),
+    date: (date.isoformat, date.fromisoformat),
+}
+"""How a constant of a calculation is written, and read: JSON has too few types, and ints of 64 bits."""
+
+
+def dump_value(value: Any, label: Callable[[Attr[Any, Any]], str] = attrgetter("label")) -> Any:
+    """Return a field, or what is calculated of fields, in builtins that JSON knows; arguments as `dump` has them."""
+    if isinstance(value, Computed):
+        return [value.op, dump_value(value.left, label), dump_value(value.right, label)]
+    if isinstance(value, Attr):
+        return label(value)
+    kind = kind_of(value)
+    assert kind is not None
+    return {kind.__name__: _CONSTANTS[kind][0](value)}
+
+
+def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Computed[Any, Any]:
+    """Return what `dump_value` was given; arguments and errors as `load` has them."""
+    value = _load_operand(form, field)
+    if not isinstance(value, Attr | Computed):
+        raise ValueError(f"{shown(form)} is no field, and nothing that is calculated of fields")
+    return value
+
+
+def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
+    match form:
+        case str():
+            return attribute(form, field)
+        case [("+" | "-" | "*" | "/") as op, left, right]:
+            return Computed(op, _load_operand(left, field), _load_operand(right, field))
+        case {**constants} if len(constants) == 1:
+            (name, text), *_ = constants.items()
+            for kind, (_, read) in _CONSTANTS.items():
+                if kind.__name__ == name and isinstance(text, str):
+                    return read(text)
+    raise ValueError(f"{shown(form)} is no calculation")
 
 
 def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[Any], int]:

@@ -1,4 +1,4 @@
-"""Predicates and attributes as Python source: what they mean."""
+"""Predicates, attributes and calculations as Python source: what they mean."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from ..codegen import Names, compile_functions
 from ..errors import InvalidQuery, shown
 from ..keys.times import time_pattern
+from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
-__all__ = ["alike", "attribute_source", "matcher", "python_source", "walk"]
+__all__ = ["alike", "attribute_source", "calculation_source", "matcher", "python_source", "walk"]
 
 
 def walk(value: Any, path: tuple[str, ...]) -> Any:
@@ -31,6 +32,42 @@ def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
         part = "time.date()" if attr.part == "date" else f"{pattern!r} % {values}"
         field = f"(None if (time := {field}) is None else {part})"
     return field
+
+
+def calculation_source(
+    value: Number[Any, Any], field: Callable[[str], str], constant: Callable[[Any], str], names: Names
+) -> tuple[list[str], str]:
+    """Return statements that calculate an expression, and the variable that then holds it; None if a value is missing.
+
+    Args:
+        value: what to lower; an attribute is one as well.
+        field: gives the source of a field's value, None where it is missing, by the field's name.
+        constant: gives the source of a constant; it is called once for each, from the left to the right.
+        names: gets the operations.
+    """
+    lines: list[str] = []
+
+    def lower(one: Any) -> str:
+        match one:
+            case Computed(op=op, left=left, right=right):
+                operands = [lower(left), lower(right)]
+                step = calculation(op, left, right)
+                assert step is not None
+                missing = [f"{part} is None" for part in operands if part in variables]
+                source = f"{names.name('operation', step[1])}({', '.join(operands)})"
+                if missing:
+                    source = f"None if {' or '.join(missing)} else {source}"
+            case Attr():
+                source = attribute_source(one, field(one.name), names)
+            case _:
+                return constant(one)
+        variables.add(variable := f"x{len(lines)}")
+        lines.append(f"{variable} = {source}")
+        return variable
+
+    variables: set[str] = set()
+    result = lower(value)
+    return lines, result
 
 
 def alike(a: Any, b: Any) -> bool:

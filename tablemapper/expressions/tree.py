@@ -169,6 +169,9 @@ class Attr(Number[O, T]):
         """The time that this is cut from; else itself."""
         return self if self.uncut is None else attrs.evolve(self, part="", type=self.uncut, uncut=None)
 
+    def attributes(self) -> Iterator[Attr[Any, Any]]:
+        yield self
+
     def __hash__(self) -> int:
         return hash(self.source)
 

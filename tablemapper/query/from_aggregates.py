@@ -13,6 +13,7 @@ import attrs
 
 from ..engines.protocol import Reads
 from ..errors import InvalidModel, ScanRefused
+from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.tree import And, Attr, Compare, In, Leaf, Not, Or
 from ..keys.codec import key_codec
@@ -177,8 +178,8 @@ def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptVal
     return values
 
 
-def _optional(attr: Attr[Any, Any], model: Model) -> bool:
-    return model.declaration.field(attr.name).optional or bool(attr.path)
+def _optional(value: Attr[Any, Any] | Computed[Any, Any], model: Model) -> bool:
+    return any(attr.path or model.declaration.field(attr.name).optional for attr in value.attributes())
 
 
 def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyPredicate | None:

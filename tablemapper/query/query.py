@@ -14,6 +14,7 @@ import attrs
 from ..engines.protocol import Position
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
+from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
@@ -29,7 +30,7 @@ from .pages import counted, query_identity
 from .prepared import PlanCache, PreparedPlan
 from .results import check_condition, refuse_named
 from .run import Run
-from .totals import COUNT, Groups, Measured, States, summed_up
+from .totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
 from .writing import WriteByQuery
 
 __all__ = ["ClassResults", "Query", "Rows"]
@@ -478,17 +479,21 @@ class Query(ClassResults[E]):
         return Groups(by, partial(self._states, by))
 
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
-        if slot.attr is not None:
-            _own(slot.attr, self._spec.model)
+        measure = slot.attr
+        for attr in () if measure is None else measure.attributes():
+            _own(attr, self._spec.model)
         read = matching_aggregate(self._plans, self._spec, by, slot)
         if read is not None:
             return read.states(self._plans.reads)
         spec = self._spec
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())
-            if not by and slot.attr is not None and slot.ordered:
-                return self._end(slot, slot.attr.asc() if measured == "min" else slot.attr.desc())
-        wanted = by if slot.attr is None else (*by, slot.attr)
+            if not by and isinstance(measure, Attr) and slot.ordered:
+                return self._end(slot, measure.asc() if measured == "min" else measure.desc())
+        if isinstance(measure, Computed):
+            rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
+            return summed_up(calculated(rows, measure, slot, len(by)), slot)
+        wanted = by if measure is None else (*by, measure)
         return summed_up(Rows[Any](self._plans, spec, wanted), slot)
 
     def _end(self, slot: Slot, step: Order[Any]) -> States:

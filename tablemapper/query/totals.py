@@ -5,17 +5,22 @@ Rows are added up with the arithmetic of the maintained aggregates, so both are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
+from ..codegen import Names, compile_functions
+from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, TableMapperError, shown
+from ..expressions.arithmetic import Computed, calculation_fault
+from ..expressions.python import calculation_source
 from ..expressions.tree import Attr, Expr
 from ..schema.groups import Slot, State, slot_of, store_sortable
 from ..schema.rows import DAMAGE, unreadable
 
-__all__ = ["COUNT", "Groups", "Measured", "States", "summed_up", "value"]
+__all__ = ["COUNT", "Groups", "Measured", "States", "calculated", "fields_of", "summed_up", "value"]
 
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
@@ -145,21 +150,56 @@ class Groups(Generic[G]):
         ]
 
 
-def _summed(measured: Measured, field: object) -> Attr[Any, Any]:
+def calculated(
+    rows: Iterable[tuple[Any, ...]], value: Computed[Any, Any], slot: Slot, by: int
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows that end in what is calculated of fields, in place of the fields in the order of `fields_of`.
+
+    Args:
+        rows: of the group, and the fields.
+        value: what is calculated.
+        slot: what that is added to.
+        by: how many values the group has.
+
+    Raises:
+        InvalidQuery: it cannot be calculated of some.
+    """
+    names = Names()
+    places = {field.name: f"row[{at}]" for at, field in enumerate(fields_of(value), by)}
+    lines, result = calculation_source(value, places.__getitem__, partial(names.name, "constant"), names)
+    source = "\n".join(["def calculate(row):", *[f"    {line}" for line in lines], f"    return {result}\n"])
+    calculate = compile_functions(repr(value), source, names)["calculate"]
+    for row in rows:
+        try:
+            one = calculate(row)
+            yield *row[:by], None if one is None else slot.check(one)
+        except (ArithmeticError, ValueError, TypeError) as error:
+            raise InvalidQuery(f"{value.label}: {calculation_fault(error)}") from error
+
+
+def fields_of(value: Computed[Any, Any]) -> tuple[Attr[Any, Any], ...]:
+    """Return the fields that a calculation reads, each whole and once."""
+    attributes = {attr.name: attr for attr in value.attributes()}
+    return tuple(
+        Attr(attr.owner, name, abstract_declaration(attr.owner).field(name).type) for name, attr in attributes.items()
+    )
+
+
+def _summed(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
     attr = _attr(measured, field)
     if not attr.type.summable:
         raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; numbers and timedeltas can be summed")
     return attr
 
 
-def _ordered(measured: Measured, field: object) -> Attr[Any, Any]:
+def _ordered(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
     attr = _attr(measured, field)
     if not attr.type.sortable:
         raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}, which has no order")
     return attr
 
 
-def _attr(measured: Measured, field: object) -> Attr[Any, Any]:
-    if not isinstance(field, Attr):
+def _attr(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
+    if not isinstance(field, Attr | Computed):
         raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {shown(field)}")
     return field

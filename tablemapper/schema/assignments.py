@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import attrs
@@ -18,8 +19,8 @@ from ..entities.declaration import check_value, located
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
-from ..expressions.arithmetic import EXACT, Computed, Number, calculation, kind_of
-from ..expressions.python import attribute_source, walk
+from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
+from ..expressions.python import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
 from ..values.scalars import SCALARS, ValueType
 from .model import Model
@@ -77,7 +78,7 @@ class Assignments:
                     value = _with_part(step.field.type, held, step.path, value)
                 values[name] = check_value(step.field, value)
             except (ArithmeticError, ValueError, TypeError) as error:
-                faults.append(f"{step}: {_shown(error)}")
+                faults.append(f"{step}: {calculation_fault(error)}")
         if faults:
             stored = entity._row
             if stored is not None and (fault := self.model.fault_of(stored)) is not None:
@@ -120,14 +121,6 @@ def _with_member(held: Any, name: str, value: Any) -> Any:
     if dataclasses.is_dataclass(held):
         return dataclasses.replace(held, **{name: value})  # type: ignore[type-var]
     return held.__replace__(**{name: value})
-
-
-def _shown(error: Exception) -> str:
-    if isinstance(error, ZeroDivisionError) or "DivisionByZero" in str(error):
-        return "a division by zero"
-    if isinstance(error, ValueError):
-        return str(error)
-    return f"it cannot be calculated ({type(error).__name__})"
 
 
 def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
@@ -200,7 +193,7 @@ def _value(model: Model, field: FieldModel, one: Assignment[Any]) -> tuple[str, 
             raise ValueError(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
         return "removed", lambda entity: REMOVED if attr.path else None
     if isinstance(value, Number):
-        for used in _attributes(value):
+        for used in value.attributes():
             if not issubclass(model.cls, used.owner):
                 raise ValueError(f"{used!r} is not a field of {model.name}")
         _check_kind(kind, value)
@@ -245,12 +238,6 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
         raise ValueError(f"{shown(value)} is {source.name}, but the field is {kind.name}")
 
 
-def _attributes(value: Any) -> list[Attr[Any, Any]]:
-    if isinstance(value, Computed):
-        return [*_attributes(value.left), *_attributes(value.right)]
-    return [value] if isinstance(value, Attr) else []
-
-
 # ---------------------------------------------------------------------------------------------- generated functions
 
 _functions: dict[Hashable, Callable[[Any, Sequence[Any]], Any]] = {}
@@ -280,28 +267,7 @@ def _form(value: Any, constants: list[Any]) -> Hashable:
 
 
 def _compiled(value: Number[Any, Any]) -> Callable[[Any, Sequence[Any]], Any]:
-    names = Names()
-    lines = ["def calculated(e, c):"]
-    constants = 0
-
-    def lower(one: Any) -> str:
-        """Add the lines that calculate a part, and return the source of its value."""
-        nonlocal constants
-        if isinstance(one, Computed):
-            left, right = lower(one.left), lower(one.right)
-            step = calculation(one.op, one.left, one.right)
-            assert step is not None
-            call = f"{names.name('operation', step[1])}({left}, {right})"
-            missing = [f"{part} is None" for part in (left, right) if part[0] == "x"]
-            source = f"None if {' or '.join(missing)} else {call}" if missing else call
-        elif isinstance(one, Attr):
-            source = attribute_source(one, f"e.{one.name}", names)
-        else:
-            constants += 1
-            return f"c[{constants - 1}]"
-        variable = f"x{len(lines)}"
-        lines.append(f"    {variable} = {source}")
-        return variable
-
-    lines.append(f"    return {lower(value)}")
-    return compile_functions(repr(value), "\n".join(lines) + "\n", names)["calculated"]
+    names, numbers = Names(), count()
+    lines, result = calculation_source(value, lambda name: f"e.{name}", lambda _: f"c[{next(numbers)}]", names)
+    source = "\n".join(["def calculated(e, c):", *[f"    {line}" for line in lines], f"    return {result}\n"])
+    return compile_functions(repr(value), source, names)["calculated"]

@@ -93,7 +93,8 @@ class AggregateForm(_Form):
     of: str
     where: Any
     groups: dict[str, str]
-    measures: dict[str, tuple[MeasureKind, str | None, Any]]
+    measures: dict[str, tuple[MeasureKind, Any, Any]]
+    """By property: the kind, what is measured as `dump_value` gives it, and the condition."""
 
 
 class ModelForm(_Form):

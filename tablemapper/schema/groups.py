@@ -23,7 +23,8 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration, by_property, dump_by_property
 from ..entities.fields import FieldModel, MeasureKind
 from ..errors import CorruptStore, shown
-from ..expressions.predicates import dump
+from ..expressions.arithmetic import Computed
+from ..expressions.predicates import dump, dump_value
 from ..expressions.tree import Attr, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
@@ -64,7 +65,8 @@ class Slot:
     lasting: ClassVar[bool] = False
     """Whether it keeps values that are gone: then a group stays when it is empty, and no check can recompute it."""
 
-    attr: Attr[Any, Any] | None
+    attr: Attr[Any, Any] | Computed[Any, Any] | None
+    """What is measured; None for the entities themselves."""
     where: Predicate[Any] | None
 
     @property
@@ -86,6 +88,10 @@ class Slot:
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         """Return statements that add a value, which is not None, to a change; ``sign`` is 1, or -1 to take it off."""
         raise NotImplementedError
+
+    def check(self, value: Any) -> Any:
+        """Return a value that was calculated, as it is added; raise ValueError if it cannot be."""
+        return value
 
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         """Return source of what is held after a change, ``number`` being that of the slot for ``seek``."""
@@ -182,6 +188,9 @@ class Sum(Slot):
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{names.name('merge', self._exact.merge)}({held}, {change})"
 
+    def check(self, value: Any) -> Any:
+        return self._exact.check(value)
+
     def correction(self, live: Any, stored: Any) -> Any:
         return self._exact.merge(live, negated(stored))
 
@@ -223,6 +232,10 @@ class _Ends(Slot):
         """What the sortable forms of the field's values are."""
         assert self.attr is not None
         return _CLASSES.get(self.attr.type.kind, str)
+
+    def check(self, value: Any) -> Any:
+        assert self.attr is not None
+        return self.attr.type.check(value)
 
     def unpack_source(self, stored: str, names: Names) -> str:
         return f"{names.name('ends', partial(_read_ends, self._class))}({stored})"
@@ -360,7 +373,9 @@ _KINDS: dict[MeasureKind, type[Slot]] = {
 }
 
 
-def slot_of(measure: MeasureKind, attr: Attr[Any, Any] | None, where: Predicate[Any] | None = None) -> Slot:
+def slot_of(
+    measure: MeasureKind, attr: Attr[Any, Any] | Computed[Any, Any] | None, where: Predicate[Any] | None = None
+) -> Slot:
     """Return the slot that a measure is answered from."""
     return _KINDS[measure](attr, where)
 
@@ -508,17 +523,21 @@ class AggregateModel:
         return {
             "of": self.source.__name__,
             "where": dump_by_property(self.where),
-            "groups": {properties[name]: by_property(attr).label for name, attr in self.groups.items()},
+            "groups": {properties[name]: _label(attr) for name, attr in self.groups.items()},
             "measures": {
                 field.property: [
                     field.measure.kind,
-                    None if field.measure.attr is None else by_property(field.measure.attr).label,
+                    None if field.measure.attr is None else dump_value(field.measure.attr, _label),
                     dump_by_property(field.measure.where),
                 ]
                 for field, _ in self.measures
                 if field.measure is not None
             },
         }
+
+
+def _label(attr: Attr[Any, Any]) -> str:
+    return by_property(attr).label
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -535,7 +554,7 @@ def aggregate_model(declaration: Declaration) -> AggregateModel:
         measure = field.measure
         assert measure is not None
         if measure.kind == "group":
-            if measure.attr is not None:
+            if isinstance(measure.attr, Attr):
                 groups[field.name] = measure.attr
         elif measure.kind == "count" and measure.attr is None and measure.where is None:
             measures.append((field, -1))

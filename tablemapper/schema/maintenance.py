@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
@@ -20,14 +20,15 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
-from ..expressions.python import attribute_source, python_source, walk
+from ..expressions.arithmetic import Computed, calculation_fault
+from ..expressions.python import attribute_source, calculation_source, python_source, walk
 from ..expressions.tree import Attr, Predicate
 from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..keys.times import plain_cut
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
-from .groups import AggregateModel, Delta, State, sortable_source
+from .groups import AggregateModel, Delta, Slot, State, sortable_source
 from .model import Model, Schema
 from .rows import DAMAGE, Row, load_source, unreadable
 
@@ -465,8 +466,12 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         value = "1"
         if slot.attr is not None:
             value = f"s{at}"
-            body.append(f"{indent}{value} = {attribute_source(slot.attr, f'f_{slot.attr.name}', names)}")
-            if slot.attr.path or fields.optional(slot.attr.name):
+            if isinstance(slot.attr, Computed):
+                what = f"{target.name}: {slot.attr.label}"
+                body += [indent + line for line in _calculated(value, slot, model.name, what, names)]
+            else:
+                body.append(f"{indent}{value} = {attribute_source(slot.attr, f'f_{slot.attr.name}', names)}")
+            if any(attr.path or fields.optional(attr.name) for attr in slot.attr.attributes()):
                 body.append(f"{indent}if {value} is not None:")
                 indent += "    "
             if slot.ordered and (source := sortable_source(slot.attr.type, value, names)) != value:
@@ -478,6 +483,24 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
     return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
+
+
+def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -> list[str]:
+    """Return statements that put what a slot is of into a variable, None where a value is missing."""
+    assert isinstance(slot.attr, Computed)
+    constants = partial(names.name, "constant")
+    lines, result = calculation_source(slot.attr, lambda field: f"f_{field}", constants, names)
+    check, refuse = names.name("check", slot.check), names.name("refuse", partial(_refuse, name, what))
+    return [
+        "try:",
+        *[f"    {line}" for line in lines],
+        f"    {variable} = None if {result} is None else {check}({result})",
+        f"except (ArithmeticError, ValueError, TypeError) as error: {refuse}(row, error)",
+    ]
+
+
+def _refuse(name: str, what: str, row: Row, error: Exception) -> NoReturn:
+    raise InvalidEntity(f"{name} {row[:2]}", [f"{what}: {calculation_fault(error)}"]) from error
 
 
 def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:
@@ -542,4 +565,5 @@ class _Group:
 def _measured(aggregate: AggregateModel) -> set[str]:
     """Return the fields that must be read as values: those of measures and of conditions."""
     conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
-    return {slot.attr.name for slot in aggregate.slots if slot.attr is not None}.union(*map(_where_names, conditions))
+    measured = {attr.name for slot in aggregate.slots if slot.attr is not None for attr in slot.attr.attributes()}
+    return measured.union(*map(_where_names, conditions))

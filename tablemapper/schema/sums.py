@@ -42,6 +42,9 @@ State: TypeAlias = list[Any]
 _UNITS_OF_ONE = 1 << 1074  # of 2**-1074, the smallest float above zero
 _MOST_TRAILING_ZEROS = 1074 + 1024 + 64  # 2**64 times the largest float: no sum of ours ends in more
 _MOST_BYTES = 300  # of a total: the largest is of floats, and has 2,162 bits
+_MOST_INT_BITS = 1023  # of an int that was calculated: the mean of such is a float
+_MOST_DIGITS = 500  # of a Decimal that was calculated: what 2**64 of them add up to has not _MOST_BYTES
+_MOST_CALCULATED_EXPONENT = 13_000  # of one: a product of any two that are stored has less
 _MOST_EXPONENT = 20_000  # of a Decimal that is summed, be it a sum itself; any larger, and 10 to its power has no end
 _EXACT = decimal.Context(
     prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX, traps=[decimal.InvalidOperation]
@@ -84,6 +87,8 @@ class ExactSum(Generic[V]):
     Raises:
         ValueError, TypeError: this is not what ``pack`` returned.
     """
+    check: Callable[[V], V] = lambda value: value
+    """Return a value that was calculated, and not read from a field; raise ValueError if it cannot be summed."""
     inline: str = ""
     """What ``add`` does, as source: for loops that call nothing for most values. It may use the names s, n and d."""
 
@@ -307,6 +312,27 @@ def _unpack_decimal(packed: list[Any]) -> State:
     return [sum(count for count, _ in by_exponent.values()), by_exponent]
 
 
+def _check_float(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("nan is no number")
+    return value
+
+
+def _check_int(value: int) -> int:
+    if value.bit_length() > _MOST_INT_BITS:
+        raise ValueError(f"{shown(value)} has more than {_MOST_INT_BITS:,} bits")
+    return value
+
+
+def _check_decimal(value: Decimal) -> Decimal:
+    digits = len(value.as_tuple().digits)
+    if digits > _MOST_DIGITS or abs(value.adjusted()) > _MOST_CALCULATED_EXPONENT:
+        raise ValueError(
+            f"{shown(value)} has more than {_MOST_DIGITS} digits, or an exponent beyond ±{_MOST_CALCULATED_EXPONENT:,}"
+        )
+    return value
+
+
 _INLINE_FLOAT = """\
 s = {state}
 try: n, d = {value}.as_integer_ratio()
@@ -319,16 +345,31 @@ s[0] += sign; s[1] += sign * {value}
 """
 
 FLOAT: ExactSum[float] = ExactSum(
-    _zero_float, _add_float, _merge_float, _show_float, _mean_float, _pack_float, _unpack_float, _INLINE_FLOAT
+    _zero_float,
+    _add_float,
+    _merge_float,
+    _show_float,
+    _mean_float,
+    _pack_float,
+    _unpack_float,
+    _check_float,
+    _INLINE_FLOAT,
 )
 INT: ExactSum[int] = ExactSum(
-    _zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _INLINE_INT
+    _zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _check_int, _INLINE_INT
 )
 TIMEDELTA: ExactSum[timedelta] = ExactSum(
     _zero_int, _add_timedelta, _merge_int, _show_timedelta, _mean_timedelta, _pack_total, _unpack_total
 )
 DECIMAL: ExactSum[Decimal] = ExactSum(
-    _zero_decimal, _add_decimal, _merge_decimal, _show_decimal, _mean_decimal, _pack_decimal, _unpack_decimal
+    _zero_decimal,
+    _add_decimal,
+    _merge_decimal,
+    _show_decimal,
+    _mean_decimal,
+    _pack_decimal,
+    _unpack_decimal,
+    _check_decimal,
 )
 
 SUMS: Mapping[type, ExactSum[Any]] = MappingProxyType({float: FLOAT, int: INT, Decimal: DECIMAL, timedelta: TIMEDELTA})

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import random
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.expressions.predicates import dump_value, load_value
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -96,3 +103,272 @@ def test_a_wrong_name_of_a_measure_is_refused(measure: Any, fault: str) -> None:
             sales: tm.Field[int] = measure()
 
             key = tm.Key[str](partition="{shop}")
+
+
+# ---------------------------------------------------------------------------------------------- calculations
+
+
+class Line(tm.Entity, table="Lines"):
+    order: tm.Field[str]
+    number: tm.Field[int]
+    price: tm.Field[Decimal]
+    quantity: tm.Field[int]
+    weight: tm.Field[float | None] = tm.field(default=None)
+    start: tm.Field[datetime] = tm.field(default=datetime(2026, 1, 1, tzinfo=UTC))
+    end: tm.Field[datetime | None] = tm.field(default=None)
+    size: tm.Field[tm.Int32] = tm.field(default=1, name="Size")
+    sizes: tm.Field[dict[str, int]] = tm.field(factory=dict)
+
+    key = tm.Key[str, int](partition="{order}", row="{number}")
+
+
+class Bill(tm.Aggregate, of=Line, table="Bills"):
+    order: tm.Field[str] = tm.group_by(Line.order)
+    total: tm.Field[Decimal] = tm.sum(Line.price * Line.quantity)
+    reduced: tm.Field[Decimal] = tm.sum(Line.price * Decimal("0.90") - 1)
+    mean: tm.Field[Decimal | None] = tm.avg(Line.price * Line.quantity)
+    dearest: tm.Field[Decimal | None] = tm.max(Line.price * Line.quantity, where=Line.quantity < 100)
+    ever: tm.Field[Decimal | None] = tm.max_ever(Line.price * Line.quantity)
+    weight: tm.Field[float | None] = tm.sum(Line.weight * Line.quantity * 0.1)
+    heavy: tm.Field[int] = tm.count(Line.weight * Line.quantity)
+    ratio: tm.Field[float | None] = tm.sum(2**70 / Line.weight)
+    time: tm.Field[timedelta | None] = tm.sum(Line.end - Line.start)
+    longest: tm.Field[timedelta | None] = tm.max(Line.end - datetime(2026, 1, 1, tzinfo=UTC))
+    latest: tm.Field[datetime | None] = tm.max(Line.start + timedelta(hours=1))
+    volume: tm.Field[int] = tm.sum(Line.size * Line.quantity)
+    wide: tm.Field[int | None] = tm.sum(Line.sizes["a"] * 2, where=Line.quantity > 0)
+
+    key = tm.Key[str](partition="{order}")
+
+
+DAY = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def bill(lines: list[Line]) -> dict[str, Any]:
+    """Return what a bill has, in plain Python."""
+    exact = Context(prec=200)
+    products = [exact.multiply(one.price, one.quantity) for one in lines]
+    some = [product for one, product in zip(lines, products, strict=True) if one.quantity < 100]
+    weights = [one.weight * one.quantity * 0.1 for one in lines if one.weight is not None]
+    ratios = [2**70 / one.weight for one in lines if one.weight is not None]
+    times = [one.end - one.start for one in lines if one.end is not None]
+    ends = [one.end - DAY + timedelta(days=1) for one in lines if one.end is not None]
+    sizes = [one.sizes["a"] * 2 for one in lines if "a" in one.sizes and one.quantity > 0]
+    total = reduced = Decimal(0)
+    for one, product in zip(lines, products, strict=True):
+        total = exact.add(total, product)
+        reduced = exact.add(reduced, exact.subtract(exact.multiply(one.price, Decimal("0.90")), 1))
+    return {
+        "total": total,
+        "reduced": reduced,
+        "mean": Context(prec=28).divide(total, len(lines)),
+        "dearest": max(some, default=None),
+        "weight": math.fsum(weights) if weights else None,
+        "heavy": len(weights),
+        "ratio": math.fsum(ratios) if ratios else None,
+        "time": sum(times, timedelta()) if times else None,
+        "longest": max(ends, default=None),
+        "latest": max(one.start for one in lines) + timedelta(hours=1),
+        "volume": sum(one.size * one.quantity for one in lines),
+        "wide": sum(sizes) if sizes else None,
+    }
+
+
+def random_line(rnd: random.Random, order: str, number: int) -> Line:
+    return Line(
+        order, number, Decimal(rnd.randrange(-(10 ** rnd.randrange(1, 26)), 10**25)).scaleb(-rnd.randrange(9)),
+        rnd.choice((1, 2, 3, 17, 100, -5, 2**20)),
+        rnd.choice((None, 0.1, 1e300, -3.3, 5e-324, rnd.random())),
+        DAY + timedelta(microseconds=rnd.randrange(10**12)),
+        rnd.choice((None, DAY, DAY + timedelta(microseconds=rnd.randrange(10**12)))),
+        rnd.randrange(-(2**31), 2**31), rnd.choice(({}, {"a": 2**62}, {"b": 1})),
+    )  # fmt: skip
+
+
+def test_sums_of_calculations_are_those_of_python_after_many_writes(tmp_path: Path, full_size: bool) -> None:
+    rnd = random.Random(7)
+    live: dict[tuple[str, int], Line] = {}
+    writes, left = 0, 100_000 if full_size else 3_000
+    with tm.open(tmp_path / "s.db", models=[Line, Bill], durability="relaxed") as store:
+        while writes < left:
+            with store.transaction(across_partitions=True) as tx:
+                for key in {(f"o{rnd.randrange(6)}", rnd.randrange(400)) for _ in range(300)}:
+                    writes += 1
+                    if key in live and rnd.random() < 0.4:
+                        tx.delete(Line.key(*key))
+                        del live[key]
+                        continue
+                    line = random_line(rnd, *key)
+                    if key in live and rnd.random() < 0.5:
+                        tx.merge(Line.key(*key), quantity=line.quantity, weight=line.weight, end=line.end)
+                        live[key] = live[key].replace(quantity=line.quantity, weight=line.weight, end=line.end)
+                    else:
+                        tx.upsert(line)
+                        live[key] = line
+        by_order: dict[str, list[Line]] = defaultdict(list)
+        for (order, _), line in live.items():
+            by_order[order].append(line)
+        for order, lines in by_order.items():
+            found = store[Bill.key(order)]
+            for name, expected in bill(lines).items():
+                assert repr(getattr(found, name)) == repr(expected) or name == "dearest", (order, name)
+                assert getattr(found, name) == expected, (order, name)
+            query = store.query(Line).where(Line.order == order)
+            assert query.sum(Line.price * Line.quantity) == found.total
+            assert query.explain().totals["sum(price * quantity)"] == "Bill"
+        assert store.check().ok
+
+
+def test_a_total_of_a_calculation_needs_no_aggregate() -> None:
+    with tm.open(":memory:", models=[Line]) as store:
+        lines = [random_line(random.Random(n), f"o{n % 3}", n) for n in range(40)]
+        store.insert_many(lines)
+        query = store.query(Line).allow_scan()
+        products = [Context(prec=200).multiply(one.price, one.quantity) for one in lines]
+        total = Decimal(0)
+        for product in products:
+            total = Context(prec=200).add(total, product)
+        assert query.sum(Line.price * Line.quantity) == total
+        assert query.max(Line.price * Line.quantity) == max(products)
+        found = query.group_by(Line.order).sum(Line.size * Line.size)
+        assert found == {f"o{k}": sum(one.size**2 for one in lines if one.order == f"o{k}") for k in range(3)}
+        assert query.avg(Line.weight * 2) is not None
+        assert query.sum(Line.sizes["a"] + Line.size) == sum(
+            one.sizes["a"] + one.size for one in lines if "a" in one.sizes
+        )
+        with pytest.raises(tm.InvalidQuery, match="weight / 0: a division by zero"):
+            query.sum(Line.weight / 0)
+        with pytest.raises(tm.InvalidQuery, match="is not a field of Line"):
+            query.sum(Line.size * Sale.amount)
+
+
+def test_calculations_are_maintained_by_a_program_that_does_not_declare_them(tmp_path: Path) -> None:
+    lines = [random_line(random.Random(n), "o", n) for n in range(30)]
+    with tm.open(tmp_path / "s.db", models=[Line, Bill]) as store:
+        store.insert_many(lines[:10])
+    with tm.open(tmp_path / "s.db", models=[Line]) as store:
+        store.insert_many(lines[10:])
+        store.delete(Line.key("o", 3))
+    with tm.open(tmp_path / "s.db", models=[Line, Bill]) as store:
+        found = store[Bill.key("o")]
+        expected = bill([one for one in lines if one.number != 3])
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert store.check().ok
+
+
+def test_an_aggregate_of_a_calculation_is_built_over_what_is_there(tmp_path: Path) -> None:
+    lines = [random_line(random.Random(n), "o", n) for n in range(30)]
+    with tm.open(tmp_path / "s.db", models=[Line]) as store:
+        store.insert_many(lines)
+    with tm.open(tmp_path / "s.db", models=[Line, Bill]) as store:
+        assert store[Bill.key("o")].total == bill(lines)["total"]
+        assert store.check().ok
+
+
+class Rate(tm.Entity, table="Rates"):
+    name: tm.Field[str]
+    up: tm.Field[float]
+    down: tm.Field[float]
+    big: tm.Field[int] = tm.field(default=1)
+    exact: tm.Field[Decimal] = tm.field(default=Decimal(1))
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Rates(tm.Aggregate, of=Rate, table="RatesByName"):
+    name: tm.Field[str] = tm.group_by(Rate.name)
+    ratio: tm.Field[float] = tm.sum(Rate.up / Rate.down)
+    cube: tm.Field[int] = tm.sum(Rate.big * Rate.big * Rate.big)
+    most: tm.Field[int | None] = tm.max(Rate.big * 4)
+    power: tm.Field[Decimal] = tm.sum(Rate.exact * Rate.exact * Rate.exact)
+    largest: tm.Field[Decimal | None] = tm.max(Rate.exact * Rate.exact)
+
+    key = tm.Key[str](partition="{name}")
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"down": 0.0}, r"Rates: up / down: a division by zero"),
+        ({"up": math.inf, "down": math.inf}, "Rates: up / down: nan is no number"),
+        ({"big": 2**62}, r"Rates: big \* 4: .*64"),
+        ({"exact": Decimal("1E+5000")}, r"Rates: \(exact \* exact\) \* exact: .* exponent beyond"),
+        ({"exact": Decimal("1.234567890123456789")}, r"Rates: exact \* exact: .*34"),
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_cannot_be_calculated_is_not_written(
+    values: dict[str, Any], fault: str, declared: bool, tmp_path: Path
+) -> None:
+    with tm.open(tmp_path / "s.db", models=[Rate, Rates]) as store:
+        store.insert(Rate("a", 1.0, 2.0))
+    with tm.open(tmp_path / "s.db", models=[Rate, Rates] if declared else [Rate]) as store:
+        for write in (
+            lambda: store.insert(Rate("b", **{"up": 1.0, "down": 1.0, **values})),
+            lambda: store.merge(Rate.key("a"), **values),
+            lambda: store.insert_many(
+                [Rate("c", 1.0, 1.0), Rate("b", **{"up": 1.0, "down": 1.0, **values})], atomic=True
+            ),
+        ):
+            with pytest.raises(tm.InvalidEntity, match=fault):
+                write()
+        assert [one.name for one in store.query(Rate).allow_scan()] == ["a"]
+        assert store.check().ok
+
+
+def test_what_cannot_be_calculated_of_what_is_there_stops_the_build_with_its_reason(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=[Rate]) as store:
+        store.insert(Rate("a", 1.0, 0.0))
+    with pytest.raises(tm.TableMapperError, match=r"Rate \('a', ''\).*up / down: a division by zero"):
+        tm.open(tmp_path / "s.db", models=[Rate, Rates])
+    with tm.open(tmp_path / "s.db", models=[Rate]) as store:
+        assert store[Rate.key("a")].up == 1.0
+
+
+VALUES = [
+    Line.price * Line.quantity,
+    1 - Line.weight * 1.5,
+    -Line.size,
+    Line.price + Decimal("-1.50E+3"),
+    Line.weight * math.inf,
+    2**1000 / Line.weight,
+    Line.end - datetime(2020, 1, 1, 5, tzinfo=timezone(timedelta(hours=2))),
+    Line.start + timedelta(days=-3, microseconds=7),
+    Line.sizes["a b"] * 2,
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_calculation_is_read_as_it_was_written(value: Any) -> None:
+    form = msgspec.json.decode(msgspec.json.encode(dump_value(value)))
+    read = load_value(form, lambda name: getattr(Line, name))
+    assert read.source == value.source
+    assert (repr(read), read.label) == (repr(value), value.label)
+
+
+@pytest.mark.parametrize(
+    "form", [1, ["*"], ["%", "size", "size"], {"int": 2}, ["*", {"str": "x"}, "size"], ["*", {}, "size"]]
+)
+def test_what_is_no_calculation_cannot_be_read(form: Any) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        load_value(form, lambda name: getattr(Line, name))
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "fault"),
+    [
+        (int, tm.sum(Line.price * Line.quantity), "is Decimal, but the field is int"),
+        (float, tm.sum(Line.weight * 2), r"make it Field\[float \| None\]"),
+        (int, tm.sum(Sale.amount * 2), "Sale.amount is not a field of Line"),
+        (str, tm.group_by(Line.size * 2), r"\(Line.size \* 2\) is calculated; group by a field"),
+        (datetime, tm.sum(Line.start + timedelta(1)), "can be summed"),
+    ],
+)  # fmt: skip
+def test_a_wrong_measure_of_a_calculation_is_named(kind: Any, measure: Any, fault: str) -> None:
+    with pytest.raises(tm.InvalidModel, match=fault):
+
+        class Wrong(tm.Aggregate, of=Line, table="Wrong"):
+            order: tm.Field[str] = tm.group_by(Line.order)
+            x: tm.Field[kind] = measure
+
+            key = tm.Key[str](partition="{order}")
