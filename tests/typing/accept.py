@@ -92,6 +92,9 @@ class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda 
     record: tm.Field[float | None] = tm.max_ever(Reading.temperature)
     frost: tm.Field[float | None] = tm.min_ever(Reading.temperature)
     mean_count: tm.Field[float | None] = tm.avg(Reading.count)
+    counted: tm.Field[int] = tm.sum(Reading.count * 2)
+    weighted: tm.Field[float | None] = tm.avg(Reading.temperature * Reading.count)
+    warmest: tm.Field[float | None] = tm.max(Reading.temperature + Reading.count, name="Warmest")
 
     key = tm.Key[str, date](partition="{device_id}", row="{day}")
 

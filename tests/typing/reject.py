@@ -35,6 +35,8 @@ class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
     mean: tm.Field[float | None] = tm.avg(Reading.device_id)  # type: ignore[arg-type, assignment]
     total: tm.Field[str] = tm.sum(Reading.temperature)  # type: ignore[arg-type]
     least: tm.Field[float] = tm.min(Reading.temperature)  # type: ignore[assignment]
+    product: tm.Field[str] = tm.sum(Reading.temperature * Reading.temperature)  # type: ignore[arg-type]
+    nothing: tm.Field[float] = tm.sum(Reading.temperature * Reading.device_id)  # type: ignore[operator]
     named: tm.Field[int] = tm.count(name=3)  # type: ignore[arg-type]
 
     key = tm.Key[int, date](partition="{device}", row="{day}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import attrs
 
-from .kinds import ANY, DATE, MOMENTS, NUMBERS, STR, Kind, text_of
+from .kinds import ANY, DATE, DECIMAL, FLOAT, INT, MOMENTS, NUMBERS, STR, Kind, text_of
 
 __all__ = [
-    "Both", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
-    "parts_of", "random_condition",
+    "Both", "Calculation", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
+    "parts_of", "random_calculation", "random_condition",
 ]  # fmt: skip
 
 
@@ -42,6 +43,20 @@ class Operand:
     def slot(self) -> str:
         """What a template calls it."""
         return f"{self.field}.{self.step}" if self.step else self.field
+
+
+@attrs.frozen
+class Calculation:
+    """What is calculated of operands, or of one and a number."""
+
+    left: Operand
+    op: str
+    right: Any
+    kind: Kind
+
+    def text(self, name: str) -> str:
+        right = self.right.text(name) if isinstance(self.right, Operand) else text_of(self.right)
+        return f"({self.left.text(name)} {self.op} {right})"
 
 
 @attrs.frozen
@@ -160,6 +175,29 @@ def operands(fields: Mapping[str, Kind]) -> list[Operand]:
 
 
 CUTS = {"date": DATE, "%Y-%m": STR, "%Y-%m-%dT%H": STR, "%H": STR}
+
+
+def random_calculation(rng: random.Random, known: Sequence[Operand]) -> Calculation | None:
+    """Return a calculation that every value can be put into; None if there is nothing to calculate with."""
+    numbers = [one for one in known if one.kind.summed]
+    if not numbers:
+        return None
+    left = rng.choice(numbers)
+    whole = left.kind in NUMBERS and left.kind is not FLOAT
+    alike = [
+        one for one in numbers if one.kind is left.kind or (whole and one.kind in NUMBERS and one.kind is not FLOAT)
+    ]
+    op = rng.choice("+-*")
+    right: Any = rng.choice(alike)
+    if left.kind is FLOAT:  # (two infinities have no sum)
+        right = rng.choice((0.5, -3.0, 2, 10**20))
+    elif left.kind.annotation == "datetime.timedelta" and op == "*":
+        right = rng.choice((2, -1, 0.5))
+    elif left.kind is DECIMAL and rng.random() < 0.4:
+        right = rng.choice((3, Decimal("1.50"), Decimal("1E+3")))
+    elif whole and rng.random() < 0.3:
+        right = rng.choice((2, -1, 2**70))
+    return Calculation(left, op, right, INT if whole else left.kind)
 
 
 def random_condition(rng: random.Random, known: Sequence[Operand], draw: Draw, depth: int = 2) -> Condition:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .conditions import Condition, Operand, leaf, operands
+from .conditions import Calculation, Condition, Operand, leaf, operands, random_calculation
 from .kinds import COUNTED, FLOAT, INT, INT32, NESTED, SCALARS, Kind, namespace, text_of
 
 __all__ = ["Field", "Index", "Measure", "Model", "Record", "Slot", "Template", "compiled", "random_model", "slots_of"]
@@ -103,7 +103,7 @@ class Index:
 @attrs.frozen
 class Measure:
     verb: str
-    operand: Operand | None = None
+    operand: Operand | Calculation | None = None
     where: Condition | None = None
 
     def source(self, of: str) -> str:
@@ -384,7 +384,11 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
         fit = [one for one in known if _fits(verb, one)]
         if huge and rng.random() < 0.6:
             verb, fit = "sum", huge
-        operand = None if verb == "count" and rng.random() < 0.7 else rng.choice(fit) if fit else None
+        operand: Operand | Calculation | None = rng.choice(fit) if fit else None
+        if rng.random() < 0.3:
+            operand, verb = random_calculation(rng, known), rng.choice(("sum", "sum", "avg", "count"))
+        elif verb == "count" and rng.random() < 0.7:
+            operand = None
         if operand is None:
             verb = "count"
         kind = INT
@@ -407,6 +411,8 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
     if rng.random() < 0.15:  # among the entities
         table, row = of.table, ((name.lower(),), *(row if slots_of(row) else ()))
     record = Record(name, table, tuple(fields), partition, row, (), of.name, some_where(0.2), measures)
+    if any(isinstance(one.operand, Calculation) and one.operand.kind is INT for one in measures.values()):
+        return record  # (a sum of products can have more digits than a key)
     indexes = [_index(rng, record, next(names)) for _ in range(rng.choice((0, 0, 1, 2)))]
     return attrs.evolve(record, indexes=tuple(indexes))
 

@@ -15,7 +15,20 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from .conditions import Between, Both, Compare, Condition, Contains, Either, In, Null, Operand, StartsWith, Unless
+from .conditions import (
+    Between,
+    Both,
+    Calculation,
+    Compare,
+    Condition,
+    Contains,
+    Either,
+    In,
+    Null,
+    Operand,
+    StartsWith,
+    Unless,
+)
 from .kinds import ANY, Kind
 from .models import Index, Measure, Model, Record, Slot, slots_of
 
@@ -80,14 +93,27 @@ def cut_time(moment: Any, format: str) -> str:
     return made
 
 
-def value(row: Row, operand: Operand) -> Any:
+def value(row: Row, operand: Operand | Calculation) -> Any:
     """Return what a row has of an operand; None if that is missing."""
+    if isinstance(operand, Calculation):
+        return calculated(row, operand)
     found = row.get(operand.field)  # (another class of a mixed query may not have it)
     if operand.step and found is not None:
         return found.get(operand.step) if isinstance(found, dict) else getattr(found, operand.step)
     if not operand.cut or found is None:
         return found
     return found.date() if operand.cut == "date" else cut_time(found, operand.cut)
+
+
+def calculated(row: Row, wanted: Calculation) -> Any:
+    """Return what a calculation gives; None if an operand is missing."""
+    left = value(row, wanted.left)
+    right = value(row, wanted.right) if isinstance(wanted.right, Operand) else wanted.right
+    if left is None or right is None:
+        return None
+    if isinstance(left, Decimal):
+        return {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}[wanted.op](left, right)
+    return {"+": operator.add, "-": operator.sub, "*": operator.mul}[wanted.op](left, right)
 
 
 def holds(condition: Condition, row: Row) -> bool:

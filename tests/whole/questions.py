@@ -11,6 +11,7 @@ import attrs
 
 from .conditions import (
     Both,
+    Calculation,
     Compare,
     Condition,
     Contains,
@@ -20,6 +21,7 @@ from .conditions import (
     StartsWith,
     leaf,
     parts_of,
+    random_calculation,
     random_condition,
 )
 from .kinds import COUNTED, STR, text_of
@@ -95,7 +97,7 @@ class Ask:
     """What is asked of a query."""
 
     verb: str
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[Operand | Calculation, ...] = ()
     """What is selected; what is summed up, and what by."""
     total: str = ""
     size: int = 0
@@ -351,7 +353,9 @@ def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
     summed = [one for one in known if one.kind.summed]
     ordered = [one for one in known if one.kind.ordered]
     grouped = [one for one in known if one.kind.specs]
-    wanted: list[tuple[str, tuple[Operand, ...]]] = [("count", ())]
+    wanted: list[tuple[str, tuple[Operand | Calculation, ...]]] = [("count", ())]
+    if (calculation := random_calculation(rng, summed)) is not None and rng.random() < 0.3:
+        wanted += [(rng.choice(("sum", "avg")), (calculation,))]
     if summed:
         wanted += [(rng.choice(("sum", "avg")), (rng.choice(summed),))]
     if ordered:
