@@ -29,10 +29,8 @@ def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
     Raises:
         InvalidModel: the classes do not fit together.
     """
-    found = compile_schema(models).models
-    form: dict[str, Any] = msgspec.to_builtins(
-        {model.name: model.form for model in sorted(found, key=lambda one: one.name)}
-    )
+    found = sorted(compile_schema(models).models, key=lambda model: model.name)
+    form: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({model.name: model.form for model in found}))
     return form
 
 

@@ -39,11 +39,11 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
         for side, name in _CLASS.findall(code):
             named[side].add(name)
     both = {name for names in named.values() for name in names if name in old and name in new}
+    before = [name for name in _closed(old, named["old"] | both) if name in new or name in named["old"]]
     dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
-    shapes = [
-        Shape("old", {name: old[name] for name in _closed(old, named["old"] | both) if name in new or name in named["old"]}),
-        Shape("new", {name: new[name] for name in _closed(new, (named["new"] | both) - dropped)}),
-    ]  # fmt: skip
+    after_that = _closed(new, (named["new"] | both | (set(before) & new.keys())) - dropped)
+    first = Shape("old", {name: old[name] for name in before})
+    shapes = [first, Shape("new", {name: new[name] for name in after_that}, first)]
     body = [line for shape in shapes for line in shape.lines()]
     listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
     body += [

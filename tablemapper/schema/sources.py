@@ -78,11 +78,45 @@ def call(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -
     line = f"{' ' * indent}{head}({', '.join(arguments)}){tail}"
     if len(line) <= WIDTH or not arguments:
         return [line]
-    return [f"{' ' * indent}{head}(", *[f"{' ' * indent}    {one}," for one in arguments], f"{' ' * indent}){tail}"]
+    inner = [line for one in arguments for line in _broken(one, indent + 4)]
+    return [f"{' ' * indent}{head}(", *inner, f"{' ' * indent}){tail}"]
+
+
+def _broken(argument: str, indent: int) -> Iterator[str]:
+    """Yield the lines of an argument; a condition that is too long has a line for each part."""
+    start = " " * indent
+    if len(start + argument) < WIDTH:
+        yield f"{start}{argument},"
+        return
+    head, function, condition = argument.partition("lambda e: ")
+    if function:
+        yield f"{start}{head}{function}("
+        yield from _parts(condition, " " * (indent + 4))
+        yield f"{start}),"
+    else:
+        *most, last = _parts(argument, start)
+        yield from [*most, f"{last},"]
+
+
+def _parts(condition: str, start: str) -> Iterator[str]:
+    if len(start + condition) <= WIDTH:
+        yield start + condition
+        return
+    depth = begin = 0
+    for at, sign in enumerate(condition):
+        depth += (sign in "([{") - (sign in ")]}")
+        if not depth and condition[at : at + 3] in (" & ", " | "):
+            yield start + condition[begin:at].strip()
+            begin = at
+    yield start + condition[begin:].strip()
 
 
 def _text(text: str) -> str:
-    shown = repr(text)
+    return _text_of(repr(text))
+
+
+def _text_of(shown: str) -> str:
+    """Return what Python shows of a text in the quotation marks that a formatter chooses."""
     return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
 
 
@@ -97,7 +131,7 @@ def value_source(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bytes):
-        return f"b{_text(repr(value)[2:-1])}" if '"' not in repr(value) and "\\" not in repr(value) else repr(value)
+        return f"b{_text_of(repr(value)[1:])}"
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
         return f"{_moment(value)[:-1]}, tzinfo=dt.UTC)"
@@ -126,10 +160,12 @@ class Shape:
     Args:
         side: ``old`` or ``new``, what the classes stand in.
         forms: the classes, by name; those of former definitions (``by_name#1``) are left out.
+        beside: the other side, written already: classes of nested values that are the same there are taken from it.
     """
 
-    def __init__(self, side: str, forms: Forms) -> None:
+    def __init__(self, side: str, forms: Forms, beside: Shape | None = None) -> None:
         self.side = side
+        self._beside = beside
         self._forms = {name: form for name, form in forms.items() if "#" not in name}
         self._types: dict[str, tuple[dict[str, Any], str]] = {}
         """Classes of nested values: their schemas and sources, by name."""
@@ -328,26 +364,37 @@ class Shape:
         classes: dict[str, Any] = schema.get("$defs", {})
         partial = frozenset(schema.get("partial", ()))
         names: dict[str, str] = {}
+        added: dict[str, str] = {}
         for name, one in classes.items():
             base = own = re.sub(r"\W+", "_", name).strip("_") or "Nested"
+            within = _reach(name, classes)
+            described = {
+                "class": one,
+                "within": within,
+                "partial": {p for p in partial if p.partition(".")[0] in within},
+            }
+            if self._beside is not None and self._beside.defines(own, described):
+                names[name] = f"{self._beside.side}_types.{own}"
+                continue
             number = 2
-            described = {"class": one, "all": classes, "partial": partial}
-            while own in self._types and self._types[own][0] != described:
+            while own in self._types and not self.defines(own, described):
                 own, number = f"{base}_{number}", number + 1
-            names[name] = own
-            self._types.setdefault(own, (described, ""))
-        for name, one in classes.items():
-            own = names[name]
-            if not self._types[own][1]:
-                lines = self._class(
-                    own, one, names, {member for member in one["properties"] if f"{name}.{member}" in partial}
-                )
-                self._types[own] = (self._types[own][0], "\n".join(lines))
-        return {name: f"{self.side}_types.{own}" for name, own in names.items()}
+            names[name] = f"{self.side}_types.{own}"
+            if own not in self._types:
+                self._types[own] = described, ""
+                added[name] = own
+        for name, own in added.items():
+            optional = {member for member in classes[name]["properties"] if f"{name}.{member}" in partial}
+            lines = self._class(own, classes[name], names, optional)
+            self._types[own] = self._types[own][0], "\n".join(lines)
+        return names
+
+    def defines(self, name: str, described: Mapping[str, Any]) -> bool:
+        """Return whether a class of nested values is among those of this side."""
+        return name in self._types and self._types[name][0] == described
 
     def _class(self, own: str, schema: Mapping[str, Any], names: Mapping[str, str], partial: set[str]) -> list[str]:
         """Return the class of a nested value."""
-        local = {name: f"{self.side}_types.{one}" for name, one in names.items()}
         members = [(name, one, self._default(one)) for name, one in schema["properties"].items()]
         optional = {name for name, _, value in members if value is not None}
         loose = partial - optional
@@ -371,7 +418,7 @@ class Shape:
         else:
             lines = ["    @attrs.define", f"    class {own}:"]
         for number, (name, one, value) in enumerate(members):
-            text = self._json(one, local)
+            text = self._json(one, names)
             given = [] if value is None else [value]
             if typed and name in loose:
                 lines.append(f"        {name}: NotRequired[{text}]")
@@ -467,6 +514,17 @@ def _member(schema: Any, path: Sequence[str]) -> Mapping[str, Any] | None:
         else:
             schema = schema.get("additionalProperties")
     return _solid(schema) if isinstance(schema, dict) else None
+
+
+def _reach(name: str, classes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the classes that values of a class can hold, itself among them."""
+    found: dict[str, Any] = {}
+    left = [name]
+    while left:
+        if (one := left.pop()) not in found:
+            found[one] = classes[one]
+            left += re.findall(r"'\$ref': '([^']+)'", repr(classes[one]))
+    return found
 
 
 def _solid(schema: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import tablemapper as tm
 
 def shape(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class with the fields ``shop`` and ``number``, and others: an annotation, or it with options."""
+    options = {"type": body.pop("type")} if "type" in body else {}
     annotations: dict[str, Any] = {"shop": tm.Field[str], "number": tm.Field[int]}
     made: dict[str, Any] = {
         "__annotations__": annotations, "__module__": __name__,
@@ -25,7 +26,7 @@ def shape(name: str = "Product", table: str = "Products", /, **body: Any) -> Any
             annotations[field], made[field] = tm.Field[one[0]], tm.field(kw_only=True, **one[1])
         else:
             annotations[field], made[field] = tm.Field[one], tm.field(kw_only=True)
-    return type(tm.Entity)(name, (tm.Entity,), made, table=table)
+    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
 
 
 Steps = Callable[[Any], object]

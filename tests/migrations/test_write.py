@@ -1,0 +1,308 @@
+"""Scripts are written from what changed: they load, name every difference, and leave what the classes are."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+from uuid import UUID
+
+import attrs
+import msgspec
+import pytest
+
+import tablemapper as tm
+from tablemapper.migrations.steps import Drop, Rename
+
+from .test_validation import shape, total
+
+_number = itertools.count()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Return a function that makes an empty package."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(f"written_{next(_number)}")
+        (tmp_path / names[-1]).mkdir()
+        (tmp_path / names[-1] / "__init__.py").touch()
+        importlib.invalidate_caches()
+        return names[-1]
+
+    yield make
+    for module in [one for one in sys.modules if one.split(".")[0] in names]:
+        del sys.modules[module]
+
+
+def complete(path: Path) -> None:
+    """Give every step of a script its function."""
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"\.\.\.(?=[,)])", "lambda *_: None", text), encoding="utf-8")
+
+
+def test_a_script_is_written_with_both_shapes_and_its_steps(package: Callable[[], str]) -> None:
+    name = package()
+    first = [shape(price=str, maker=(str | None, {"default": None}))]
+    path = tm.Migrations(name).write(first, "initial")
+    assert path.name == "schema.json"
+    assert json.loads(path.read_text()) == tm.schema_form(first)
+    new = [shape(price=Decimal, manufacturer=(str | None, {"default": None}), by=tm.Index(partition="{price}"))]
+    assert [one.code for one in tm.Migrations(name).check(new)] == [
+        "m.rename(old.Product.maker, new.Product.manufacturer)  # or m.drop(old.Product.maker), if they are two things",
+        "m.convert(old.Product.price, new.Product.price, Decimal, back=str)",
+    ]
+    path = tm.Migrations(name).write(new, "Price & maker")
+    assert path.name == "0001_price_maker.py"
+    assert path.read_text() == EXPECTED
+    migrations = tm.Migrations(name)
+    assert migrations.ids == ("0001_price_maker",)
+    assert migrations.check(new) == ()
+    assert len(migrations.check(first)) == 2
+    last = [shape(price=Decimal)]
+    assert tm.Migrations(name).write(last, "drop").name == "0002_drop.py"
+    script = tm.Migrations(name).scripts[1]
+    assert (script.after, [type(step) for step in script.steps]) == ("0001_price_maker", [Drop, Drop])
+
+
+EXPECTED = '''"""Change Product."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import tablemapper as tm
+
+
+class old:
+    class Product(tm.Entity, table="Products"):
+        shop: tm.Field[str]
+        number: tm.Field[int]
+        price: tm.Field[str]
+        maker: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str, int](partition="{shop}", row="{number}")
+
+
+class new:
+    class Product(tm.Entity, table="Products"):
+        shop: tm.Field[str]
+        number: tm.Field[int]
+        price: tm.Field[Decimal]
+        manufacturer: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str, int](partition="{shop}", row="{number}")
+        by = tm.Index[Decimal](partition="{price}")
+
+
+@tm.migration(after=None, old=[old.Product], new=[new.Product])
+def migrate(m: tm.Migration) -> None:
+    # or m.drop(old.Product.maker), if they are two things
+    m.rename(old.Product.maker, new.Product.manufacturer)
+    m.convert(old.Product.price, new.Product.price, Decimal, back=str)
+'''
+
+
+def test_a_function_that_nobody_wrote_keeps_a_script_from_being_loaded(package: Callable[[], str]) -> None:
+    name = package()
+    tm.Migrations(name).write([shape()], "initial")
+    path = tm.Migrations(name).write([shape(rank=int)], "rank")
+    with pytest.raises(tm.InvalidMigration) as caught:
+        tm.Migrations(name)
+    assert caught.value.faults == ("0001_rank: give m.fill(new.Product.rank, ...) a function",)
+    complete(path)
+    sys.modules.pop(f"{name}.0001_rank")
+    assert tm.Migrations(name).ids == ("0001_rank",)
+
+
+def test_a_script_that_was_written_by_hand_counts(package: Callable[[], str]) -> None:
+    old, new = shape(a=str), shape(b=str)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def by_hand(m: Any) -> None:
+        m.rename(old.a, new.b)
+
+    migrations, since = tm.Migrations([by_hand]), tm.schema_form([old])
+    assert migrations.check([new], since) == ()
+    assert len(migrations.check([shape(c=int)], since)) == 2
+    assert len(migrations.check([old])) == 1
+    with pytest.raises(tm.InvalidMigration, match="a script is written into a package"):
+        migrations.write([new], "x")
+
+
+def test_what_no_script_can_do_is_said_and_nothing_is_written(package: Callable[[], str]) -> None:
+    name = package()
+    first = shape(a=str)
+    path = tm.Migrations(name).write([first], "initial")
+    text = path.read_text()
+    other = type(tm.Entity)(
+        "Other", (tm.Entity,),
+        {"__annotations__": {"shop": tm.Field[str]}, "__module__": __name__, "key": tm.Key(partition="{shop}")},
+        table="products",
+    )  # fmt: skip
+    with pytest.raises(tm.InvalidMigration, match="differ only in case"):
+        tm.Migrations(name).write([other], "x")
+    assert path.read_text() == text
+
+
+def test_the_message_of_a_store_has_the_script_that_it_needs(tmp_path: Path, package: Callable[[], str]) -> None:
+    path, name = tmp_path / "x.db", package()
+    old, new = shape(a=str, b=int), shape(a=int, b=str)
+    with tm.open(path, models=[old]) as store:
+        store.insert(old("s", 1, a="1", b=2))
+    with pytest.raises(tm.SchemaMismatch) as caught:
+        tm.open(path, models=[new])
+    tm.Migrations(name).write([old], "initial")
+    script = tm.Migrations(name).write([new], "product").read_text()
+    assert caught.value.script == script
+    assert str(caught.value) == (
+        'Product: the property "a" was str and is int\nProduct: the property "b" was int and is str\n'
+        "This needs a migration; write migrations/NNNN_product.py, or run: tablemapper migrations make product\n\n"
+        + script
+    )
+
+
+# ---------------------------------------------------------------------------------- any classes
+
+
+@attrs.define
+class Room:
+    name: str
+    size: float = 1.5
+    doors: list[str] = attrs.field(factory=list)
+
+
+@attrs.define
+class House:
+    rooms: list[Room]
+    built: date | None = None
+    price: Decimal = Decimal("1.50")
+
+
+class Tagged(msgspec.Struct, tag="t", omit_defaults=True):
+    a: int
+    b: dict[str, int] = {}
+
+
+TYPES: list[Any] = [
+    str, int, float, bool, datetime, date, Decimal, UUID, bytes, tm.Int32, Literal["x", "y"], Literal[1, 2], list[str],
+    list[Literal["x"]], list[tm.Int32], dict[str, float], set[str], tuple[int, str], Room, House, list[House], Tagged,
+    tm.GeoPoint, list[list[int]],
+]  # fmt: skip
+DEFAULTS: dict[Any, Any] = {
+    str: "it's", int: -3, float: 1.5, bool: True, date: date(2020, 1, 2), Decimal: Decimal("0.10"), bytes: b"\x00a",
+    UUID: UUID(int=7), Literal["x", "y"]: "y", datetime: datetime.fromisoformat("2020-01-02T03:04:05.000006+00:00"),
+}  # fmt: skip
+KEYS = [("{shop}", "{number}"), ("{shop}", "{number:desc}"), ("{shop:shard(8)}", ("{shop}", "{number}")), ("x", ("{number}", "{shop}"))]  # fmt: skip
+
+
+def anything(random: random.Random, fields: dict[str, Any], name: str) -> list[Any]:
+    """Return some classes with the fields, an index and an aggregate among them."""
+    partition, row = random.choice(KEYS[:2] + KEYS * (random.random() < 0.2))
+    body: dict[str, Any] = {"key": tm.Key(partition=partition, row=row), **fields}
+    if random.random() < 0.5:
+        body["by_number"] = tm.Index(
+            partition="{number}", row=random.choice(["", "{shop}"]), include=random.choice([(), ("shop",)]),
+            where=random.choice([None, lambda e: (e.number > 3) | ~e.shop.startswith("x") & e.shop.is_in(["a", "b"])]),
+        )  # fmt: skip
+    cls = shape(name, "Products", **body)
+    return [cls, total(cls, cls.shop)] if random.random() < 0.4 else [cls]
+
+
+def some_fields(random: random.Random) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in random.sample("abcdef", random.randint(1, 4)):
+        kind = random.choice(TYPES)
+        way = random.random()
+        if way < 0.3:
+            found[field] = (kind | None, {"default": None})
+        elif way < 0.6 and kind in DEFAULTS:
+            found[field] = (kind, {"default": DEFAULTS[kind]})
+        else:
+            found[field] = kind
+    return found
+
+
+def changed(random: random.Random, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with one or two added, removed, renamed or of another type."""
+    found = dict(fields)
+    for _ in range(random.randint(1, 3)):
+        field = random.choice(sorted(found) or ["a"])
+        match random.randrange(4):
+            case 0:
+                found.pop(field, None)
+            case 1 if field in found:
+                found[f"{field}x"] = found.pop(field)
+            case 2:
+                found[field] = random.choice(list(some_fields(random).values()))
+            case _:
+                found |= some_fields(random)
+    return found
+
+
+def pairs(number: int) -> Iterator[tuple[list[Any], list[Any]]]:
+    for seed in range(number):
+        chosen = random.Random(seed)
+        fields = some_fields(chosen)
+        old = anything(chosen, fields, "Product")
+        new = anything(chosen, changed(chosen, fields), chosen.choice(["Product"] * 5 + ["Goods"]))
+        yield old, new
+
+
+def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
+    package: Callable[[], str], tmp_path: Path, full_size: bool
+) -> None:
+    written = []
+    for number, (old, new) in enumerate(pairs(200 if full_size else 15)):
+        name = package()
+        tm.Migrations(name).write(old, "initial")
+        needed = tm.Migrations(name).check(new)
+        assert tm.changes(tm.schema_form(new), new) == ()
+        if any(not one.code for one in needed):  # (such as two classes with equal keys)
+            continue
+        path = tm.Migrations(name).write(new, "changed")
+        if path.suffix == ".json":
+            assert needed == ()
+            continue
+        written.append(tmp_path / f"{name}_script.py")
+        written[-1].write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+        complete(path)
+        migrations = tm.Migrations(name)  # (it would say which difference no step makes)
+        (script,) = migrations.scripts
+        assert migrations.check(new) == (), number
+        frozen = {cls.__name__: cls for cls in script.new}
+        both = [cls for cls in new if cls.__name__ in frozen]
+        assert not any(one.stops for one in tm.changes(tm.schema_form(both), [frozen[cls.__name__] for cls in both]))
+        same = tm.schema_form(both) == tm.schema_form([frozen[cls.__name__] for cls in both])
+        assert same, (number, tm.schema_form(both), tm.schema_form([frozen[cls.__name__] for cls in both]))
+        assert all(step.old.owner in script.old for step in script.steps if isinstance(step, Rename))
+    assert len(written) >= (100 if full_size else 8)
+    if full_size:
+        pytest.importorskip("mypy")
+        pytest.importorskip("ruff")
+        files = list(map(str, written))
+        _run(tmp_path, "ruff", "format", "--isolated", "--check", *files)
+        _run(tmp_path, "ruff", "check", "--isolated", "--select", "I,F", *files)
+        _run(tmp_path, "mypy", "--strict", *files)
+
+
+def _run(folder: Path, *command: str) -> None:
+    """Run a tool as in the project of a user, who has the library installed."""
+    root = str(Path(tm.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True, text=True, check=False, timeout=300, cwd=folder, env={**os.environ, "MYPYPATH": root},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
