@@ -56,6 +56,8 @@ class Transition:
     conversions: tuple[Conversion, ...]
     drops: tuple[str, ...] = ()
     """The labels of what goes when it is contracted."""
+    contested: frozenset[str] = frozenset()
+    """The labels of unique indexes that values may be held twice in at first."""
     back: bool = False
     """Whether it undoes a migration."""
 

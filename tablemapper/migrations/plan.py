@@ -89,6 +89,11 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         return None
     old = {cls.__name__: cls for cls in script.old}
     faults = [
+        f"{step}: combine= is not possible yet; let another field tell the entities apart"
+        for step in script.steps
+        if isinstance(step, Rewrite) and step.combine is not None
+    ]
+    faults += [
         f"{name} {'is maintained from' if forms[name].aggregate else 'shares a table with'} what is migrated: name it in "
         "old=, and in new= or in m.drop(…)"
         for name in affected
@@ -108,7 +113,18 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
     drops = () if back else _drops(script, affected)
-    return Transition(script.id, script.digest, tuple(map(str, script.steps)), schema, target, conversions, drops, back)
+    contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
+    return Transition(
+        script.id,
+        script.digest,
+        tuple(map(str, script.steps)),
+        schema,
+        target,
+        conversions,
+        drops,
+        frozenset(contested),
+        back,
+    )
 
 
 def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
@@ -275,6 +291,8 @@ def _reversible(step: Step, script: Script) -> bool:
     match step:
         case Rename() | RenameClass() | Rekey() | Fill():
             return True
+        case Resolve():
+            return False
         case Convert(with_=with_, back=back):
             return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
         case Rewrite(back=back):

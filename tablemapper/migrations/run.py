@@ -11,17 +11,20 @@ from typing import Any, Literal
 
 import attrs
 
-from ..engines.migration import Copied, MigrationEngine, Transition
+from ..engines.migration import Copied, Fault, MigrationEngine, Transition
 from ..engines.opening import open_engine, open_migrations
-from ..errors import InvalidMigration, MigrationStopped, shown
+from ..entities.entity import stored_row
+from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, shown
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
+from ..store.store import Store
 from .migrations import Migrations
 from .plan import check_old, edit_of, matches, plan_steps, transition_of, undoing
 from .report import MigrationReport, PlanStep
 from .script import MigrationFunction, Script
+from .steps import Resolve
 
 __all__ = ["migrate"]
 
@@ -90,6 +93,8 @@ def migrate(
         engine.close()
     if report.done and run.last is not None and run.last.new:
         _build_new(place, run.last, durability, timeout, hold, rest)
+        if faults := _resolved(place, run.last, durability, timeout):
+            raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     return report
 
 
@@ -170,6 +175,8 @@ class _Run:
             ahead = [(undone[script.id], True) for script, _ in ahead]
         else:
             done = self._adopted(done, end)
+            if done == end and done and any(isinstance(step, Resolve) for step in self._scripts[done - 1].steps):
+                self.last = self._scripts[done - 1]  # it may have been killed before that step
             ahead = [(script, False) for script in self._scripts[done:end]]
         for script, _ in ahead:
             self._plan += plan_steps(script, self._engine.forms(), self._count)
@@ -233,7 +240,7 @@ class _Run:
                 if copied.switched:
                     return True
                 if copied.stuck:
-                    self._stop(transition)
+                    raise _stopped(transition.id, self._report(done=False))
                 most = steered(most, copied.seconds, self._hold)
                 rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
@@ -245,14 +252,60 @@ class _Run:
     def _total(self, transition: Transition) -> int:
         return sum(self._count(model.name) for one in transition.conversions for model in one.sources)
 
-    def _stop(self, transition: Transition) -> None:
-        faults = list(self._engine.faults.values())
-        listed = "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
-        raise MigrationStopped(
-            f"{transition.id}: {len(faults):,} entities cannot be converted; all others are, and nothing was switched: mend "
-            f"these or the script, and run it again\n{listed}",
-            report=self._report(done=False),
-        )
+
+def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
+    faults = report.faults
+    listed = "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
+    switched = "" if id in report.applied else ", and nothing was switched"
+    return MigrationStopped(
+        f"{id}: {len(faults):,} entities cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"it again\n{listed}",
+        report=report,
+    )
+
+
+def _resolved(
+    place: str | os.PathLike[str], script: Script, durability: Literal["full", "relaxed"], timeout: float
+) -> tuple[Fault, ...]:
+    """Let entities differ that hold one value of a unique index, as the script says; return those that do not.
+
+    Each set of them is changed in one transaction. A run that is killed leaves the rest to the next one.
+    """
+    functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
+    if not functions:
+        return ()
+    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout)
+    faults: dict[tuple[Any, ...], Fault] = {}
+    with Store(engine) as store:
+        while held := [
+            one
+            for one in engine.violations(100 + len(faults))
+            if one.index in functions and (one.index, one.value) not in faults
+        ]:
+            for one in held:
+                name = one.index.partition(".")[0]
+                model = engine.schema.by_name[name]
+                rows = [engine.get(model, *key) for key in sorted(one.holders)]
+                holders = [model.build_one(row) for row in rows if row is not None]
+                try:
+                    keys = {(e.key.partition, e.key.row) for e in holders}
+                    left = {(e.key.partition, e.key.row): e for e in functions[one.index](list(holders))}
+                    if not left.keys() <= keys:
+                        raise InvalidEntity(one.index, ["the function gave another entity than it got"])
+                    with store.transaction(across_partitions=True) as tx:
+                        for entity in holders:
+                            if (changed := left.get((entity.key.partition, entity.key.row))) is None:
+                                tx.delete(entity)
+                            else:
+                                tx.replace(changed, if_match=None if stored_row(changed) is not None else "*")
+                except Exception as error:  # whatever the function of a script raises
+                    faults[one.index, one.value] = Fault(name, one.holders[-1], f"{type(error).__name__}: {error}")
+            again = {(one.index, one.value) for one in engine.violations(100 + len(faults))}
+            for one in held:
+                if (one.index, one.value) in again and (one.index, one.value) not in faults:
+                    detail = f"it still has {one.value} of {one.index}, as {one.holders[0]} has"
+                    faults[one.index, one.value] = Fault(one.index.partition(".")[0], one.holders[-1], detail)
+    return tuple(faults.values())
 
 
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> int:

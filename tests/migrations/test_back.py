@@ -257,3 +257,50 @@ def test_aggregates_follow_their_class_back_and_forth(tmp_path: Path) -> None:
         with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
             assert store.check().ok
             assert sum(group.parts for group in store.query(OLD_TOTALS).allow_scan()) == 40
+
+
+def unique(which: str) -> Any:
+    if which == "copied":
+        return part(changed(FIELDS, price=Decimal), by_maker=tm.Index[str](partition="{maker}", unique=True))
+    return part(by_maker=tm.Index[str](partition="{maker}", unique=True))
+
+
+@pytest.mark.parametrize("which", ["copied", "only built"])
+def test_values_that_are_held_twice_are_resolved(path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tm.open(path, models=[BARE], durability="relaxed") as store:
+        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
+    new = unique(which)
+
+    def apart(holders: list[Any]) -> list[Any]:
+        assert [one.number for one in holders] == sorted(one.number for one in holders)
+        for one in holders[1:2]:
+            one.maker = f"{one.maker} {one.number}"
+        return holders[:2]
+
+    def steps(m: tm.Migration, resolve: Any = apart) -> None:
+        if which == "copied":
+            m.convert(BARE.price, new.price, Decimal, back=str)
+        m.resolve(new.by_maker, resolve)
+
+    one = script([new], steps, "first", None, [BARE])
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_resolved", lambda *_: ())  # as if it were killed
+        migrate(path, one)
+    with pytest.raises(tm.UniqueViolation):
+        tm.open(path, models=[new])
+    assert migrate(path, one).ok
+    with tm.open(path, models=[new]) as store:
+        entities = list(store.query(new).allow_scan())
+        assert len(entities) == len({e.maker for e in entities}) == 24
+        assert store.check().ok
+        assert [e.number for e in store.query(new.by_maker("m3 15"))] == [15]
+
+
+def test_values_that_stay_the_same_are_faults(path: Path) -> None:
+    new = unique("only built")
+    with tm.open(path, models=[BARE], durability="relaxed") as store:
+        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
+    one = script([new], lambda m: m.resolve(new.by_maker, lambda holders: holders), "first", None, [BARE])
+    with pytest.raises(tm.MigrationStopped, match="Part .*: it still has .*'m0'") as stopped:
+        migrate(path, one)
+    assert len(stopped.value.faults) == 12

@@ -267,3 +267,10 @@ def _history(path: Path) -> Any:
         return engine.history()
     finally:
         engine.close()
+
+
+def test_a_step_that_is_not_possible_yet_is_refused(path: Path) -> None:
+    refused(
+        path, "rewrite Part into Bare: combine= is not possible yet",
+        alone([BARE], lambda m: m.rewrite(ALONE, lambda e: BARE(e.number // 2), into=[BARE], combine=lambda a, _b: a)),
+    )  # fmt: skip

@@ -10,8 +10,9 @@ import attrs
 from msgspec.structs import replace
 
 from ...errors import InvalidMigration
-from ...schema.forms import AppliedForm, Forms, ModelForm, VersionForm
+from ...schema.forms import AppliedForm, Forms, ModelForm, StateForm, VersionForm
 from ..migration import Copied, Edit, Fault, Transition
+from .building import states_after
 from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, values_label, write_catalogue
 from .contested import VIOLATIONS
 from .copying import Copying, Key, copy_forms
@@ -146,6 +147,10 @@ class SqliteMigrations:
                     return
                 catalogue = _discarded(writer, catalogue, keep=transition.back)
             staged = stage(writer, transition.new, catalogue.past, _reader(writer))
+            building = {label: StateForm("building", now) for label in transition.contested}
+            staged = attrs.evolve(staged, states=staged.states | building)
+            for label in transition.contested:  # (of an index of this name that ends)
+                writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
             for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
                 total = sum(self._count(writer, model.name) for model in conversion.sources)
                 writer.execute(
@@ -241,7 +246,7 @@ class SqliteMigrations:
         for job in catalogue.jobs:
             if job.owner in ending:
                 writer.execute(f"DELETE FROM {BUILDS} WHERE name = ?", (job.name,))
-        for label in gone:
+        for label in gone - transition.contested:
             writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
         writer.execute(f"DELETE FROM {COPIES}")
         models = {name: form for name, form in catalogue.models.items() if name not in ending} | staged.models
@@ -250,7 +255,8 @@ class SqliteMigrations:
             catalogue,
             models=models,
             versions=_versions(catalogue, staged, ending, transition.id, now),
-            states={label: state for label, state in catalogue.states.items() if label not in gone} | staged.states,
+            states={label: state for label, state in catalogue.states.items() if label not in gone}
+            | states_after(writer, staged.states, transition.contested),
             tables={name: table for name, table in tables.items() if table is not None},
             index_tables={label: name for label, name in catalogue.index_tables.items() if label not in gone}
             | staged.index_tables,
