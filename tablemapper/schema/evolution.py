@@ -437,13 +437,12 @@ def _added(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> 
 # ---------------------------------------------------------------------------------------------- fields
 
 _LOSSLESS = {
-    ("int", "float"): ("float", "int"), ("int", "Decimal"): ("Decimal", "int"), ("int", "str"): ("str", "int"),
+    ("int", "float"): ("float", ""), ("int", "Decimal"): ("Decimal", ""), ("int", "str"): ("str", "int"),
     ("float", "str"): ("str", "float"), ("Decimal", "str"): ("str", "Decimal"), ("str", "Decimal"): ("Decimal", "str"),
     ("str", "UUID"): ("UUID", "str"), ("UUID", "str"): ("str", "UUID"),
-    ("date", "datetime"): (
-        "lambda x: dt.datetime(x.year, x.month, x.day, tzinfo=dt.UTC)", "lambda x: x.date()"),
+    ("date", "datetime"): ("lambda x: dt.datetime(x.year, x.month, x.day, tzinfo=dt.UTC)", ""),
 }  # fmt: skip
-"""How a value of one type becomes one of another, and back."""
+"""How a value of one type becomes one of another, and back, where neither loses anything."""
 
 
 def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
@@ -480,10 +479,10 @@ def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: C
 
 def _conversion(old: FieldForm, new: FieldForm) -> str:
     """Return the arguments of a step that converts a field, from the function on."""
-    there, back = _LOSSLESS.get((old.type, new.type), ("...", ""))
-    if not back or new.members is not UNSET or (old.optional and not new.optional):
+    there, back = _LOSSLESS.get((old.type, new.type), ("", ""))
+    if not there or new.members is not UNSET or (old.optional and not new.optional):
         return "...)  # a function of the old value"
-    return f"{there})" if old.members is not UNSET else f"{there}, back={back})"
+    return f"{there}, back={back})" if back and old.members is UNSET else f"{there})"
 
 
 def _nested(old: FieldForm, new: FieldForm) -> Members:

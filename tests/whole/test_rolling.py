@@ -13,6 +13,8 @@ from typing import Any
 import attrs
 import pytest
 
+import tablemapper as tm
+
 SERVER = """
 import json, sys
 
@@ -46,20 +48,21 @@ import tablemapper as tm
 
 {head}
 
-class Product(tm.Entity, table="Products"{options}):
+class Product(tm.Entity{options}):
     shop: tm.Field[str]
     number: tm.Field[int]
     price: tm.Field[float] = tm.field(default=1.5, kw_only=True)
 {body}
-    key = tm.Key[str, int](partition="{{shop}}", row="{{number}}")
+    key = {key}
 
 {more}
 MODELS = [Product{models}]
 
-def insert(number, **values):
-    store.insert(Product("a", number, **(GIVEN | values)))
+def insert(number):
+    store.insert(Product("a", number, {given}))
 
-GIVEN = dict({given})
+def key(number):
+    return Product.key("a", number)
 """
 
 
@@ -74,7 +77,8 @@ class Version:
     head: str = ""
     more: str = ""
     models: str = ""
-    options: str = ""
+    options: str = ', table="Products"'
+    key: str = 'tm.Key[str, int](partition="{shop}", row="{number}")'
 
     def source(self) -> str:
         members = attrs.asdict(self)
@@ -130,15 +134,15 @@ class Service:
     def write(self, first: int) -> None:
         """Write in each way, three entities that stay and one that goes."""
         self.run(f"for number in range({first}, {first} + 4): insert(number)")
-        self.run(f"store.merge(Product.key('a', {first}), price=7.5)")
-        self.run(f"store.update(Product.key('a', {first} + 1), lambda p: setattr(p, 'price', p.price + 1) or p)")
-        self.run(f"one = store[Product.key('a', {first} + 2)]; one.price = 9.0; store.replace(one)")
-        self.run(f"store.delete(Product.key('a', {first} + 3))")
+        self.run(f"store.merge(key({first}), price=7.5)")
+        self.run(f"store.update(key({first} + 1), lambda p: setattr(p, 'price', p.price + 1) or p)")
+        self.run(f"one = store[key({first} + 2)]; one.price = 9.0; store.replace(one)")
+        self.run(f"store.delete(key({first} + 3))")
 
     def check(self, count: int) -> None:
         assert self.value("[str(problem) for problem in store.check().problems]") == "[]"
-        assert self.value("store.query(Product).where(Product.shop == 'a').count()") == str(count)
-        assert self.value("sum(p.price for p in store.query(Product).where(Product.shop == 'a'))") == str(
+        assert self.value("store.query(Product).allow_scan().count()") == str(count)
+        assert self.value("sum(p.price for p in store.query(Product).allow_scan())") == str(
             count / 3 * (7.5 + 2.5 + 9.0)
         )
 
@@ -218,7 +222,7 @@ FOLLOWED: dict[str, tuple[Version, Version]] = {
         Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
         Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=LARGER_HOME),
     ),
-    "type= is added": (Version(), Version(options=', type="product"')),
+    "type= is added": (Version(), Version(options=', table="Products", type="product"')),
     "an index is added": (Version(), Version(BY_PRICE)),
     "a unique index is added": (
         Version(),
@@ -315,3 +319,165 @@ def test_both_versions_read_and_write_whichever_starts_stops_and_comes_back(
     before.stop()
     after.check(24)
     after.stop()
+
+
+@attrs.frozen
+class Migrated:
+    """A change that needs a script."""
+
+    old: Version
+    new: Version
+    made: str
+    """An expression of the new version, and what it gives for the first product."""
+    functions: tuple[str, ...] = ()
+    """What the script needs of its author."""
+    back: bool = True
+
+
+HALVES = 'class State(enum.Enum):\n    NEW = "n"\n    SOLD = "sold"'
+ROOMS = "@attrs.define\nclass Home:\n    rooms: int"
+SCRIPTS: dict[str, Migrated] = {
+    "a required field is added": Migrated(
+        Version(),
+        Version("rank: tm.Field[int]", given="rank=5"),
+        "store[key(0)].rank == 0",
+        ("lambda p: p.number * 2",),
+    ),
+    "a field is declared that stood among the undeclared": Migrated(
+        Version("more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)", given="more=tm.Extra(color='red')"),
+        Version(
+            "color: tm.Field[str]\nmore: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)",
+            given="color='blue'",
+        ),
+        "store[key(0)].color == 'red' and not store[key(0)].more",
+    ),
+    "a field goes that rows hold": Migrated(
+        Version("note: tm.Field[str]", given="note='x'"), Version(), "not hasattr(store[key(0)], 'note')", back=False
+    ),
+    "a field has another name": Migrated(
+        Version("maker: tm.Field[str]", given="maker='m'"),
+        Version("manufacturer: tm.Field[str]", given="manufacturer='n'"),
+        "store[key(0)].manufacturer == 'm'",
+    ),
+    "int becomes float": Migrated(
+        Version("rank: tm.Field[int]", given="rank=3"),
+        Version("rank: tm.Field[float]", given="rank=2.5"),
+        "repr(store[key(0)].rank) == '3.0'",
+        back=False,
+    ),
+    "int becomes Decimal": Migrated(
+        Version("rank: tm.Field[int]", given="rank=3"),
+        Version("rank: tm.Field[decimal.Decimal]", given="rank=decimal.Decimal(2)"),
+        "repr(store[key(0)].rank) == \"Decimal('3')\"",
+        back=False,
+    ),
+    "a number becomes text": Migrated(
+        Version("rank: tm.Field[int]", given="rank=3"),
+        Version("rank: tm.Field[str]", given="rank='2'"),
+        "store[key(0)].rank == '3'",
+    ),
+    "text becomes a number, by a function": Migrated(
+        Version("rank: tm.Field[str]", given="rank='seven'"),
+        Version("rank: tm.Field[int]", given="rank=2"),
+        "store[key(0)].rank == 5",
+        ("len",),
+        back=False,
+    ),
+    "optional becomes required": Migrated(
+        Version("note: tm.Field[str | None] = tm.field(default=None)"),
+        Version("note: tm.Field[str]", given="note='x'"),
+        "store[key(0)].note == 'none'",
+        ("lambda p: 'none'",),
+    ),
+    "a member of an enum has another value": Migrated(
+        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
+        Version("state: tm.Field[State]", given="state=State.NEW", head=HALVES),
+        "store[key(0)].state is State.NEW",
+        ("lambda state: state[0]",),
+        back=False,
+    ),
+    "a nested class is another one": Migrated(
+        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
+        Version("home: tm.Field[Home]", given="home=Home(3)", head=ROOMS),
+        "store[key(0)].home == Home(6)",
+        ("lambda home: new_types.Home(len(home.city))",),
+        back=False,
+    ),
+    "the key has other slots": Migrated(
+        Version(),
+        Version(key='tm.Key[str, int](partition="{shop:shard(4)}", row="{shop}-{number}")'),
+        "store.query(Product).where(Product.shop == 'a', Product.number == 0).one().price == 7.5",
+    ),
+    "the key is spread over more shards": Migrated(
+        Version(key='tm.Key[str, int](partition="{shop:shard(8)}", row="{shop}-{number}")'),
+        Version(key='tm.Key[str, int](partition="{shop:shard(16)}", row="{shop}-{number}")'),
+        "store[key(0)].price == 7.5",
+    ),
+    "the key runs the other way": Migrated(
+        Version(),
+        Version(key='tm.Key[str, int](partition="{shop}", row="{number:desc}")'),
+        "store[key(0)].price == 7.5",
+    ),
+    "type= is another one": Migrated(
+        Version(options=', table="Products", type="product"'),
+        Version(options=', table="Products", type="item"'),
+        "store[key(0)].price == 7.5",
+    ),
+    "the table has another name": Migrated(
+        Version(), Version(options=', table="Goods"'), "store[key(0)].price == 7.5"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCRIPTS.values(), ids=SCRIPTS)
+def test_the_script_in_the_message_does_what_it_says(
+    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Migrated
+) -> None:
+    path = tmp_path / "store.db"
+    before = Service(servers[0], "service", path, case.old)
+    before.write(0)
+    with pytest.raises(Answer, match=r"^SchemaMismatch: Product: [\s\S]*This needs a migration; write") as refused:
+        Service(servers[1], "service", path, case.new)
+    before.write(10)
+    migrations = _package(tmp_path, monkeypatch, str(refused.value), case.functions)
+    report = tm.migrate(path, migrations, durability="relaxed", hold=1, rest=0)
+    assert report.ok
+    assert report.applied == migrations.ids
+    after = Service(servers[1], "service", path, case.new)
+    assert after.value(case.made) == "True"
+    after.check(6)
+    after.write(20)
+    with pytest.raises(Answer, match=migrations.ids[0]):
+        before.write(30)
+    before.stop()
+    with pytest.raises(Answer, match=migrations.ids[0]):
+        before.start()
+    after.check(9)
+    after.stop()
+    if not case.back:
+        with pytest.raises(tm.InvalidMigration):
+            tm.migrate(path, migrations, to="")
+    else:
+        tm.migrate(path, migrations, to="", durability="relaxed", hold=1, rest=0)
+        before.start()
+        before.check(9)
+        before.write(30)
+        before.stop()
+        tm.migrate(path, migrations, durability="relaxed", hold=1, rest=0)
+    after.start()
+    after.check(9 + 3 * case.back)
+    after.stop()
+
+
+def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, functions: tuple[str, ...]) -> tm.Migrations:
+    """Write the script of a message into a package, with what its author has to say."""
+    script = message[message.index('"""') :]
+    assert script.count("...") == len(functions), script
+    for function in functions:
+        script = script.replace("...", function, 1)
+    package = folder / f"changes_{abs(hash(folder))}"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "0001_product.py").write_text(script)
+    monkeypatch.syspath_prepend(folder)
+    return tm.Migrations(package.name)
