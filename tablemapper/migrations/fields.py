@@ -26,11 +26,13 @@ class Fields:
         self._new: Any = new
         made = abstract_declaration(new)
         self._properties = {field.property for field in made.fields}
-        own = {field.name for field in abstract_declaration(old).fields}
+        before = abstract_declaration(old)
+        own = {field.name for field in before.fields}
         moved: dict[str, str] = {}
         converted: dict[str, Callable[[Any], Any]] = {}
         gone: set[str] = set()
         self._fills: list[tuple[str, Callable[[Any], Any]]] = []
+        self._undeclared: list[tuple[str, str]] = []
         for step in script.steps:
             match step:
                 case Rename(old=was, new=attr) if attr.owner is new:
@@ -42,6 +44,8 @@ class Fields:
                     converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
                     self._fills.append((attr.name, with_))
+                case Fill(new=attr):  # that is undone: the value may have stood among the undeclared, and may again
+                    self._undeclared.append((attr.name, before.field(attr.name).property))
                 case _:
                     pass
         names = [field.name for field in made.fields]
@@ -60,7 +64,8 @@ class Fields:
                 values[name] = value
         for name, value in values.items():
             if isinstance(value, Extra):
-                values[name] = type(value)({one: item for one, item in value.items() if one not in self._properties})
+                rest = value | {property: getattr(old, field) for field, property in self._undeclared}
+                values[name] = Extra({one: item for one, item in rest.items() if one not in self._properties})
         return [self._new(**values)]
 
     def _unfinished(self, values: Mapping[str, Any]) -> Any:

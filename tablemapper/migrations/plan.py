@@ -196,7 +196,7 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
         case Join(a=a, b=b):
             yield from (a, b)
         case Fill(new=attr):
-            source = next((o for o, n in pairs(script).items() if n is attr.owner), None)
+            source = next((o for o, n in pairs(script).items() if attr.owner in (o, n)), None)  # or undone
             if source is not None:
                 yield source
         case Drop(what=Attr() as attr):
