@@ -72,7 +72,7 @@ from .schema.changes import Change
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
 from .store.opening import open as open
-from .store.store import Store, Unknown
+from .store.store import Partition, Store, Unknown
 from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint
@@ -129,6 +129,7 @@ __all__ = [
     "Order",
     "OutcomeUnknown",
     "Page",
+    "Partition",
     "PlanStep",
     "PreconditionFailed",
     "Predicate",

@@ -26,7 +26,7 @@ from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting
 from ..store.opening import check_limits, new_store
 from ..store.operations import Operations, not_found
-from ..store.store import Store, Unknown
+from ..store.store import Partition, Store, Unknown
 from ..store.transaction import Buffer
 from ..store.windows import Pace, write_many
 from .awaited import Face, awaited
@@ -221,6 +221,10 @@ class AsyncStore(Face[Store]):
         """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
+    def partitions(self, cls: type[Record], /) -> AsyncCursor[Partition]:
+        """Return the partitions that entities of a class are in, for ``async for``; as `Store.partitions`."""
+        return AsyncCursor(self._workers, partial(self._sync.partitions, cls))
+
     # ------------------------------------------------------------------------------------------ writing
 
     insert = awaited(Store.insert)
@@ -228,6 +232,7 @@ class AsyncStore(Face[Store]):
     upsert = awaited(Store.upsert)
     delete = awaited(Store.delete)
     update = awaited(Store.update)
+    clear = awaited(Store.clear)
     move = awaited(Store.move)
 
     @overload
@@ -309,6 +314,12 @@ class AsyncStore(Face[Store]):
         """Insert or replace a stream of entities; as `Store.upsert_many`."""
         return await self._stream("upsert", entities, progress)
 
+    async def replace_many(
+        self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
+    ) -> int:
+        """Store a stream of entities over what is there; as `Store.replace_many`."""
+        return await self._stream("replace", entities, progress)
+
     async def delete_many(
         self,
         targets: Iterable[Entity | KeyOf[Any]] | AsyncIterable[Entity | KeyOf[Any]],
@@ -319,7 +330,9 @@ class AsyncStore(Face[Store]):
         """Delete a stream of entities or keys, or what a query finds; as `Store.delete_many`."""
         return await self._stream("delete", targets, progress)
 
-    async def _stream(self, verb: Literal["insert", "upsert", "delete"], items: Any, progress: ProgressOption) -> int:
+    async def _stream(
+        self, verb: Literal["insert", "upsert", "replace", "delete"], items: Any, progress: ProgressOption
+    ) -> int:
         cancellation = Cancellation()
         name = f"{verb}_many"
         if isinstance(items, AsyncResults):  # it is read where it is written

@@ -232,6 +232,10 @@ class Engine(Protocol):
         """Yield every row of a partition with its model, in row order, in chunks."""
         ...
 
+    def partitions(self, model: Model) -> Iterator[str]:
+        """Yield the partition keys that entities of a class have, in order."""
+        ...
+
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
         ...
@@ -257,6 +261,13 @@ class Engine(Protocol):
 
         Raises:
             EntityExists, UniqueViolation: of one that was not possible; nothing was written.
+        """
+        ...
+
+    def clear(self, model: Model) -> int | None:
+        """Delete all entities of a class, and what is maintained from them, in one transaction; return their number.
+
+        None, and nothing is done, if they have to be deleted one by one.
         """
         ...
 

@@ -5,6 +5,7 @@ The form is everything but the constants: a query that is asked again with other
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ class PreparedPlan:
         state: bool = False,
     ) -> None:
         self.plan = plan
+        self.scan_logged = False
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
         self.whole = not self.residual and not plan.distinct
         """Whether every row that is read is a result."""
@@ -160,6 +162,10 @@ class Pace:
     monotonic: Callable[[], float] = time.monotonic
 
 
+_MANY = 10_000  # rows: a scan of more is told
+_scans = logging.getLogger("tablemapper.query")
+
+
 class PlanCache:
     """The prepared plans of one store, by the form of the question."""
 
@@ -231,6 +237,24 @@ class PlanCache:
             prepared = PreparedPlan(self.engine, new, wanted, filtering=spec.budget is None, state=state)
             self._prepared[key] = prepared
         return prepared, values
+
+    def warn_of_scan(self, prepared: PreparedPlan, bound: BoundPlan, what: Callable[[], str], most: int | None) -> None:
+        """Log that a query reads a whole table, once for each form, and only if the rows are many.
+
+        Args:
+            prepared: its plan.
+            bound: the same with its values.
+            what: gives the query as text.
+            most: how many results are needed; None for all.
+        """
+        plan = prepared.plan
+        if not plan.scan or prepared.scan_logged or plan.model.aggregate is not None:
+            return
+        if most is not None and most <= _MANY and not plan.filter and not plan.sorted:
+            return
+        if self.reads.between_bounds(bound, _MANY + 1) > _MANY:
+            prepared.scan_logged = True
+            _scans.warning("%s reads the whole table %s", what(), plan.model.table)
 
     def _look(self) -> None:
         """Forget plans if something came to be ready, or is so no more; what others built is seen within a second."""

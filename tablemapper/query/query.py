@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -52,7 +51,6 @@ P = TypeVar("P")
 Q = TypeVar("Q")
 
 _EVER = 1e9  # seconds, more than anybody waits
-_scans = logging.getLogger("tablemapper.query")
 
 
 class ClassResults(ColumnResults[T_co]):
@@ -83,7 +81,10 @@ class ClassResults(ColumnResults[T_co]):
         return self._with(attrs.evolve(self._spec, limit=counted("limit", count, least=0)))
 
     def allow_scan(self) -> Self:
-        """Allow the query to read the whole table where no key or index bounds it; each run logs a warning."""
+        """Allow the query to read the whole table where no key or index bounds it.
+
+        A warning is logged once for queries of one form, if the table has more than 10,000 rows.
+        """
         return self._with(attrs.evolve(self._spec, scan=True))
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
@@ -112,7 +113,7 @@ class ClassResults(ColumnResults[T_co]):
             return iter(self._only(prepared.key, values) if limit != 0 else ())
         if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
             return iter(entities)
-        run = self._run(*self._bound(prepared, values))
+        run = self._run(*self._bound(prepared, values, most=limit))
         return run.items(limit) if limit != 0 else iter(())
 
     def _run(self, prepared: PreparedPlan, bound: BoundPlan) -> Run:
@@ -129,7 +130,7 @@ class ClassResults(ColumnResults[T_co]):
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
-            prepared, bound = self._bound(prepared, values)
+            prepared, bound = self._bound(prepared, values, most=1)
             if not prepared.whole:
                 return next(self._run(prepared, bound).items(), None)
             row = self._plans.reads.find(bound, prepared.layout)
@@ -207,11 +208,12 @@ class ClassResults(ColumnResults[T_co]):
         return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn)
 
     def _bound(
-        self, prepared: PreparedPlan, values: Sequence[Any], *, warn: bool = True
+        self, prepared: PreparedPlan, values: Sequence[Any], *, warn: bool = True, most: int | None = None
     ) -> tuple[PreparedPlan, BoundPlan]:
         prepared, bound = self._plans.bind(prepared, values, self._spec, self._wanted)
         if warn and prepared.plan.scan:
-            _scans.warning("%r reads the whole table %s", self, self._spec.model.table)
+            limits = [one for one in (most, self._spec.limit) if one is not None]
+            self._plans.warn_of_scan(prepared, bound, self.__repr__, min(limits, default=None))
         return prepared, bound
 
     @property

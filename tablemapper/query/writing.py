@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from tempfile import SpooledTemporaryFile
@@ -50,8 +49,6 @@ Work: TypeAlias = Callable[[Any], Operation | None]
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
 _SPOOL = 1 << 20  # bytes in memory of what goes to a file
-
-_scans = logging.getLogger("tablemapper.query")
 
 
 class WriteByQuery:
@@ -106,8 +103,7 @@ class WriteByQuery:
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
-        if prepared.plan.scan:
-            _scans.warning("%s reads the whole table %s", what, spec.model.table)
+        self.plans.warn_of_scan(prepared, bound, lambda: what, spec.limit)
         place = None
         if resume is not None:
             form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")

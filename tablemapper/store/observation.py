@@ -14,7 +14,7 @@ from ..expressions.tree import Predicate
 from ..query.observation import ObservedPlans, class_names, observed
 from ..query.results import Results
 from .operations import Operations
-from .store import Store, Unknown
+from .store import Partition, Store, Unknown
 from .transaction import Buffer, Transaction
 
 __all__ = ["ObservedBuffer", "ObservedStore", "noting"]
@@ -117,6 +117,7 @@ class ObservedStore(Store):
     move = _reported(Store.move, _wrote)
     insert_many = _stream_reported(Store.insert_many)
     upsert_many = _stream_reported(Store.upsert_many)
+    replace_many = _stream_reported(Store.replace_many)
     delete_many = _stream_reported(Store.delete_many)
     build = _reported(Store.build)
     status = _reported(Store.status)
@@ -141,6 +142,17 @@ class ObservedStore(Store):
             return call.written
 
         return self._observer.call("insert_columns", getattr(cls, "__name__", None)).run(work)
+
+    def clear(self, cls: type[Any], /) -> int:
+        def work(call: Call) -> int:
+            call.written = self._plain.clear(cls)
+            return call.written
+
+        return self._observer.call("clear", getattr(cls, "__name__", None)).run(work)
+
+    def partitions(self, cls: type[Any], /) -> Iterator[Partition]:
+        call = self._observer.call("partitions", getattr(cls, "__name__", None))
+        return call.iterate(lambda: self._plain.partitions(cls))
 
     def query(self, what: Any, /, *others: Any) -> Any:
         return observed(super().query(what, *others))

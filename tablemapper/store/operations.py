@@ -39,7 +39,7 @@ class Operations:
 
     # ------------------------------------------------------------------------------------------ classes and keys
 
-    def model(self, cls: type[Any]) -> Model:
+    def model(self, cls: Any) -> Model:
         """Return the model of a class.
 
         Raises:
@@ -47,6 +47,8 @@ class Operations:
         """
         model = self.models.get(cls)
         if model is None:
+            if not isinstance(cls, type):
+                raise InvalidEntity(shown(cls), ["a class is needed"])
             known = self.engine.schema.by_name
             if cls.__name__ in known:
                 fault = (
@@ -58,10 +60,12 @@ class Operations:
             raise InvalidEntity(cls.__name__, [fault])
         return model
 
-    def writable(self, cls: type[Any]) -> Model:
+    def writable(self, cls: Any) -> Model:
         """Return the model of a class of entities; raise InvalidEntity if it is none that users write."""
-        if not issubclass(cls, Record):
-            raise InvalidEntity(cls.__name__, ["an entity is needed, an object of one of the store's classes"])
+        if not isinstance(cls, type) or not issubclass(cls, Record):
+            raise InvalidEntity(
+                getattr(cls, "__name__", shown(cls)), ["an entity is needed, an object of one of the store's classes"]
+            )
         return writable(self.model(cls))
 
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:

@@ -35,7 +35,7 @@ from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_many
 
-__all__ = ["Store", "Unknown"]
+__all__ = ["Partition", "Store", "Unknown"]
 
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
@@ -54,6 +54,16 @@ class Unknown:
     partition: str
     row: str
     properties: dict[str, Any]
+
+
+@attrs.frozen
+class Partition:
+    """A partition of a class."""
+
+    key: str
+    """The partition key, as it is stored."""
+    values: dict[str, Any]
+    """The fields that the key gives back."""
 
 
 class Store:
@@ -191,6 +201,16 @@ class Store:
             raise InvalidQuery(f"partition: say which, as in {self._example()} == …")
         model = self._operations.model(classes[-1] if classes else pairs[-1][0].owner)
         return self._partition(model.table, partition_key(model, pairs))
+
+    def partitions(self, cls: type[Record], /) -> Iterator[Partition]:
+        """Yield the partitions that entities of a class are in, in the order of their keys, in a moment for each.
+
+        Raises:
+            InvalidEntity: the store was not opened with the class.
+        """
+        model = self._operations.model(cls)
+        template = model.declaration.partition
+        return (Partition(key, template.decode(key, trusted=True)) for key in self._engine.partitions(model))
 
     def _example(self) -> str:
         """Return a field of a partition key."""
@@ -428,6 +448,14 @@ class Store:
         """
         return write_many(self._operations, "upsert", entities, progress)
 
+    def replace_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
+        """Store a stream of entities over what is there, each as `replace` does, in windows as `insert_many`.
+
+        Raises:
+            EntityNotFound, PreconditionFailed, InvalidEntity, EntityTooLarge, UniqueViolation: as `replace`.
+        """
+        return write_many(self._operations, "replace", entities, progress)
+
     def delete_many(self, targets: Iterable[Entity | KeyOf[Any]], /, *, progress: ProgressOption = False) -> int:
         """Delete a stream of entities or keys, or what a query finds, in windows as `insert_many`; return the number.
 
@@ -435,6 +463,21 @@ class Store:
             EntityNotFound, PreconditionFailed: as `delete`.
         """
         return write_many(self._operations, "delete", targets, progress)
+
+    def clear(self, cls: type[Entity], /) -> int:
+        """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
+
+        Whole tables are emptied, so it takes no time for each entity. It does so, in batches as `Query.delete`, only while an
+        index or an aggregate of the class is being built or a migration runs, and where an ``_ever`` measure keeps groups.
+
+        Raises:
+            InvalidEntity: it is no class of entities, or the store was not opened with it.
+            InvalidTransaction: the thread is inside of a transaction of the store.
+        """
+        model = self._operations.writable(cls)
+        check_outside(self._engine, "clear")
+        count = self._engine.clear(model)
+        return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count
 
     # ------------------------------------------------------------------------------------------ care
 

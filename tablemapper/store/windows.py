@@ -30,7 +30,7 @@ _QUICK = 0.02
 
 def write_many(
     operations: Operations,
-    verb: Literal["insert", "upsert", "delete"],
+    verb: Literal["insert", "upsert", "replace", "delete"],
     items: Iterable[Any],
     progress: ProgressOption,
     *,
@@ -56,6 +56,8 @@ def write_many(
                     meter.advance(len(batch.rows))
         elif verb == "upsert":
             _write_windows(operations, (operations.upsert(entity, merge=False) for entity in items), meter)
+        elif verb == "replace":
+            _write_windows(operations, (operations.replace(entity, None) for entity in items), meter)
         else:
             _write_windows(operations, (operations.delete(target, None) for target in items), meter)
     return written + meter.done

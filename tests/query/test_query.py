@@ -442,7 +442,10 @@ def test_what_is_calculated_is_not_compared(compare: Callable[[Any], object]) ->
         compare(Unit.number * 2)
 
 
-def test_an_allowed_scan_is_logged(filled: tm.Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_allowed_scan_is_logged(
+    filled: tm.Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablemapper.query.prepared._MANY", 1)
     with caplog.at_level(logging.WARNING, logger="tablemapper.query"):
         filled.query(Unit).where(Unit.rent == Decimal(3)).allow_scan().first()
     assert "reads the whole table" in caplog.text

@@ -251,7 +251,10 @@ def test_progress_is_told(store: tm.Store) -> None:
     assert (told[-1].done, told[-1].what) == (7, "delete")
 
 
-def test_a_scan_has_to_be_allowed_and_is_logged(store: tm.Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scan_has_to_be_allowed_and_is_logged(
+    store: tm.Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablemapper.query.prepared._MANY", 1)
     fill(store)
     with pytest.raises(tm.ScanRefused):
         store.query(Task).where(Task.n == 1).delete()

@@ -447,6 +447,11 @@ def columns(store: tm.Store, frame: object) -> None:
         batch.num_rows
     assert_type(store.insert_columns(Product, {"name": ["Dune"]}, atomic=True), int)
     assert_type(store.insert_columns(Product, frame), int)
+    assert_type(store.clear(Product), int)
+    assert_type(store.replace_many(query), int)
+    for partition in store.partitions(DailyClimate):
+        assert_type(partition, tm.Partition)
+        assert_type(partition.values, dict[str, Any])
     p = Product
     assert_type(
         query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.name).first(),
@@ -516,6 +521,10 @@ async def asynchronously(product: Product) -> None:
             assert_type(two, Product | Reading)
         assert_type(await query.columns(), dict[str, list[Any]])
         assert_type(await store.insert_columns(Product, {}), int)
+        assert_type(await store.clear(Product), int)
+        assert_type(await store.replace_many([product]), int)
+        async for partition in store.partitions(Product):
+            assert_type(partition, tm.Partition)
         assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
         assert_type(await query.delete(resume="clean"), int)
         async for row in store.partition(Product.category_id == "books"):

@@ -168,6 +168,8 @@ def queries(store: tm.Store) -> None:
 
 def columns(store: tm.Store) -> None:
     store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
+    store.clear(DailyClimate)  # type: ignore[arg-type]
+    store.partitions("Products")  # type: ignore[arg-type]
     store.insert_columns({}, Product)  # type: ignore[arg-type]
     store.query(Product).to_arrow(decimals={"price": 2})  # type: ignore[dict-item]
     store.query(Product).arrow_batches("x")  # type: ignore[arg-type]

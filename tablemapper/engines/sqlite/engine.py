@@ -23,6 +23,7 @@ from ..status import Status
 from .building import PROGRESS, build_batch, settle, violations
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_catalogue, write_note
 from .check import examine
+from .clearing import clear
 from .dropping import clear_batch, drop, finished, tidy
 from .file.driver_errors import NoSuchName
 from .file.file import File
@@ -177,6 +178,26 @@ class SqliteEngine:
         chunks = self.file.stream(sql, (partition,))
         return ([named(kind, values) for kind, *values in chunk] for chunk in chunks)
 
+    def partitions(self, model: Model) -> Iterator[str]:
+        """Yield the partition keys of a class in order, each found by its place behind the one before."""
+        try:
+            last = self.file.get(self._next_partition(model, first=True))
+        except NoSuchName:
+            self.catch_up()
+            last = self.file.get(self._next_partition(model, first=True))
+        following = self._next_partition(model, first=False)
+        while last is not None:
+            yield last[0]
+            last = self.file.get(following, last)
+
+    def _next_partition(self, model: Model, *, first: bool) -> str:
+        sqlite = self._sqlite
+        table = sqlite.table_of(model)
+        of_type = table.type_filter(sqlite.names[model], "t")
+        where = " AND ".join(filter(None, ["" if first else 't."PartitionKey" > ?', of_type]))
+        where = f" WHERE {where}" if where else ""
+        return f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'
+
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
@@ -220,6 +241,17 @@ class SqliteEngine:
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
         self._write(write, alone=True)
+
+    def clear(self, model: Model) -> int | None:
+        """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
+        count: int | None = None
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            nonlocal count
+            count = clear(sqlite, writer, model)
+
+        self._write(write, alone=True)
+        return count
 
     def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool) -> None:
         """Write in one transaction, by what the file holds and maintains at that moment."""
