@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, 
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
 from ..engines.status import Status
+from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop n
 
 __all__ = ["AsyncStore", "AsyncTransaction", "Opening", "open_async"]
 
+A = TypeVar("A", bound=Aggregate)
 M = TypeVar("M", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
@@ -195,6 +197,7 @@ class AsyncStore(Face[Store]):
 
     get = awaited(Store.get)
     __getitem__ = awaited(Store.__getitem__)
+    group = awaited(Store.group)
     get_many = awaited(Store.get_many)
     exists = awaited(Store.exists)
 
@@ -454,6 +457,12 @@ class AsyncTransaction:
         self._buffer.check_owner()
         entity: R | None = await self._run(self._buffer.get, key, misplaced)
         return entity
+
+    async def group(self, key: KeyOf[A], /, *misplaced: Never) -> A:
+        """Return the group of an aggregate with this key, or an empty one; as `Transaction.group`."""
+        self._buffer.check_owner()
+        group: A = await self._run(self._buffer.operations.group, key, misplaced, self._buffer.get)
+        return group
 
     async def _existing(self, key: KeyOf[R]) -> R:
         entity = await self.get(key)

@@ -108,6 +108,7 @@ class ObservedStore(Store):
 
     get = _reported(Store.get, _read)
     __getitem__ = _reported(Store.__getitem__, _read, "get")
+    group = _reported(Store.group, _read)
     exists = _reported(Store.exists, _read)
     insert = _reported(Store.insert, _wrote)
     replace = _reported(Store.replace, _wrote)

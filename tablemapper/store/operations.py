@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
 
 from ..engines.context import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
+from ..entities.aggregates import Aggregate
 from ..entities.entity import Record, key_of, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
@@ -14,10 +15,13 @@ from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
+from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
 
 __all__ = ["Operations", "not_found", "stamp_batch"]
+
+A = TypeVar("A", bound=Aggregate)
 
 
 class Operations:
@@ -78,6 +82,28 @@ class Operations:
         if key.__class__ is not KeyOf or misplaced:
             raise InvalidEntity("key", [self._key_fault(key, misplaced)])
         return self.model(key[0]), key[1], key[2]
+
+    def group(self, key: KeyOf[A], misplaced: tuple[object, ...], get: Callable[[Any], Any]) -> A:
+        """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None.
+
+        Args:
+            key: of the group.
+            misplaced: what was given besides.
+            get: reads it.
+        """
+        model, partition, row = self.key(key, misplaced)
+        aggregate = model.aggregate
+        if aggregate is None:
+            raise InvalidEntity(model.name, ["it is no aggregate, and has no groups; read an entity with get(key)"])
+        group: A | None = get(key)
+        if group is None:
+            maintained = aggregate_maintenance(self.models[aggregate.source], model)
+            group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
+            set_row(group, None)
+        for field, _ in aggregate.measures:
+            if not field.optional and getattr(group, field.name) is None:
+                setattr(group, field.name, field.type.kind())
+        return group
 
     def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(given, Record):

@@ -15,6 +15,7 @@ import attrs
 from ..engines.context import check_outside
 from ..engines.protocol import Engine
 from ..engines.status import Status
+from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, key_of, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -37,6 +38,7 @@ from .windows import load, write_many
 
 __all__ = ["Partition", "Store", "Unknown"]
 
+A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
@@ -125,6 +127,16 @@ class Store:
         if entity is None:
             raise not_found(key)
         return entity
+
+    def group(self, key: KeyOf[A], /, *misplaced: Never) -> A:
+        """Return the group of an aggregate with this key, or an empty one.
+
+        In an empty one counts are 0, and so are sums whose type has no None; all other measures are None.
+
+        Raises:
+            InvalidEntity: it is no key of an aggregate that the store was opened with.
+        """
+        return self._operations.group(key, misplaced, self.get)
 
     def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
         """Return the entities with these keys, None where there is none, all of one state of the store.

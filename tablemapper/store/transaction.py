@@ -8,6 +8,7 @@ from typing import Any, Never, Self, TypeVar
 
 from ..engines.context import Block
 from ..engines.protocol import Operation
+from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, set_row
 from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
@@ -17,6 +18,7 @@ from .operations import Operations, not_found
 
 __all__ = ["Buffer", "Transaction"]
 
+A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 
@@ -172,6 +174,18 @@ class Transaction:
         """
         self._buffer.check_owner()
         return self._buffer.get(key, misplaced)
+
+    def group(self, key: KeyOf[A], /, *misplaced: Never) -> A:
+        """Return the group of an aggregate with this key, or an empty one.
+
+        In an empty one counts are 0, and so are sums whose type has no None; all other measures are None.
+
+        Raises:
+            InvalidEntity: it is no key of an aggregate that the store was opened with.
+            InvalidTransaction: as `get`.
+        """
+        self._buffer.check_owner()
+        return self._buffer.operations.group(key, misplaced, self._buffer.get)
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
         """Return an entity as it will be after the operations so far.

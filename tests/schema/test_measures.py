@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -372,3 +373,54 @@ def test_a_wrong_measure_of_a_calculation_is_named(kind: Any, measure: Any, faul
             x: tm.Field[kind] = measure
 
             key = tm.Key[str](partition="{order}")
+
+
+# ---------------------------------------------------------------------------------------------- groups without a row
+
+
+class DayTotal(tm.Aggregate, of=Line, table="DayTotals"):
+    day: tm.Field[date] = tm.group_by(Line.start.date())
+    order: tm.Field[str] = tm.group_by(Line.order)
+    lines: tm.Field[int] = tm.count()
+    heavy: tm.Field[int] = tm.count(where=Line.weight > 3)
+    volume: tm.Field[int] = tm.sum(Line.size * Line.quantity)
+    price: tm.Field[Decimal] = tm.sum(Line.price)
+    weight: tm.Field[float | None] = tm.sum(Line.weight)
+    mean: tm.Field[float | None] = tm.avg(Line.size)
+    most: tm.Field[int | None] = tm.max_ever(Line.size)
+
+    key = tm.Key[date, str](partition="{day:%Y-%m}", row=("{day:desc}", "{order}"))
+
+
+EMPTY = DayTotal(date(2026, 1, 2), "o", lines=0, heavy=0, volume=0, price=Decimal(0), weight=None, mean=None, most=None)
+
+
+def test_a_group_without_a_row_is_an_empty_one() -> None:
+    key = DayTotal.key(date(2026, 1, 2), "o")
+    with tm.open(":memory:", models=[Line, DayTotal, Bill]) as store:
+        assert store.group(key) == EMPTY
+        assert (type(store.group(key).volume), type(store.group(key).price)) == (int, Decimal)
+        assert tm.info(store.group(key)).etag is None
+        assert store.get(key) is None
+        with store.transaction() as tx:
+            assert tx.group(key) == EMPTY
+        store.insert(Line("o", 1, Decimal("1.5"), 2, start=DAY, size=3))
+        assert (
+            store.group(key) == store[key] == EMPTY.replace(lines=1, volume=6, price=Decimal("1.5"), mean=3.0, most=3)
+        )
+        store.delete(Line.key("o", 1))
+        assert store.group(key) == EMPTY.replace(most=3)
+        assert store.group(Bill.key("x")).total == Decimal(0)
+        for wrong in (Line.key("o", 1), "x"):
+            with pytest.raises(tm.InvalidEntity, match="is no aggregate|is needed"):
+                store.group(wrong)  # type: ignore[arg-type, type-var]
+
+
+def test_an_async_store_gives_groups_too() -> None:
+    key = DayTotal.key(date(2026, 1, 2), "o")
+
+    async def groups() -> list[DayTotal]:
+        async with tm.open_async(":memory:", models=[Line, DayTotal]) as store, store.transaction() as tx:
+            return [await store.group(key), await tx.group(key)]
+
+    assert asyncio.run(groups()) == [EMPTY, EMPTY]

@@ -123,6 +123,7 @@ def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     store.replace(product, "*")  # type: ignore[call-arg]
     store.get("books")  # type: ignore[arg-type]
     store.get(Product.key("a", "b"), "c")  # type: ignore[arg-type]
+    store.group(Product.key("a", "b"))  # type: ignore[type-var]
     store[Product.by_name("x")]  # type: ignore[index]
     store.get(Product.key("a", "b")).price  # type: ignore[union-attr]
     store.merge(Product.key("a", "b"), Reading.count.add(1))  # type: ignore[misc]
