@@ -14,6 +14,7 @@ from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
 from ..keys.composed import composed, composed_fields
 from ..keys.template import Slot, Template, compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
+from ..values.extra import indexed_as
 from ..values.nested import value_type
 from ..values.scalars import TIMESTAMP, ValueType
 from .fields import FieldModel
@@ -460,7 +461,7 @@ def _index_types(index: Index[Any], fields: Mapping[str, FieldModel]) -> Iterato
         head, _, path = name.partition(".")
         if path and head in fields:
             try:
-                nested = fields[head].type.nested(tuple(path.split(".")))
+                nested = indexed_as(fields[head].type.nested(tuple(path.split("."))))
             except ValueError:
                 continue
             if nested.keyable:

@@ -30,6 +30,7 @@ from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
 from ..expressions.arithmetic import Number
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
+from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueType
 from .body import annotations_of, calling_frame, read_bases, read_body
 from .declaration import (
@@ -181,7 +182,7 @@ def _default(f: FieldModel) -> Any:
 def _argument_type(declaration: Declaration, name: str) -> ValueType:
     head, _, path = name.partition(".")
     kind = declaration.field(head).type
-    return kind.nested(tuple(path.split("."))) if path else kind.element or kind
+    return indexed_as(kind.nested(tuple(path.split(".")))) if path else kind.element or kind
 
 
 def _variables(declaration: Declaration) -> dict[str, str]:

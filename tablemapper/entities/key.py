@@ -5,14 +5,24 @@ A declaration is text and names only; it is compiled against the fields when its
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple, overload
 
-__all__ = ["Key", "KeyOf", "TemplateText"]
+__all__ = ["Key", "KeyOf", "TemplateText", "dotted"]
 
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
 
 TemplateText = str | tuple[str, ...]
+_ENTRY = re.compile(r"(\{\w+)\[([^\[\]{}.:!]+)\]")
+
+
+def dotted(template: TemplateText) -> Any:
+    """Return a template with ``{more[color]}`` as ``{more.color}``, as all nested values are named within."""
+    if isinstance(template, str):
+        return _ENTRY.sub(r"\1.\2", template)
+    given: Any = template  # (what is no tuple of texts is refused with the class)
+    return tuple(map(dotted, given)) if isinstance(given, tuple) else given
 
 
 class KeyOf(NamedTuple, Generic[E]):
@@ -31,8 +41,8 @@ class Key(Generic[*Ts]):
     """
 
     def __init__(self, *, partition: TemplateText, row: TemplateText = "") -> None:
-        self.partition = partition
-        self.row = row
+        self.partition = dotted(partition)
+        self.row = dotted(row)
 
     if TYPE_CHECKING:
 

@@ -31,6 +31,7 @@ from .tree import (
     Predicate,
     SameText,
     StartsWith,
+    known_as,
 )
 
 __all__ = ["attribute", "conjuncts", "dump", "dump_value", "filled", "forms", "load", "load_value", "parametrised"]
@@ -106,14 +107,16 @@ def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
     if op == "startswith":
         return StartsWith(attr=attr, text=value)
     if op == "in":
-        return In(attr=attr, values=tuple(map(attr.type.undump, value)))
+        values = tuple(map(attr.type.undump, value))
+        return In(attr=known_as(attr, *values), values=values)
     if op == "contains":
         return Contains(attr=attr, value=(attr.type.element or attr.type).undump(value))
     if op not in _COMPARISONS:
         raise ValueError(f"{shown(op)} is no condition")
     if isinstance(value, dict) and value.keys() == {"field"}:
         return Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
-    return Compare(attr=attr, op=_COMPARISONS[op], value=attr.type.undump(value))
+    value = attr.type.undump(value)
+    return Compare(attr=known_as(attr, value) if op == "==" else attr, op=_COMPARISONS[op], value=value)
 
 
 _STEP = re.compile(r'\.date\(\)$|\.truncate\("(.*)"\)$|\.([^.()\["]+)|\["([^"]*)"\]')

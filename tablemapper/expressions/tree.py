@@ -19,7 +19,7 @@ import attrs
 from ..errors import InvalidQuery, shown
 from ..keys.codec import KeyCodec
 from ..keys.times import time_format_fault
-from ..values.extra import Extra
+from ..values.extra import TEXT, Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 from .habits import FIELD_HABITS, refuse_habits
@@ -46,6 +46,7 @@ __all__ = [
     "SameText",
     "StartsWith",
     "as_predicate",
+    "known_as",
 ]
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ class Attr(Number[O, T]):
     @cached_property
     def source(self) -> tuple[str, tuple[str, ...], str]:
         """What two attributes have in common if they always have the same value."""
-        return self.name, self.path, self.part
+        return self.name, self.path, "text" if self.type is TEXT else self.part
 
     @property
     def whole(self) -> Attr[O, Any]:
@@ -190,7 +191,8 @@ class Attr(Number[O, T]):
             if not self.type.comparable(other.type):
                 raise InvalidQuery(f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} do not compare")
             return Compare(attr=self, op=op, value=other)
-        return Compare(attr=self, op=op, value=self._operand(other, op))
+        value = self._operand(other, op)
+        return Compare(attr=known_as(self, value) if op == "==" else self, op=op, value=value)
 
     def _operand(self, value: object, op: str) -> Any:
         try:
@@ -232,7 +234,8 @@ class Attr(Number[O, T]):
         """
         if isinstance(values, (str, bytes)):
             raise InvalidQuery(f"{self!r}.is_in({shown(values)}): a list of values is needed")
-        return In(attr=self, values=tuple([self._operand(value, "is in") for value in values]))
+        operands = tuple([self._operand(value, "is in") for value in values])
+        return In(attr=known_as(self, *operands), values=operands)
 
     def is_null(self) -> Predicate[O]:
         """Hold where the field has no value."""
@@ -359,6 +362,12 @@ class Attr(Number[O, T]):
         What is not there stays so.
         """
         return Assignment(attr=self, value=None, removes=True)
+
+
+def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:
+    """Return an undeclared property that equals texts as what it is then, a text: an index can be followed."""
+    narrow = attr.type.dynamic and all(value.__class__ is str for value in values)
+    return attrs.evolve(attr, type=TEXT) if narrow else attr
 
 
 class _Recorder:

@@ -29,6 +29,7 @@ from ..expressions.tree import (
 )
 from ..expressions.tree import Comparison as Operator
 from ..keys.times import UNITS, bucket_edge, ordered_unit
+from ..values.extra import indexed_as
 
 __all__ = [
     "Comparison",
@@ -104,7 +105,7 @@ def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[A
         head, *path = name.split(".")
         field = declaration.field(head)
         attr: Attr[Any, Any] = Attr(
-            declaration.cls, head, field.type.nested(tuple(path)) if path else field.type, tuple(path)
+            declaration.cls, head, indexed_as(field.type.nested(tuple(path))) if path else field.type, tuple(path)
         )
         own = tuple(slot for slot in slots if slot.field == name)
         if all(not slot.lossless for slot in own):

@@ -394,6 +394,8 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
         if path:
             sources[name] = f"x{at}"
             body.append(f"x{at} = walk(f_{head}, {tuple(path.split('.'))!r})")
+            if model.declaration.field(head).type.nested(tuple(path.split("."))).dynamic:
+                body.append(f"if x{at}.__class__ is not str: continue")
         if path or fields.optional(head):
             body.append(f"if {sources[name]} is None: continue")
     included = index_columns(model, index)

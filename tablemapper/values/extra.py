@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import attrs
 import msgspec
 
 from ..errors import shown
 from ..limits import MAX_INT32, MIN_INT32, check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
-__all__ = ["EXTRA", "Extra", "Int32Value", "extra_members", "read_members"]
+__all__ = ["EXTRA", "TEXT", "Extra", "Int32Value", "extra_members", "indexed_as", "read_members"]
 
 
 class Int32Value(int):
@@ -176,6 +177,15 @@ ANY = ValueType(
     dynamic=True,
 )
 """The type of an undeclared property: whatever it holds. Values of types that do not compare are not equal."""
+
+TEXT = attrs.evolve(SCALARS[str], to_json=_dump_any, from_json=_load_any, sql_in_json=False)
+"""The type of an undeclared property as far as it is a text: what an index can be made of."""
+
+
+def indexed_as(kind: ValueType) -> ValueType:
+    """Return the type of nested values as an index has them: of undeclared properties those that are texts."""
+    return TEXT if kind.dynamic else kind
+
 
 EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,

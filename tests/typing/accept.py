@@ -557,6 +557,7 @@ class Traffic(tm.Entity, table="Traffic"):
     more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
 
     key = tm.Key[str](partition="{id}")
+    by_color = tm.Index[str](partition="{more[color]}")
 
 
 def parts(store: tm.Store, traffic: Traffic) -> None:
@@ -569,6 +570,7 @@ def parts(store: tm.Store, traffic: Traffic) -> None:
     assert_type(store.merge(key, Traffic.hours["05"].add(1), Traffic.more["size"].set(3), returning=True), Traffic)
     store.merge(key, Traffic.hours["05"].set(Traffic.hours["06"] + 1))
     store.query(Traffic).update(Traffic.more["size"].remove())
+    store.query(Traffic.by_color("red"))
     with store.transaction() as tx:
         tx.require(traffic)
         tx.require(key)

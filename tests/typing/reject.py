@@ -242,6 +242,7 @@ def parts(store: tm.Store) -> None:
     Traffic.home.at(lambda home: home.city).set(3)  # type: ignore[arg-type]
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
+    store.query(Traffic.by_color(5))  # type: ignore[call-overload]
     with store.transaction() as tx:
         tx.require("a")  # type: ignore[arg-type]
 
