@@ -34,7 +34,6 @@ B = TypeVar("B")
 E = TypeVar("E", bound=Entity)
 E1 = TypeVar("E1", bound=Entity)
 E2 = TypeVar("E2", bound=Entity)
-N = TypeVar("N", bound=Entity)
 
 if TYPE_CHECKING:
 
@@ -151,12 +150,12 @@ class Migration:
     def rewrite(
         self,
         old: type[E],
-        with_: Callable[[E], N | Iterable[N] | None] | EllipsisType,
+        with_: Callable[[E], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: Sequence[type[N]],
-        back: Callable[[N], E | None] | None = None,
-        combine: Callable[[N, N], N] | None = None,
+        into: Sequence[type[Entity]],
+        back: Callable[[Any], E | None] | None = None,
+        combine: Callable[[Any, Any], Entity] | None = None,
     ) -> None:
         """Make other entities of each entity of a class.
 
@@ -176,10 +175,10 @@ class Migration:
         self,
         a: type[E1],
         b: type[E2],
-        with_: Callable[[E1 | None, E2 | None], N | Iterable[N] | None] | EllipsisType,
+        with_: Callable[[E1 | None, E2 | None], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: Sequence[type[N]],
+        into: Sequence[type[Entity]],
     ) -> None:
         """Make other entities of those of two classes that have equal keys.
 

@@ -588,3 +588,72 @@ def written(store: tm.Store, since: datetime) -> None:
     recent = store.query(Product).where(Product.category_id == "books", tm.timestamp(Product) > since)
     assert_type(recent.order_by(tm.timestamp(Product).desc()), tm.Query[Product])
     assert_type(recent.max(tm.timestamp(Product)), datetime | None)
+
+
+# ---------------------------------------------------------------------------------- migration scripts
+class old:
+    class Product(tm.Entity, table="Products"):
+        id: tm.Field[str]
+        price: tm.Field[str]
+        kind: tm.Field[Literal["a", "b", "c"]]
+        note: tm.Field[str | None] = tm.field(default=None)
+        maker: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str](partition="{id}")
+        by_price = tm.Index[str](partition="{price}")
+
+
+class new:
+    class Product(tm.Entity, table="Products"):
+        id: tm.Field[str]
+        price: tm.Field[Decimal]
+        kind: tm.Field[Literal["a", "b"]]
+        rank: tm.Field[int]
+        note: tm.Field[int | None] = tm.field(default=None)
+        manufacturer: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str](partition="{id}")
+        by_rank = tm.Index[int](partition="{rank}", unique=True)
+
+    class Label(tm.Entity, table="Labels"):
+        id: tm.Field[str]
+
+        key = tm.Key[str](partition="{id}")
+
+
+def label(product: old.Product) -> new.Label | None:
+    return new.Label(product.id) if product.note else None
+
+
+def both(a: old.Product | None, b: old.Product | None) -> list[new.Label]:
+    return [new.Label(one.id) for one in (a, b) if one is not None]
+
+
+@tm.migration(after="0002_tags", old=[old.Product], new=[new.Product, new.Label])
+def migrate(m: tm.Migration) -> None:
+    m.rename(old.Product.maker, new.Product.manufacturer)
+    m.rename_class(old.Product, new.Product)
+    m.rekey(old.Product, new.Product)
+    m.convert(old.Product.price, new.Product.price, Decimal, back=str)
+    m.convert(old.Product.kind, new.Product.kind, {"c": "a"})
+    m.convert(old.Product.note, new.Product.note, int, back=str)
+    m.convert(old.Product.note, new.Product.price, lambda x: Decimal(0) if x is None else Decimal(x))
+    m.convert(old.Product.note, new.Product.price, ...)
+    m.fill(new.Product.rank, lambda p: len(p.id))
+    m.fill(new.Product.rank, ...)
+    m.rewrite(old.Product, label, into=[new.Label])
+    m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Label], combine=lambda a, b: a)
+    m.rewrite(old.Product, ..., into=[new.Product, new.Label])
+    m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Product, new.Label])
+    m.join(old.Product, old.Product, both, into=[new.Label])
+    m.resolve(new.Product.by_rank, lambda products: products[:1])
+    m.drop(old.Product.note)
+    m.drop(old.Product.by_price)
+    m.drop(old.Product)
+
+
+def scripts() -> None:
+    migrations = tm.Migrations("shop.migrations")
+    assert_type(migrations.ids, tuple[str, ...])
+    assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.Change, ...])
+    assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.Change, ...])

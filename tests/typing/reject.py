@@ -7,7 +7,22 @@ from decimal import Decimal
 
 import tablemapper as tm
 
-from .accept import Bounded, DailyClimate, Department, Employee, Headcount, Product, Reading, Traffic, User, UserId
+from .accept import (
+    Bounded,
+    DailyClimate,
+    Department,
+    Employee,
+    Headcount,
+    Product,
+    Reading,
+    Traffic,
+    User,
+    UserId,
+    both,
+    label,
+    new,
+    old,
+)
 
 
 def show(line: str) -> None: ...
@@ -251,3 +266,26 @@ def written(store: tm.Store, since: datetime) -> None:
     tm.timestamp("Product")  # type: ignore[arg-type]
     tm.timestamp(Product) > 3  # type: ignore[operator]
     store.query(Product).where(tm.timestamp(Reading) > since)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------- migration scripts
+@tm.migration(after=3, old=[old.Product], new=[new.Product])  # type: ignore[arg-type]
+def migrate(m: tm.Migration) -> None:
+    m.rename(old.Product.price, new.Product.price)  # type: ignore[misc]
+    m.rename(old.Product.maker, new.Product.maker)  # type: ignore[attr-defined]
+    m.convert(old.Product.price, new.Product.price, float)  # type: ignore[arg-type]
+    m.convert(old.Product.note, new.Product.note, float)  # type: ignore[arg-type]
+    m.convert(old.Product.price, new.Product.price, Decimal, back=float)  # type: ignore[arg-type]
+    m.fill(new.Product.rank, lambda p: p.id)  # type: ignore[arg-type, return-value]
+    m.fill(new.Product.rank, lambda p: p.size)  # type: ignore[attr-defined]
+    m.fill(new.Product, lambda p: 3)  # type: ignore[arg-type]
+    m.rekey(old.Product, "Product")  # type: ignore[arg-type]
+    m.rewrite(old.Product, lambda p: p.id, into=[new.Label])  # type: ignore[arg-type, return-value]
+    m.rewrite(old.Product, label)  # type: ignore[call-arg]
+    m.join(old.Product, new.Label, both, into=[new.Label])  # type: ignore[arg-type]
+    m.resolve(new.Product.rank, lambda products: products)  # type: ignore[arg-type]
+    m.drop("maker")  # type: ignore[arg-type]
+
+
+@tm.migration(after=None, old=[], new=[])  # type: ignore[arg-type]
+def no_steps() -> None: ...
