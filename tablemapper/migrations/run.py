@@ -203,7 +203,7 @@ class _Run:
         forms = self._engine.forms()
         if matches(self._scripts[done].old, forms):
             return done
-        later = [at for at in range(done, end) if matches(self._scripts[at].new, forms)]
+        later = [at for at in range(done, end) if self._scripts[at].new and matches(self._scripts[at].new, forms)]
         if forms and not later:
             return done  # what differs is said where it is begun
         to = later[-1] + 1 if later else end

@@ -191,6 +191,11 @@ def test_a_store_that_was_made_later_is_past_the_scripts(tmp_path: Path) -> None
         migrate(tmp_path / "none.db", TO_DECIMAL)
 
 
+def test_a_script_that_leaves_nothing_is_not_taken_for_done(path: Path) -> None:
+    other = part(changed(FIELDS, price=int))
+    refused(path, "Part.price: the field is another one", script([], lambda m: m.drop(other), old=[other]))
+
+
 def test_another_migration_waits_for_the_one_that_is_under_way(path: Path) -> None:
     migrate(path, TO_DECIMAL, limit=10)
     other = alone([SAME], lambda m: m.convert(ALONE.price, SAME.price, str.upper), "other")
