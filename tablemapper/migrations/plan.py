@@ -340,9 +340,9 @@ def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tup
     """Return the steps of a script as a report shows them."""
     undoable = all(_reversible(step, script) for step in script.steps)
     affected = _affected(script, forms)
-    goes_on = not affected or all(
-        model_of(old).form_hash == model_of(new).form_hash for old, new in pairs(script).items()
-    )
+    new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
+    copies = not _is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
+    stays = all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
     return tuple(
         [
             PlanStep(
@@ -350,7 +350,7 @@ def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tup
                 str(step),
                 sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),
                 undoable,
-                "writes" if goes_on else "stops",
+                "writes" if stays or not copies else "stops",
             )
             for step in script.steps
         ]

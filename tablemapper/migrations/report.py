@@ -33,7 +33,7 @@ class PlanStep:
         old = {"writes": "reads and writes", "reads": "reads", "stops": "stops"}[self.old_version]
         return (
             self.text,
-            f"{self.entities:,} entities" if self.entities else "catalogue only",
+            "catalogue only" if not self.entities and self.old_version == "writes" else f"{self.entities:,} entities",
             "reversible" if self.reversible else "not reversible",
             f"old version: {old}",
         )
