@@ -157,7 +157,7 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
                     if index in form.indexes and index not in known
                 }
                 declared |= {
-                    f"{held}.{index}": index in known.values() or (index not in old.indexes and index in form.indexes)
+                    f"{held}.{index}": index in known.values() or (index in form.indexes and index not in known)
                     for index in union.indexes
                 }
                 widened += [

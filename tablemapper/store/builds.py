@@ -104,7 +104,7 @@ def build(
             if rest and not batch.ended:
                 sleep(rest * batch.seconds)
     done = not any(
-        state in ("building", "dropping")
+        state in ("building", "disabled", "dropping")
         for label, state in engine.unready.items()
         if labels is None or label in labels
     )

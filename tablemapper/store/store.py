@@ -532,7 +532,8 @@ class Store:
         """Make every index row and every aggregate what the entities say that it should be, and report what was wrong.
 
         Others read and write meanwhile: what is wrong is found in one state of the store, and made right in short
-        transactions. Entities are never changed. What an ``_ever`` measure holds is changed only where the entities
+        transactions. An index or an aggregate of which very much is wrong is built anew; it is not read meanwhile. Entities
+        are never changed. What an ``_ever`` measure holds is changed only where the entities
         that are there are more extreme.
 
         Raises:

@@ -382,6 +382,21 @@ def test_what_cannot_be_made_right_at_the_moment_is_left_as_it_is(path: Path, mo
     assert len(rows("ItemsByTag")) == len(entries) + 2
 
 
+def test_what_is_wrong_in_most_places_is_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage(path, "DELETE FROM ItemsByTag", "UPDATE Totals SET items = 99", "DELETE FROM ItemsByName WHERE _rk = 'r3'")
+    monkeypatch.setattr(repairing, "_MANY", 1)
+    with tm.open(path, models=MODELS) as store:
+        found = store.check().problems
+        report = store.repair()
+        assert report.ok
+        assert set(found) <= set(report.repaired)
+        assert store.check().ok
+        file = store._engine.file  # type: ignore[attr-defined]
+        tables = {name for (name,) in file.read("SELECT name FROM sqlite_schema")}
+        assert {"ItemsByTag_2", "Totals_2", "ItemsByName"} <= tables
+        assert len(list(store.query(Item.by_tag("all")))) > 5
+
+
 def scribble(store: tm.Store, rnd: random.Random, times: int) -> Iterator[str]:
     """Write at random; yield what was refused."""
     for _ in range(times):

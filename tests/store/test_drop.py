@@ -143,6 +143,49 @@ def test_what_is_being_built_can_be_dropped(path: Path) -> None:
             assert plain.check().ok
 
 
+def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
+    with relaxed(path, OLD, NAMES) as store, relaxed(path, PLAIN) as other:
+        for label in ("Part.by_name", "Names"):
+            store._engine.disable(label)  # type: ignore[attr-defined]
+        with pytest.raises(tm.NotReady, match="Part.by_name: it is to be built anew; call store.build"):
+            found(store, OLD, "N1")
+        with pytest.raises(tm.NotReady):
+            store.get(NAMES.key("N1"))
+        for writer, shelf in ((store, "b"), (other, "c")):
+            write(writer, OLD if writer is store else PLAIN, shelf)
+        assert {one.where: one.state for one in store.status().items} == {
+            "Part": "ready", "Part.by_name": "disabled", "Names": "disabled", "Names.by_parts": "disabled"
+        }  # fmt: skip
+        assert store.check().problems == ()
+        assert store.repair().repaired == ()
+        report = store.build(limit=8, rest=0)
+        assert not report.done
+        assert state(store, "Part.by_name") == "building"
+        write(other, PLAIN, "d")
+        assert store.build(rest=0).done
+        assert store.build(rest=0).built == ()
+        assert len(found(store, OLD, "N1")) == 5 + 3 * 4
+        assert store[NAMES.key("N1")].parts == 5 + 3 * 4
+        assert [one.name for one in store.query(NAMES.by_parts(17))] == ["N1"]
+        assert store.check().problems == ()
+        assert {"PartsByName_2", "Names_2"} <= tables(store)
+        assert not {"PartsByName", "Names"} & tables(store)
+    with relaxed(path, OLD, NAMES) as store:
+        assert store.check().ok
+
+
+def test_a_definition_that_is_superseded_while_it_is_built_stays_undeclared(path: Path) -> None:
+    second, third = (part(by_number=tm.Index[int, str](partition="{number}", row=row)) for row in ("{name}", "{shelf}"))
+    relaxed(path, second, build=False).close()
+    with relaxed(path, third, build=False) as store, relaxed(path, second, build=False) as older:
+        store.build(rest=0)
+        assert [(one.where, one.declared) for one in store.status().items if "by_number" in one.where] == [
+            ("Part.by_number#1", False), ("Part.by_number", True)
+        ]  # fmt: skip
+        assert len(list(older.query(second.by_number(3)))) == len(list(store.query(third.by_number(3)))) == 1
+        assert store.check().ok
+
+
 def test_compact_removes_what_was_dropped_and_gives_public_names_back(tmp_path: Path) -> None:
     again = part(by_name=tm.Index[str, int](partition="{name}", row="{number}"))
     second = totals(again, most=tm.max(again.number))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Literal
+
+from msgspec.structs import replace
 
 from ...schema.forms import StateForm
 from ...schema.maintenance import ChangeSet
@@ -42,9 +45,11 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
 
 def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
     """Return the states once some labels are built: ready, or violated if a value is held twice."""
-    return states | {
-        label: StateForm("violated" if violated(writer, label) else "ready", writer.timestamp) for label in labels
-    }
+    after: dict[str, StateForm] = {}
+    for label in labels:
+        state: Literal["violated", "ready"] = "violated" if violated(writer, label) else "ready"
+        after[label] = replace(states[label], state=state, since=writer.timestamp, by=None)
+    return states | after
 
 
 def settle(sqlite: SqliteSchema, writer: Writer) -> None:

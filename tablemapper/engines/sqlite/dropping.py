@@ -7,6 +7,7 @@ transactions afterwards, as they may be large.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 import msgspec
@@ -20,9 +21,9 @@ from .catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from .contested import VIOLATIONS
 from .file.writer import Writer
 from .jobs import BUILDS
-from .tables import EntityTable, quoted
+from .tables import EntityTable, fresh_name, quoted
 
-__all__ = ["clear_batch", "drop", "finished", "tidy"]
+__all__ = ["clear_batch", "disable", "drop", "finished", "tidy"]
 
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
@@ -75,14 +76,6 @@ def drop(
         else:
             del tables[form.table]
             physical += [table.name, *([table.big_name] if table.spills else [])]
-    jobs = []
-    for job in catalogue.jobs:
-        targets = job.targets - gone
-        if targets and job.owner not in gone:
-            jobs.append(attrs.evolve(job, targets=targets))
-            writer.execute(_TARGETS, (msgspec.json.encode(sorted(targets)).decode(), job.name))
-        else:
-            writer.execute(_END, (job.name,))
     writer.executemany(_FORGET, [(each,) for each in gone])
     here = {name for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()}
     stone = TombstoneForm(
@@ -94,15 +87,73 @@ def drop(
         [name for name in physical if name in here],
     )
     return attrs.evolve(
-        catalogue,
+        _without(writer, catalogue, gone),
         models=models,
         index_tables=index_tables,
         tables=tables,
-        jobs=tuple(jobs),
         states={one: state for one, state in catalogue.states.items() if one not in gone},
         past=catalogue.past | {name.lower() for name in physical},
         tombstones=(*catalogue.tombstones, stone),
     )
+
+
+def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
+    """Maintain an index or an aggregate no more until it is built anew, in an empty table; return the catalogue after that.
+
+    Raises:
+        InvalidQuery: the catalogue does not have it, or it shares its table with others.
+    """
+    owner, _, index = label.partition(".")
+    form = catalogue.models.get(owner)
+    table = None if form is None else catalogue.tables[form.table]
+    if form is None or label not in catalogue.states or (not index and table is not None and len(table.types) > 1):
+        raise InvalidQuery(f"disable: {label} is no index, and no aggregate that has its table for itself")
+    labels = [label] if index else [label, *(f"{owner}.{name}" for name in form.indexes)]
+    rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    created = {str(name): str(sql) for name, sql in rows}
+    taken = {name.lower() for name in created} | catalogue.past
+    old: list[str] = []
+
+    def anew(name: str) -> str:
+        fresh = fresh_name(name, taken)
+        writer.execute(created[name].replace(quoted(name), quoted(fresh), 1))
+        taken.add(fresh.lower())
+        old.append(name)
+        return fresh
+
+    index_tables, tables = dict(catalogue.index_tables), dict(catalogue.tables)
+    for one in [*labels[bool(not index) :], *([] if index else [values_label(owner)])]:
+        if index_tables.get(one) in created:
+            index_tables[one] = anew(index_tables[one])
+    if not index and table is not None:
+        after = tables[form.table] = attrs.evolve(table, name=anew(table.name))
+        if table.spills:
+            writer.execute(after.create_big)
+            old.append(table.big_name)
+    writer.executemany(_FORGET, [(one,) for one in labels])
+    states = {
+        one: msgspec.structs.replace(state, state="disabled", since=writer.timestamp) if one in labels else state
+        for one, state in catalogue.states.items()
+    }
+    definition = msgspec.to_builtins(form.indexes[index] if index else form)
+    return attrs.evolve(
+        _without(writer, catalogue, set(labels)),
+        index_tables=index_tables, tables=tables, states=states, past=catalogue.past | {name.lower() for name in old},
+        tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=old)),
+    )  # fmt: skip
+
+
+def _without(writer: Writer, catalogue: Catalogue, gone: set[str]) -> Catalogue:
+    """Build some labels no more; return the catalogue without that."""
+    jobs = []
+    for job in catalogue.jobs:
+        targets = job.targets - gone
+        if targets and job.owner not in gone:
+            jobs.append(attrs.evolve(job, targets=targets))
+            writer.execute(_TARGETS, (msgspec.json.encode(sorted(targets)).decode(), job.name))
+        else:
+            writer.execute(_END, (job.name,))
+    return attrs.evolve(catalogue, jobs=tuple(jobs))
 
 
 def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
@@ -153,7 +204,7 @@ def _key(writer: Writer, table: str) -> Iterator[str]:
 def tidy(writer: Writer) -> None:
     """Drop the tables of what was dropped, and give all others their public names, while nobody else has the file open."""
 
-    def read(sql: str, args: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    def read(sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return writer.execute(sql, args).fetchall()
 
     catalogue = read_catalogue(read)

@@ -24,7 +24,7 @@ from .building import PROGRESS, build_batch, settle, violations
 from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_catalogue, write_note
 from .check import examine
 from .clearing import clear
-from .dropping import clear_batch, drop, finished, tidy
+from .dropping import clear_batch, disable, drop, finished, tidy
 from .file.driver_errors import NoSuchName
 from .file.file import File
 from .file.opening import open_file
@@ -37,13 +37,14 @@ from .repair import Repair
 from .statements import ByModel, SqliteSchema, Statements
 from .status import read_status
 from .tables import quoted
-from .takeover import evolution_of, take_over, verify
+from .takeover import build_disabled, evolution_of, take_over, verify
 from .writes import Get, Vanished, apply, insert, missing, stale
 
 __all__ = ["SqliteEngine"]
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
+_BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
@@ -299,7 +300,12 @@ class SqliteEngine:
             began = self.file.monotonic()
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
-                built = clear_batch(writer, sqlite.stored, most) if labels is None else None
+                if (catalogue := build_disabled(writer, sqlite.stored, labels)) is not None:
+                    write_catalogue(writer, catalogue)
+                    writer.bump_generation()
+                    built = Built("", 0, 0, 0)
+                elif labels is None:
+                    built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
             if built.ended:
@@ -313,6 +319,16 @@ class SqliteEngine:
         if built.ended:
             self.catch_up()
         return attrs.evolve(built, seconds=seconds)
+
+    def disable(self, label: str) -> None:
+        """Maintain an index or an aggregate no more until `build` makes it anew."""
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            write_catalogue(writer, disable(writer, sqlite.stored, label))
+            writer.bump_generation()
+
+        self._write(write, alone=True)
+        self.catch_up()
 
     def drop(self, label: str, by: str | None = None) -> None:
         """Maintain something no more; its tables are cleared by `build`."""
@@ -373,7 +389,7 @@ class SqliteEngine:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         start = time.monotonic()
         with Repair(self.file) as repair:
-            passes = 0
+            passes, anew = 0, set[str]()
             while True:
                 passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
@@ -381,10 +397,19 @@ class SqliteEngine:
                     fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
                 if not fixes:
                     break
+                broken = repair.to_build_anew(sqlite, check, findings)
+                if broken and passes < _PASSES:
+                    for label, problems in broken.items():
+                        self.disable(label)
+                        repair.repaired.update(dict.fromkeys(problems))
+                    anew |= broken.keys()
+                    continue
                 with suppress(OtherGeneration):  # the next pass is by the catalogue as it is then
                     repair.run(sqlite, fixes)
                 if passes == _PASSES:
                     break
+        while anew and self.build(_BATCH, anew) is not None:
+            pass
         left = tuple(dict.fromkeys(repair.left(findings, untouched=bool(damage))))
         still = {(problem.where, problem.key) for problem in left}
         repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])

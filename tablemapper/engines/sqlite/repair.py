@@ -34,6 +34,9 @@ from .tables import EntityTable, quoted
 
 __all__ = ["Repair"]
 
+_MANY = (
+    10_000  # problems of an index or an aggregate above which it is built anew, if more than 1 in 100 entities have one
+)
 _CHUNK = 100  # rows of indexes, or groups, that are made right in a transaction
 _NOTE = "repair"  # under which the repair that has begun last notes its token
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
@@ -127,6 +130,17 @@ class Repair:
                 groups.setdefault((of, problem.key[:2]), []).append(problem)
         fixes += [_group(sqlite, check, *of, problems, rows) for of, problems in groups.items()]
         return fixes
+
+    def to_build_anew(
+        self, sqlite: SqliteSchema, check: Check, findings: Iterable[Finding]
+    ) -> dict[str, list[Problem]]:
+        """Return the indexes and aggregates, by label, of which so much is wrong that they are built anew sooner."""
+        problems: dict[str, list[Problem]] = {}
+        for finding in findings:
+            if (label := _built_anew(sqlite, finding.of)) is not None:
+                problems.setdefault(label, []).append(finding.problem)
+        most = max(_MANY, check.entity_count // 100)
+        return {label: found for label, found in problems.items() if len(found) > most}
 
     def left(self, findings: Iterable[Finding], *, untouched: bool) -> Iterator[Problem]:
         """Yield what is wrong all the same, each with what can be done; ``untouched``: the file itself is damaged."""
@@ -262,6 +276,19 @@ class _Tables:
             row = old[: len(row)]  # what is shown did not change, so neither does its ETag
         self._writer.execute(statements.put, (*row, *((None,) if statements.has_big else ()), packed))
         return row
+
+
+def _built_anew(sqlite: SqliteSchema, of: object) -> str | None:
+    """Return the label of an index or an aggregate that can be built anew; an index on an aggregate is built with that."""
+    if isinstance(of, IndexMaintenance) and of.owner.aggregate is None:
+        return of.label
+    name = of.owner.name if isinstance(of, IndexMaintenance) else ""
+    name = of.model.name if isinstance(of, AggregateMaintenance) else name
+    for model in sqlite.models:
+        if model.name == name and model.aggregate is not None:
+            # (What was once the most extreme is known from nothing else.)
+            return None if model.aggregate.keeps_empty or len(sqlite.table_of(model).types) > 1 else name
+    return None
 
 
 def _group(

@@ -127,9 +127,10 @@ class SqliteSchema:
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():
             self._add_indexes(model, kept)
-            self.maintenance[model] = kept.less([job.targets for job in self.jobs.get(model, ())])
+            disabled = kept.only([label for label, state in self.unready.items() if state == "disabled"])
+            self.maintenance[model] = kept.less([disabled, *(job.targets for job in self.jobs.get(model, ()))])
             for index in kept.indexes:
-                if index.model.unique and index.label in self.unready:
+                if index.model.unique and self.unready.get(index.label) in ("building", "violated"):
                     self.contested[index] = self.unready[index.label] == "building"
         self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""

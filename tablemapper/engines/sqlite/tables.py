@@ -9,6 +9,7 @@ values in a table beside it: what is clustered stays small.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,7 @@ import msgspec
 from ...schema.model import Model
 
 __all__ = [
-    "FIXED", "Column", "EntityTable", "TableForm", "has_values", "literal", "quoted", "short", "values_ddl",
+    "FIXED", "Column", "EntityTable", "TableForm", "fresh_name", "has_values", "literal", "quoted", "short", "values_ddl",
 ]  # fmt: skip
 
 
@@ -34,6 +35,14 @@ def short(name: str) -> str:
     For statements that run once an operation: finding a prepared one again takes a time that grows with its text.
     """
     return name if _PLAIN.fullmatch(name) and name.upper() not in _WORDS else quoted(name)
+
+
+def fresh_name(name: str, taken: Collection[str]) -> str:
+    """Return a physical name that never had a meaning; ``taken``: those that have or had one, in lower case."""
+    base, number = name, 2
+    while name.lower() in taken:
+        name, number = f"{base}_{number}", number + 1
+    return name
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -6,7 +6,7 @@ The catalogue only grows here. What the opened classes lack stays, and stays mai
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -42,9 +42,9 @@ from .file.timestamps import STATE
 from .file.writer import Writer
 from .jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE
 from .statements import SqliteSchema
-from .tables import EntityTable, quoted, values_ddl
+from .tables import EntityTable, fresh_name, quoted, values_ddl
 
-__all__ = ["BESIDE", "evolution_of", "stage", "take_format", "take_over", "verify"]
+__all__ = ["BESIDE", "build_disabled", "evolution_of", "stage", "take_format", "take_over", "verify"]
 
 BESIDE = {
     **CREATE_JOBS,
@@ -276,9 +276,7 @@ class _Layout:
 
     def _fresh(self, name: str) -> str:
         """Return a physical name that never had a meaning."""
-        base, number = name, 2
-        while name.lower() in self._taken | self._past:
-            name, number = f"{base}_{number}", number + 1
+        name = fresh_name(name, self._taken | self._past)
         self._taken.add(name.lower())
         return name
 
@@ -458,6 +456,24 @@ def _targets(schema: Schema, evolution: Evolution, known: Mapping[str, ModelForm
     return {owner: labels for owner, labels in targets.items() if owner in known}
 
 
+def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue | None:
+    """Register what is disabled, some labels of it or all; return the catalogue with that, None if there is nothing."""
+    disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
+    targets: dict[str, set[str]] = {}
+    for label in (
+        disabled if labels is None else [one for one in disabled if {one, one.partition(".")[0]} & set(labels)]
+    ):
+        name = label.partition(".")[0]
+        aggregate = catalogue.models[name].aggregate
+        of = aggregate.of if aggregate and name in disabled else name  # (an index on groups is built with them)
+        targets.setdefault(of, set()).add(label)
+
+    def read(sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return writer.execute(sql, args).fetchall()
+
+    return _register(writer, catalogue, targets, _Contents(catalogue, read)) if targets else None
+
+
 def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], contents: _Contents) -> Catalogue:
     """Note what is to be built; return the catalogue with it."""
     generation = writer.generation + 1
@@ -468,7 +484,11 @@ def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]]
             f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)",
             (job.name, job.owner, msgspec.json.encode(sorted(job.targets)).decode(), total, writer.timestamp),
         )
-    building = {label: StateForm("building", writer.timestamp) for job in jobs for label in job.targets}
+    building = {
+        label: replace(catalogue.states[label], state="building", since=writer.timestamp)
+        for job in jobs
+        for label in job.targets
+    }
     return attrs.evolve(catalogue, states=catalogue.states | building, jobs=(*catalogue.jobs, *jobs))
 
 
