@@ -7,7 +7,8 @@ null. Properties that the class does not declare stand behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import attrs
 import msgspec
@@ -30,6 +31,7 @@ __all__ = ["from_dict", "from_json", "json_form", "json_schema", "to_dict", "to_
 R = TypeVar("R", bound="Record")
 
 _ETAG = "odata.etag"
+_AWARE: Any = Annotated[datetime, msgspec.Meta(tz=True)]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -212,7 +214,7 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
     form = json_form(cls)
     fields = list(form.fields.values())
     schemas, definitions = msgspec.json.schema_components(
-        [f.annotation for f in fields], schema_hook=_custom, ref_template="#/$defs/{name}"
+        [_annotation(f) for f in fields], schema_hook=_custom, ref_template="#/$defs/{name}"
     )
     properties = {f.property: schema | _default(f) for f, schema in zip(fields, schemas, strict=True)}
     if etag:
@@ -227,6 +229,13 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
         "additionalProperties": form.extra is not None,
     }
     return schema | ({"$defs": definitions} if definitions else {})
+
+
+def _annotation(f: FieldModel) -> Any:
+    """Return the type of a field for its schema: msgspec takes a datetime that may be naive for text of any form."""
+    if f.type.kind is not datetime:
+        return f.annotation
+    return _AWARE | None if f.optional else _AWARE
 
 
 def _default(f: FieldModel) -> dict[str, Any]:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sized
 from typing import Any
 
+from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
 from ..values.arrow import column_values, load_package
+from ..values.scalars import Fault
 
 __all__ = ["entities_of"]
 
@@ -38,6 +40,7 @@ def entities_of(model: Model, given: Any) -> Iterator[Any]:
         if name in columns:
             try:
                 values[name] = column_values(columns[name], field.type, optional=field.optional)
+                _check_constraint(field, values[name])
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
     if len(lengths := {name: len(column) for name, column in columns.items() if isinstance(column, Sized)}) > 1:
@@ -49,7 +52,21 @@ def entities_of(model: Model, given: Any) -> Iterator[Any]:
         ]
     if faults:
         raise InvalidEntity(f"{model.name} columns", faults)
-    return _built(model, values)
+    entities = _built(model, values)
+    if any(field.validator for field in fields.values()) or hasattr(model.cls, "__attrs_post_init__"):
+        return iter(list(entities))  # what a user's function refuses is refused before the first row is written, too
+    return entities
+
+
+def _check_constraint(field: FieldModel, values: list[Any]) -> None:
+    """Raise a `Fault` for the first value that the field does not allow."""
+    if field.constraint is not None:
+        for row, value in enumerate(values):
+            try:
+                if value is not None:
+                    field.constraint.check(value)
+            except ValueError as error:
+                raise Fault(str(error), f"row {row}") from None
 
 
 def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:

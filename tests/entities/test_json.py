@@ -6,7 +6,7 @@ import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import attrs
@@ -435,6 +435,8 @@ def test_a_schema_describes_every_type_of_value() -> None:
     assert properties["small"] == {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
     assert properties["place"]["required"] == ["type", "coordinates"]
     assert properties["alias"] == {"type": "string", "default": "x"}
+    assert properties["at"] == {"type": "string", "format": "date-time"}
+    assert properties["missing"]["anyOf"][0] == {"type": "string", "format": "date-time"}
     assert tm.json_schema(Loose)["additionalProperties"] is True
     assert "more" not in tm.json_schema(Loose)["properties"]
 
@@ -445,3 +447,19 @@ def test_a_schema_has_the_etag_if_it_is_asked_for() -> None:
 
 def test_a_class_without_a_docstring_has_no_description() -> None:
     assert "description" not in tm.json_schema(Loose)
+
+
+def test_a_schema_names_constraints_and_the_way_in_checks_them() -> None:
+    class Rated(tm.Entity, table="Rated"):
+        name: tm.Field[str]
+        stars: tm.Field[Annotated[int, msgspec.Meta(ge=0, le=5)]]
+
+        key = tm.Key[str](partition="{name}")
+
+    assert tm.json_schema(Rated)["properties"]["stars"] == {"type": "integer", "minimum": 0, "maximum": 5}
+    for call in (
+        lambda: tm.from_json(Rated, '{"name": "a", "stars": 6}'),
+        lambda: tm.from_dict(Rated, {"name": "a", "stars": 6}),
+    ):
+        (fault,) = faults(call)
+        assert fault.startswith("stars: expected int")

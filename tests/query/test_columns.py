@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import attrs
+import msgspec
 import pytest
 
 import tablemapper as tm
@@ -423,6 +424,22 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
         "flag: 29 values, but group has 30",
     ]
     assert empty.query(Thing).where(Thing.group == "g").count() == 0
+
+
+def test_constraints_and_validators_are_checked_before_the_first_row_is_written() -> None:
+    class Rated(tm.Entity, table="Rated"):
+        name: tm.Field[str] = tm.field(validator=attrs.validators.max_len(3))
+        stars: tm.Field[Annotated[int, msgspec.Meta(ge=0, le=5)]]
+
+        key = tm.Key[str](partition="{name}")
+
+    with tm.open(":memory:", models=[Rated]) as store:
+        with pytest.raises(tm.InvalidEntity, match="stars: row 2: expected int >= 0 and <= 5, got 6"):
+            store.insert_columns(Rated, {"name": ["a", "b", "c"], "stars": [1, 5, 6]})
+        names = [str(number) for number in range(2000)]
+        with pytest.raises(ValueError, match="must be <= 3"):
+            store.insert_columns(Rated, {"name": names, "stars": [1] * 2000})
+        assert not store.query(Rated).allow_scan().exists()
 
 
 @pytest.mark.parametrize("columns", [5, None, [{"group": "g"}], "text"])
