@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,13 @@ def test_pages_go_on_over_writes_and_a_restart() -> None:
     out = run("paging_service.py", "--try").splitlines()
     assert out[:3] == ["page [9, 8, 7] and more", "page [6, 5, 11] and more", "page [4, 3] the last"]
     assert [line.split()[0] for line in out[3:]] == ["400"] * 6 + ["503"]
+
+
+def test_a_shop_goes_through_six_versions_beside_the_service_of_the_one_before() -> None:
+    out = run("shop_versions.py")
+    assert "products, none lost" in out
+    assert out.count("and then ended:") == 2  # a type and a key
+    assert re.search(r"1 groups: ok$", out, re.MULTILINE)
 
 
 def test_the_patterns_hold() -> None:

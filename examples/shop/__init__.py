@@ -1,0 +1,1 @@
+"""A shop in six versions; `shop_versions.py` deploys one after the other."""

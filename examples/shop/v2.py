@@ -1,0 +1,24 @@
+"""Products have a stock, and are found by their maker. Neither needs a script."""
+
+import tablemapper as tm
+
+
+class Product(tm.Entity, table="Products"):
+    category: tm.Field[str]
+    number: tm.Field[int]
+    name: tm.Field[str]
+    price: tm.Field[str]
+    maker: tm.Field[str | None] = tm.field(default=None)
+    stock: tm.Field[int] = tm.field(default=0)
+
+    key = tm.Key[str, int](partition="{category}", row="{number}")
+    by_maker = tm.Index[str](partition="{maker}")
+
+
+MODELS = [Product]
+
+
+def new_product(number: int) -> Product:
+    return Product(
+        "lamps", number, f"Lamp {number % 7}", f"{number % 50}.50", maker="Ace", stock=5
+    )
