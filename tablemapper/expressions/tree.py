@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_Date: TypeAlias = date  # (an attribute has a method of this name)
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
@@ -173,6 +174,11 @@ class Attr(Number[O, T]):
     def attributes(self) -> Iterator[Attr[Any, Any]]:
         yield self
 
+    @property
+    def time_kind(self) -> Kind:
+        """What this is cut from: datetime, or date."""
+        return self.whole.type.kind
+
     def __hash__(self) -> int:
         return hash(self.source)
 
@@ -285,21 +291,26 @@ class Attr(Number[O, T]):
         """
         return self._truncated("date")
 
-    def truncate(self: Attr[O, datetime] | Attr[O, datetime | None], format: str, /) -> Attr[O, str]:
-        """Return the (UTC) time as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+    def truncate(
+        self: Attr[O, datetime] | Attr[O, datetime | None] | Attr[O, _Date] | Attr[O, _Date | None], format: str, /
+    ) -> Attr[O, str]:
+        """Return a (UTC) time or a date as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+
+        Quarters are ``%Y-Q%q``, weeks as ISO 8601 counts them ``%G-W%V``.
 
         Raises:
-            InvalidQuery: the field is no datetime, or the format is not of these directives.
+            InvalidQuery: the field is no time, or the format is not of these directives.
         """
         given: object = format
-        fault = time_format_fault(datetime, given) if isinstance(given, str) else "a time format is text"
+        kind = _Date if self.type.kind is _Date else datetime
+        fault = time_format_fault(kind, given) if isinstance(given, str) else "a time format is text"
         if fault is not None:
             raise InvalidQuery(f"{self!r}.truncate({shown(given)}): {fault}")
         return self._truncated(format)
 
     def _truncated(self, part: str) -> Attr[O, Any]:
-        if not self.type.cuttable or self.part:
-            raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part")
+        if not self.type.cuttable or self.part or (part == "date" and self.type.kind is _Date):
+            raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part, or a date to a text")
         return attrs.evolve(self, part=part, type=self.type.nested((part,)), uncut=self.type)
 
     def at(self, get: Callable[[T], U], /) -> Attr[O, U]:

@@ -19,6 +19,7 @@ __all__ = [
     "first_moment",
     "from_coarse_to_fine",
     "has_all",
+    "is_within",
     "next_moment",
     "ordered_unit",
     "plain_cut",
@@ -35,29 +36,37 @@ class Unit:
     Attributes:
         source: the attribute of a time.
         width: how many digits it has.
-        place: where they stand in the plain text of a datetime, in which each has its own place.
+        place: where they stand in the plain text of a datetime, if they stand there.
+        needs: what has to stand in front for texts to sort as times do.
+        fills: the units whose buckets are made up of buckets of this one.
         step: how long it is, if it is always as long.
     """
 
     source: str
     width: int
-    place: int
+    place: int | None
+    needs: str
+    fills: str
     step: timedelta | None = None
 
 
 UNITS: dict[str, Unit] = {
-    "%Y": Unit("year", 4, 0),
-    "%m": Unit("month", 2, 5),
-    "%d": Unit("day", 2, 8, timedelta(days=1)),
-    "%H": Unit("hour", 2, 11, timedelta(hours=1)),
-    "%M": Unit("minute", 2, 14, timedelta(minutes=1)),
-    "%S": Unit("second", 2, 17, timedelta(seconds=1)),
-    "%L": Unit("microsecond // 1000", 3, 20, timedelta(milliseconds=1)),
-    "%f": Unit("microsecond", 6, 20, MICROSECOND),
+    "%Y": Unit("year", 4, 0, "", "Y"),
+    "%G": Unit("isocalendar()[0]", 4, None, "", "G"),
+    "%q": Unit("month * 3 // 10 + 1", 1, None, "Y", "Yq"),
+    "%m": Unit("month", 2, 5, "Y", "Yqm"),
+    "%V": Unit("isocalendar()[1]", 2, None, "G", "GV", timedelta(days=7)),
+    "%d": Unit("day", 2, 8, "Ym", "YqmGVd", timedelta(days=1)),
+    "%H": Unit("hour", 2, 11, "Ymd", "YqmGVdH", timedelta(hours=1)),
+    "%M": Unit("minute", 2, 14, "YmdH", "YqmGVdHM", timedelta(minutes=1)),
+    "%S": Unit("second", 2, 17, "YmdHM", "YqmGVdHMS", timedelta(seconds=1)),
+    "%L": Unit("microsecond // 1000", 3, 20, "YmdHMS", "YqmGVdHMSL", timedelta(milliseconds=1)),
+    "%f": Unit("microsecond", 6, 20, "YmdHMS", "YqmGVdHMSLf", MICROSECOND),
 }
-"""By directive, from coarse to fine."""
+"""By directive, from coarse to fine; ``%G`` and ``%V`` are the year and the week of ISO 8601, ``%q`` the quarter."""
 _ALL = tuple(UNITS)
-UNITS_OF: dict[type, tuple[str, ...]] = {datetime: _ALL, date: _ALL[:3], time: _ALL[3:]}
+_DATES = _ALL.index("%H")
+UNITS_OF: dict[type, tuple[str, ...]] = {datetime: _ALL, date: _ALL[:_DATES], time: _ALL[_DATES:]}
 """The directives of each type."""
 
 _PLAIN = {datetime: "%Y-%m-%dT%H:%M:%S.%fZ", date: "%Y-%m-%d", time: "%H:%M:%S.%f"}
@@ -72,7 +81,11 @@ def time_format_fault(base: type, format: str) -> str | None:
     codes = UNITS_OF[base]
     directives = [part for part in split_format(format) if part[0] == "%"]
     if directives and all(part in codes for part in directives):
-        return None
+        weeks, others = {"%G", "%V"}.intersection(directives), {"%Y", "%q", "%m", "%d"}.intersection(directives)
+        if not weeks or not others:
+            return None
+        mixed = " and ".join(sorted(weeks) + sorted(others))
+        return f"{mixed} are of two calendars, whose years begin on different days; weeks are %G-W%V"
     strange = ", ".join(part for part in directives if part not in codes) or "no part of a time is in it"
     return f"{strange}: a time format of {base.__name__} has {' '.join(codes)} and literals"
 
@@ -104,8 +117,7 @@ def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str], front: Itera
     """
     seen = set(front)
     for code in codes:
-        coarser = {unit for unit in units[: units.index(code)] if unit != "%L"}
-        if not coarser <= seen:
+        if not {f"%{letter}" for letter in UNITS[code].needs}.intersection(units) <= seen:
             return False
         seen.add(code)
     return True
@@ -114,6 +126,11 @@ def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str], front: Itera
 def finest_unit(codes: Iterable[str]) -> str:
     """Return the finest of some directives."""
     return max(codes, key=_ALL.index)
+
+
+def is_within(coarse: str, fine: str) -> bool:
+    """Return whether each bucket of a unit is made up of buckets of another one; nothing is no unit."""
+    return bool(coarse and fine) and coarse[1] in UNITS[fine].fills
 
 
 def ordered_unit(format: str) -> str:
@@ -139,6 +156,8 @@ def bucket_edge(format: str, text: str, *, end: bool) -> datetime | None:
             parts[code] = text[at : at + width]
         at += width
     try:
+        if any(UNITS[code].place is None for code in parts):
+            raise ValueError  # (sought below)
         fields = {UNITS[code].source: int(digits) for code, digits in parts.items() if code != "%L"}
         if "%L" in parts:
             fields["microsecond"] = int(parts["%L"]) * 1000
@@ -170,7 +189,7 @@ _FRACTIONS = {"s": frozenset[str](), "ms": frozenset({"%L", "%f"}), "us": frozen
 
 def has_all(base: type, codes: Collection[str], precision: str) -> bool:
     """Return whether directives hold all of a time that is cut to a precision; without one to microseconds."""
-    whole = {unit for unit in UNITS_OF[base] if unit not in ("%L", "%f")}
+    whole = {unit for unit in ("%Y", "%m", "%d", "%H", "%M", "%S") if unit in UNITS_OF[base]}
     fraction = frozenset[str]() if base is date else _FRACTIONS[precision or "us"]
     return whole <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
 
@@ -179,15 +198,32 @@ def first_moment(moment: datetime, unit: str) -> datetime:
     """Return the first moment of the year, month, day … that holds this one."""
     if unit == "%L":
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    least = {code: (UNITS[code].source, int(code in ("%m", "%d"))) for code in _ALL if code != "%L"}
-    return moment.replace(**dict(least[code] for code in _ALL[_ALL.index(unit) + 1 :] if code in least))  # type: ignore[arg-type]
+    finer = _PLAIN_UNITS[len(UNITS[unit].needs) + 1 :] if unit in _PLAIN_UNITS else _PLAIN_UNITS[3:]
+    moment = moment.replace(**{UNITS[code].source: int(code in ("%m", "%d")) for code in finer})  # type: ignore[arg-type]
+    if unit == "%q":
+        return moment.replace(month=(moment.month - 1) // 3 * 3 + 1, day=1)
+    if unit in ("%G", "%V"):
+        year, week, _ = moment.isocalendar()
+        return _day(date.fromisocalendar(year, 1 if unit == "%G" else week, 1))
+    return moment
+
+
+_PLAIN_UNITS = ("%Y", "%m", "%d", "%H", "%M", "%S", "%f")
+
+
+def _day(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def next_moment(moment: datetime, unit: str) -> datetime:
     """Return the first moment of the next year, month, day …, of the first of one; OverflowError past the last."""
     if (step := UNITS[unit].step) is not None:
         return moment + step
-    months = moment.year * 12 + moment.month - 1 + (12 if unit == "%Y" else 1)
+    if unit == "%G":
+        if moment.year >= 9999:
+            raise OverflowError
+        return _day(date.fromisocalendar(moment.isocalendar()[0] + 1, 1, 1))
+    months = moment.year * 12 + moment.month - 1 + {"%Y": 12, "%q": 3, "%m": 1}[unit]
     if months >= 120_000:
         raise OverflowError
     return moment.replace(year=months // 12, month=months % 12 + 1)

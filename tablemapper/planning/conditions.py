@@ -6,7 +6,7 @@ All constants are `Parameter`s here: nothing depends on their values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import attrs
@@ -28,7 +28,7 @@ from ..expressions.tree import (
     StartsWith,
 )
 from ..expressions.tree import Comparison as Operator
-from ..keys.times import UNITS, bucket_edge, ordered_unit
+from ..keys.times import bucket_edge, ordered_unit
 from ..values.extra import indexed_as
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "cut_unit",
     "edge",
     "field_name",
-    "is_within",
     "named",
     "normal",
     "present",
@@ -56,10 +55,12 @@ class Edge(Parameter):
 
     part: str
     end: bool
+    kind: type
+    """Of the times: datetime, or date."""
 
-    def moment(self, values: Sequence[Any]) -> datetime | None:
+    def moment(self, values: Sequence[Any]) -> date | None:
         """Return it; None if it is after all times."""
-        return edge(self.part, values[self.number], end=self.end)
+        return edge(self.part, values[self.number], self.kind, end=self.end)
 
 
 _EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
@@ -74,15 +75,12 @@ def cut_unit(part: str) -> str:
     return "%d" if part == "date" else ordered_unit(part)
 
 
-def is_within(coarse: str, fine: str) -> bool:
-    """Return whether each bucket of a unit is made up of buckets of another one; nothing is no unit."""
-    units = list(UNITS)
-    return bool(coarse and fine) and units.index(coarse) <= units.index(fine)
-
-
-def edge(part: str, value: Any, *, end: bool) -> datetime | None:
-    """Return the first moment whose cut is not below a value, or is above it; None if there is none."""
-    return bucket_edge("%Y-%m-%d", value.isoformat(), end=end) if part == "date" else bucket_edge(part, value, end=end)
+def edge(part: str, value: Any, kind: type, *, end: bool) -> date | None:
+    """Return the first datetime, or date, whose cut is not below a value, or is above it; None if there is none."""
+    if part == "date":
+        return bucket_edge("%Y-%m-%d", value.isoformat(), end=end)
+    moment = bucket_edge(part, value, end=end)
+    return moment if moment is None or kind is datetime else moment.date()
 
 
 def time_comparisons(op: str, part: str) -> Iterator[tuple[Operator, bool]]:
@@ -194,8 +192,8 @@ class Conditions:
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
     compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
-    windows: dict[str, tuple[str, tuple[Parameter, ...]]] = attrs.field(factory=dict)
-    """Times that are in one of several buckets: what they are cut to, and the values."""
+    windows: dict[str, tuple[str, type, tuple[Parameter, ...]]] = attrs.field(factory=dict)
+    """Times that are in one of several buckets: what they are cut to, their type, and the values."""
     elements: dict[str, Parameter] = attrs.field(factory=dict)
     """Elements that lists are known to hold."""
     texts: dict[str, Parameter] = attrs.field(factory=dict)
@@ -242,14 +240,14 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
     """Keep what a predicate says, unless something else is known already; return whether it was new."""
     match predicate:
-        case Compare(attr=Attr(part=part), op=op, value=value) if part:
-            edges = [(one, Edge(value.number, part, end)) for one, end in time_comparisons(op, part)]
+        case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part:
+            edges = [(one, Edge(value.number, part, end, attr.time_kind)) for one, end in time_comparisons(op, part)]
             if edges:
                 way.compared.setdefault(name, []).extend(edges)
             return bool(edges)
-        case In(attr=Attr(part=part), values=values) if part:
-            known = way.windows.setdefault(name, (part, values)) if cut_unit(part) else None
-            return known is not None and known[1] is values
+        case In(attr=Attr(part=part) as attr, values=values) if part:
+            known = way.windows.setdefault(name, (part, attr.time_kind, values)) if cut_unit(part) else None
+            return known is not None and known[2] is values
         case Contains(attr=Attr(part=part)) | StartsWith(attr=Attr(part=part)) if part:
             return False
         case Contains(attr=attr, value=value) if attr.type.element is not None:

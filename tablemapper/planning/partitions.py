@@ -8,8 +8,9 @@ from typing import Any
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Attr, Compare
+from ..keys.times import is_within
 from ..schema.model import Model
-from .conditions import AnyPredicate, cut_unit, edge, is_within
+from .conditions import AnyPredicate, cut_unit, edge
 
 __all__ = ["equalities", "partition_key"]
 
@@ -57,7 +58,7 @@ def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> 
 
 def _moment(attr: Attr[Any, Any], value: Any) -> Any:
     """Return the first moment that is cut to a value."""
-    first = edge(attr.part, value, end=False) if cut_unit(attr.part) else None
-    if first is None or first == edge(attr.part, value, end=True):
+    first = edge(attr.part, value, attr.time_kind, end=False) if cut_unit(attr.part) else None
+    if first is None or first == edge(attr.part, value, attr.time_kind, end=True):
         raise InvalidQuery(f"partition: {attr!r} == {shown(value)} is no span of time; compare {attr.whole!r} itself")
     return first

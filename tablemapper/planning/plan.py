@@ -34,8 +34,8 @@ class Access:
     spread: tuple[Slot, ...]
     """Slots of the partition with a range for each of their texts: shards, truncated times."""
     compared: dict[str, list[Comparison]]
-    windows: tuple[tuple[str, str, tuple[Parameter, ...]], ...] = ()
-    """Times that are in one of several buckets: the field, what it is cut to, the values; a range for every bucket."""
+    windows: tuple[tuple[str, str, type, tuple[Parameter, ...]], ...] = ()
+    """Times that are in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:

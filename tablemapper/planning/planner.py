@@ -16,9 +16,10 @@ from ..entities.declaration import IndexModel
 from ..errors import ScanRefused
 from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot
+from ..keys.times import is_within
 from .advice import lack, refusal
 from .bounds import reach
-from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, cut_unit, is_within, normal
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, cut_unit, normal
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 

@@ -120,15 +120,15 @@ def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
     names = [name for name, _ in access.among]
     among = [list(dict.fromkeys(_values(numbers, values))) for _, numbers in access.among]
     windows = [
-        [(name, part, number) for number in {values[one.number]: one for one in numbers}.values()]
-        for name, part, numbers in access.windows
+        [(name, part, kind, number) for number in {values[one.number]: one for one in numbers}.values()]
+        for name, part, kind, numbers in access.windows
     ]
     limit = MAX_RANGES // max(prod(map(len, (*among, *windows))), 1)
     for buckets in product(*windows):
         steps = {name: list(several) for name, several in access.compared.items()}
-        for name, part, number in buckets:
+        for name, part, kind, number in buckets:
             steps.setdefault(name, []).extend(
-                (op, Edge(number.number, part, end)) for op, end in time_comparisons("==", part)
+                (op, Edge(number.number, part, end, kind)) for op, end in time_comparisons("==", part)
             )
         try:
             compared = {name: list(_with_values(several, values)) for name, several in steps.items()}

@@ -213,7 +213,9 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
             known = [one for one in parts if one is not None]
             return Or(parts=tuple(known)) if len(known) == len(parts) else None
         case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part and not isinstance(value, Attr):
-            edges = [(one, edge(part, value, end=end)) for one, end in time_comparisons(op, part)]
+            if attr.time_kind is not datetime:
+                return None
+            edges = [(one, edge(part, value, datetime, end=end)) for one, end in time_comparisons(op, part)]
             bounds: list[AnyPredicate] = [
                 Compare(attr=attr.whole, op=one, value=at) for one, at in edges if at is not None
             ]

@@ -9,7 +9,6 @@ index and the check all use these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
@@ -550,7 +549,7 @@ class _Group:
         self.optional = bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
         whole = attr.part in ("", "date")  # else it is cut to a text, which is a value of its own
-        cut = plain_cut(datetime, "%Y-%m-%d" if attr.part == "date" else attr.part)
+        cut = plain_cut(attr.time_kind, "%Y-%m-%d" if attr.part == "date" else attr.part) if attr.part else 0
         text = None
         if not attr.path and (all(template.takes_text(name) for template in templates) if whole else cut):
             text = fields.text(attr.name, cut)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, NewType, Union, get_args, get_origin
 
@@ -80,7 +81,7 @@ def constraint_of(annotation: Any, kind: ValueType) -> Constraint | None:
                 raise Fault(f"msgspec.Meta: {str(error).replace('`', '').partition(' - ')[0]}") from None
         for name in (*_TESTS, "tz"):
             bound = getattr(meta, name)
-            if bound is None or (name == "tz" and bound and kind.cuttable):  # (every datetime has a time zone)
+            if bound is None or (name == "tz" and bound and kind.kind is datetime):  # (every datetime has a time zone)
                 continue
             if not _fits(name, kind):
                 raise Fault(f"msgspec.Meta({name}={bound!r}) cannot be asked of {kind.name}")

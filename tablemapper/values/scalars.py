@@ -455,7 +455,7 @@ SCALARS: dict[Any, ValueType] = {
         utc=UTC, to_text=_text, from_text=datetime.fromisoformat,
     ),
     date: _scalar(
-        date, _check_date, "String", "", chars=10, calculable=True, key_text=True, sql_in_json=True,
+        date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, key_text=True, sql_in_json=True,
         store=date.isoformat, read=date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=date.fromisoformat,
     ),

@@ -225,7 +225,9 @@ def test_a_value_is_dumped_as_it_is_stored() -> None:
 @pytest.mark.parametrize(
     ("format", "why"),
     [
-        ("%G-W%V", "%G, %V: a time format of datetime has %Y %m %d %H %M %S %L %f and literals"),
+        ("%y-%j", "%y, %j: a time format of datetime has %Y %G %q %m %V %d %H %M %S %L %f and literals"),
+        ("%Y-W%V", "%V and %Y are of two calendars, whose years begin on different days; weeks are %G-W%V"),
+        ("%G-%m", "%G and %m are of two calendars"),
         ("%Y-%j", "%j: "),
         ("%Y%", "%: "),
         ("%%Y", "%%: "),

@@ -171,10 +171,12 @@ def operands(fields: Mapping[str, Kind]) -> list[Operand]:
         found += [Operand(name, part, step) for step, part in kind.parts.items()]
         if kind in MOMENTS:
             found += [Operand(name, part, cut=cut) for cut, part in CUTS.items()]
+        elif kind is DATE:
+            found += [Operand(name, STR, cut=cut) for cut in ("%Y-%m", "%G-W%V", "%m-%d")]
     return found
 
 
-CUTS = {"date": DATE, "%Y-%m": STR, "%Y-%m-%dT%H": STR, "%H": STR}
+CUTS = {"%G-W%V": STR, "%Y-Q%q": STR, "date": DATE, "%Y-%m": STR, "%Y-%m-%dT%H": STR, "%H": STR}
 
 
 def random_calculation(rng: random.Random, known: Sequence[Operand]) -> Calculation | None:

@@ -153,11 +153,11 @@ FLOAT = Kind(
 )
 DECIMAL = Kind("Decimal", _DECIMALS, ("", "desc", "hash"), "free", summed=True)
 MOMENT = Kind(
-    "datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "hash"),
+    "datetime.datetime", _MOMENTS, ("", "desc", "%Y-%m", "%Y-%m-%d", "%Y%m%d%H", "%m-%Y", "%G-W%V", "%Y-Q%q", "hash"),
     near=(_MOMENTS[:4], _MOMENTS[2:6]),
     pieces=(
         ("%Y-%m-%d", "%H:%M:%S.%fZ"), ("%Y%m", "%dT%H%M%S%f"), ("%Y", "%m", "%d"), ("%Y-%m-%d", "%H:%M:%S.%LZ"),
-        ("%m-%Y", "%d %H:%M:%S.%f"), ("%H:%M:%S.%f", "%Y-%m-%d"),
+        ("%m-%Y", "%d %H:%M:%S.%f"), ("%H:%M:%S.%f", "%Y-%m-%d"), ("%G-W%V", "%Y-%m-%d %H:%M:%S.%f"), ("%Y-Q%q", "%m-%d"),
     ),
 )  # fmt: skip
 _CLOSE = tuple(map(_day, ("2024-02-29T23:59:59.999999", "2024-02-29T23:59:59.999", "2024-02-29T23:59:59", "2024-03-01",

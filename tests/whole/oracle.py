@@ -82,6 +82,12 @@ def cut_time(moment: Any, format: str) -> str:
         match format[at + 1]:
             case "Y":
                 made += str(moment.year).zfill(4)
+            case "G":
+                made += str(moment.isocalendar().year).zfill(4)
+            case "V":
+                made += str(moment.isocalendar().week).zfill(2)
+            case "q":
+                made += str((moment.month + 2) // 3)
             case "L":
                 made += str(moment.microsecond // 1000).zfill(3)
             case "f":

@@ -83,7 +83,11 @@ def cut_sql(sql: str, format: str) -> str:
 
     def piece(part: str) -> str:
         if (unit := UNITS.get(part)) is not None:
-            return f"substr({sql}, {unit.place + 1}, {unit.width})"
+            if unit.place is not None:
+                return f"substr({sql}, {unit.place + 1}, {unit.width})"
+            if part == "%q":
+                return f"(substr({sql}, 6, 2) * 3 / 10 + 1)"
+            return f"strftime('{part}', substr({sql}, 1, 10))"
         return "'" + part.replace("'", "''") + "'"
 
     return " || ".join(map(piece, split_format(format)))
