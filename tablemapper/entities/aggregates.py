@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidQuery, shown
 from ..expressions.arithmetic import Computed
-from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, Predicate, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .entity import Record
 from .fields import FieldModel, Measure
@@ -55,6 +55,9 @@ def _faults(declaration: AbstractDeclaration) -> list[str]:
         return [f"of={source.__name__}: an aggregate of an aggregate is not possible; aggregate its entities"]
     if abstract_declaration(source).table is None:
         return [f"of={source.__name__} has no table; aggregate a class that has one"]
+    lists = [f.name for f in declaration.fields if f.measure is not None and isinstance(f.measure.attr, Each)]
+    if len(lists) > 1:
+        faults.append(f"{' and '.join(lists)} are elements of lists; an aggregate can group by those of one")
     for field in declaration.fields:
         if field.measure is not None:
             faults += [f"{field.name}: {fault}" for fault in _measure_faults(field, field.measure, source)]
@@ -79,7 +82,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
     attr = measure.attr
     try:
         read = [
-            *(attr.attributes() if isinstance(attr, Computed) else [] if attr is None else [attr]),
+            *(attr.attributes() if isinstance(attr, Computed | Each) else [] if attr is None else [attr]),
             *([] if measure.where is None else as_predicate(measure.where).attributes()),
         ]
     except InvalidQuery as error:
@@ -91,6 +94,8 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
             return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
         if one.name == TIMESTAMP_NAME:
             return [f"{one!r} changes with each write; nothing can be maintained by it"]
+    if isinstance(attr, Each) and measure.kind != "group":
+        return [f"{attr!r} is what groups are made by, and cannot be measured"]
     if measure.kind == "count":
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None
@@ -100,7 +105,8 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         if isinstance(attr, Computed):
             return [f"{attr!r} is calculated; group by a field"]
         if not attr.type.keyable:
-            return [f"{attr!r} is {wanted}; group by a scalar field"]
+            hint = f", or by {attr!r}.each()" if attr.type.element is not None else ""
+            return [f"{attr!r} is {wanted}; group by a scalar field{hint}"]
         if field.optional:
             return [f"a group is never None; make it Field[{wanted}]"]
     elif measure.kind in ("sum", "avg"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, overload
 
 import attrs
 
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
-from ..expressions.tree import TIMESTAMP_NAME, Attr, Predicate, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, Predicate, as_predicate
 from ..keys.composed import composed, composed_fields
 from ..keys.template import Slot, Template, compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
@@ -189,8 +189,14 @@ def declaration_of(cls: type[Any]) -> Declaration:
     return declaration
 
 
-def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]:
+@overload
+def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]: ...
+@overload
+def by_property(attr: Each[Any, Any]) -> Each[Any, Any]: ...
+def by_property(attr: Attr[Any, Any] | Each[Any, Any]) -> Attr[Any, Any] | Each[Any, Any]:
     """Return an attribute with the name of its property, which stays when the attribute is renamed."""
+    if isinstance(attr, Each):
+        return Each(by_property(attr.list))
     return attrs.evolve(attr, name=abstract_declaration(attr.owner).properties[attr.name])
 
 

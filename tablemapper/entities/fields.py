@@ -15,7 +15,7 @@ import attrs
 
 from ..errors import InvalidModel
 from ..expressions.arithmetic import Computed
-from ..expressions.tree import Attr, Expr, Predicate
+from ..expressions.tree import Attr, Each, Expr, Predicate
 from ..values.constraints import Constraint
 from ..values.extra import Extra
 from ..values.scalars import ValueType
@@ -163,8 +163,8 @@ class Measure:
     """A field of an aggregate: a part of its group, or what is maintained over the group's entities."""
 
     kind: MeasureKind
-    attr: Attr[Any, Any] | Computed[Any, Any] | None = None
-    """What is measured; of a group an `Attr`."""
+    attr: Attr[Any, Any] | Computed[Any, Any] | Each[Any, Any] | None = None
+    """What is measured, or grouped by."""
     where: Predicate[Any] | None = None
     name: str | None = None
     """The property it is stored as, if that is not its own name."""
@@ -173,7 +173,8 @@ class Measure:
 def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
     """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``.
 
-    An entity without a value there is in no group. ``name=`` is the property that a group is stored as; all measures
+    An entity without a value there is in no group. By ``Post.tags.each()`` it is in the group of each element of a list,
+    once. ``name=`` is the property that a group is stored as; all measures
     take it too.
     """
     return _measure("group", attr, None, name)  # type: ignore[no-any-return]

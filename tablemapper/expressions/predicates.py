@@ -23,6 +23,7 @@ from .tree import (
     Compare,
     Comparison,
     Contains,
+    Each,
     In,
     IsNull,
     Not,
@@ -34,7 +35,18 @@ from .tree import (
     known_as,
 )
 
-__all__ = ["attribute", "conjuncts", "dump", "dump_value", "filled", "forms", "load", "load_value", "parametrised"]
+__all__ = [
+    "attribute",
+    "conjuncts",
+    "dump",
+    "dump_value",
+    "filled",
+    "forms",
+    "load",
+    "load_group",
+    "load_value",
+    "parametrised",
+]
 
 _COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
 
@@ -169,6 +181,13 @@ def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
     if not isinstance(value, Attr | Computed):
         raise ValueError(f"{shown(form)} is no field, and nothing that is calculated of fields")
     return value
+
+
+def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Each[Any, Any]:
+    """Return what entities are grouped by, by its label; arguments and errors as `load` has them."""
+    whole = label.removesuffix(".each()")
+    attr = attribute(whole, field)
+    return attr if whole == label else attr.each()
 
 
 def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:

@@ -22,6 +22,7 @@ from ..keys.times import time_format_fault
 from ..values.extra import TEXT, Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
+from .elements import Each
 from .habits import FIELD_HABITS, refuse_habits
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Comparison",
     "Computed",
     "Contains",
+    "Each",
     "Expr",
     "In",
     "IsNull",
@@ -282,6 +284,20 @@ class Attr(Number[O, T]):
                 f"{self!r}.contains({shown(value)}): a part of a text, or an element of a list, is needed"
             )
         return Contains(attr=self, value=value)
+
+    @overload
+    def each(self: Attr[O, list[U]]) -> Each[O, U]: ...
+    @overload
+    def each(self: Attr[O, list[U] | None]) -> Each[O, U]: ...
+    def each(self: Any) -> Each[Any, Any]:
+        """Return each element of a list, to group by: ``tm.group_by(Post.tags.each())``.
+
+        Raises:
+            InvalidQuery: the field is no list of values that can be in a key.
+        """
+        if self.type.element is None or not self.type.element.keyable:
+            raise InvalidQuery(f"{self!r}.each(): a list of scalar values is needed, not {self.type.name}")
+        return Each(self)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
         """Return the (UTC) day of a time.

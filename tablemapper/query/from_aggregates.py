@@ -15,7 +15,7 @@ from ..engines.protocol import Reads
 from ..errors import InvalidModel, ScanRefused
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts, forms
-from ..expressions.tree import And, Attr, Compare, In, Leaf, Not, Or
+from ..expressions.tree import And, Attr, Compare, Each, In, Leaf, Not, Or
 from ..keys.codec import key_codec
 from ..planning.conditions import AnyPredicate, edge, present, time_comparisons
 from ..planning.question import QuerySpec
@@ -107,7 +107,7 @@ def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]
         for field in target.declaration.fields:
             measure = field.measure
             for kinds in _TOGETHER:
-                if measure is not None and measure.attr is not None and measure.kind in kinds:
+                if measure is not None and isinstance(measure.attr, Attr | Computed) and measure.kind in kinds:
                     slots |= {f"{kind}({measure.attr.label})": slot_of(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
         if (read := matching_aggregate(plans, spec, (), slot)) is not None:
@@ -136,15 +136,17 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
         return "the query has a limit"
     if spec.range is not None:
         return "the query follows an index"
+    plain = {name: attr for name, attr in aggregate.groups.items() if isinstance(attr, Attr)}
+    if lists := [attr.list.label for attr in aggregate.groups.values() if isinstance(attr, Each)]:
+        return f"an entity is in one of its groups for each of its {lists[0]}"
     own: dict[Any, Attr[Any, Any]] = {
-        attr.source: Attr(target.cls, name, target.declaration.field(name).type)
-        for name, attr in aggregate.groups.items()
+        attr.source: Attr(target.cls, name, target.declaration.field(name).type) for name, attr in plain.items()
     }
     if strange := [attr.label for attr in groups if attr.source not in own]:
         return f"it is not grouped by {', '.join(strange)}"
     parts = list(conjuncts(spec.where))
     valued = {attr.source[:2] for part in parts for attr in present(part)}
-    for attr in aggregate.groups.values():
+    for attr in plain.values():
         if _optional(attr, spec.model) and attr.source[:2] not in valued:
             return f"entities without {attr.label} are in none of its groups"
     query_identity = forms(*parts)

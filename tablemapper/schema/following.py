@@ -24,7 +24,7 @@ from ..entities.fields import FIELD, FieldOptions, Measure
 from ..entities.index import Index
 from ..entities.key import Key
 from ..errors import InvalidModel, SchemaMismatch
-from ..expressions.predicates import load, load_value
+from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..keys.overlap import disjoint
 from ..keys.template import Template, renamed_text
@@ -346,7 +346,7 @@ class _Classes:
         for property in sorted(form.fields, key=lambda one: order.index(one) if one in order else len(order)):
             attr = names[property] = _name(property, names.values())
             kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
-            measured = None if label is None else load_value(label, field)
+            measured = None if label is None else (load_group if kind == "group" else load_value)(label, field)
             body[attr] = Measure(kind, measured, None if where is None else load(where, field), property)
             stored = form.fields[property]
             if (

@@ -25,7 +25,7 @@ from ..entities.fields import FieldModel, MeasureKind
 from ..errors import CorruptStore, shown
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import dump, dump_value
-from ..expressions.tree import Attr, Predicate
+from ..expressions.tree import Attr, Each, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
 from .rows import DAMAGE
@@ -390,7 +390,7 @@ class AggregateModel:
     declaration: Declaration
     source: type[Any]
     where: Predicate[Any] | None
-    groups: dict[str, Attr[Any, Any]]
+    groups: dict[str, Attr[Any, Any] | Each[Any, Any]]
     """By the aggregate's own field."""
     measures: tuple[tuple[FieldModel, int], ...]
     """Each with the number of its slot; -1 is the number of entities."""
@@ -536,7 +536,7 @@ class AggregateModel:
         }
 
 
-def _label(attr: Attr[Any, Any]) -> str:
+def _label(attr: Attr[Any, Any] | Each[Any, Any]) -> str:
     return by_property(attr).label
 
 
@@ -554,11 +554,12 @@ def aggregate_model(declaration: Declaration) -> AggregateModel:
         measure = field.measure
         assert measure is not None
         if measure.kind == "group":
-            if isinstance(measure.attr, Attr):
+            if isinstance(measure.attr, Attr | Each):
                 groups[field.name] = measure.attr
         elif measure.kind == "count" and measure.attr is None and measure.where is None:
             measures.append((field, -1))
         else:
+            assert not isinstance(measure.attr, Each)
             slot = slot_of(measure.kind, measure.attr, measure.where)
             if slot.identity not in numbers:
                 numbers[slot.identity] = len(slots)

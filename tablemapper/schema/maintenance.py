@@ -21,7 +21,7 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.arithmetic import Computed, calculation_fault
 from ..expressions.python import attribute_source, calculation_source, python_source, walk
-from ..expressions.tree import Attr, Predicate
+from ..expressions.tree import Attr, Each, Predicate
 from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..keys.template import Template
@@ -433,7 +433,7 @@ def _too_many(label: str, count: int) -> None:
 def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None
-    names = Names(check_key=check_key, walk=walk)
+    names = Names(check_key=check_key, walk=walk, too_many=_too_many)
     fields = _Fields(model, names)
     templates = target.declaration.templates
     groups = [_Group(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
@@ -441,8 +441,16 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     if aggregate.where is not None:
         body.append(f"if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: continue")
     sources, texts = dict[str, str](), dict[str, str]()
+    begin, body = body, []
     for at, group in enumerate(groups):
-        body.append(f"g{at} = {group.source(names)}")
+        if group.elements:
+            begin += [
+                f"elements = dict.fromkeys({group.source(names)} or ())",
+                f"if len(elements) > {MAX_FAN_OUT}: too_many({target.name!r}, len(elements))",
+                f"for g{at} in elements:",
+            ]
+        else:
+            body.append(f"g{at} = {group.source(names)}")
         if group.optional:
             body.append(f"if g{at} is None: continue")
         (texts if group.is_text else sources)[group.name] = f"g{at}"
@@ -478,11 +486,13 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
             if slot.ordered and (source := sortable_source(slot.attr.type, value, names)) != value:
                 body.append(f"{indent}{value} = {source}")
         body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
+    several = any(group.elements for group in groups)
+    body = [*begin, *[f"    {line}" if several else line for line in body]]
     label = f"{target.name} of {model.name}"
     collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
-    read = _measured(aggregate) | {attr.name for attr in aggregate.groups.values()}
+    read = _measured(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
     return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
 
 
@@ -544,14 +554,26 @@ def _too_long(name: str, partition: str, row: str) -> InvalidEntity:
 class _Group:
     """One field that an aggregate groups by: how its value, or at once its key text, is had from an entity's row."""
 
-    def __init__(self, fields: _Fields, name: str, attr: Attr[Any, Any], templates: tuple[Template, Template]) -> None:
+    def __init__(
+        self,
+        fields: _Fields,
+        name: str,
+        grouped: Attr[Any, Any] | Each[Any, Any],
+        templates: tuple[Template, Template],
+    ) -> None:
         self.name = name
-        self.optional = bool(attr.path) or fields.optional(attr.name)
+        self.elements = isinstance(grouped, Each)
+        attr = grouped.list if isinstance(grouped, Each) else grouped
+        self.optional = self.elements or bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
         whole = attr.part in ("", "date")  # else it is cut to a text, which is a value of its own
         cut = plain_cut(attr.time_kind, "%Y-%m-%d" if attr.part == "date" else attr.part) if attr.part else 0
         text = None
-        if not attr.path and (all(template.takes_text(name) for template in templates) if whole else cut):
+        if (
+            not self.elements
+            and not attr.path
+            and (all(template.takes_text(name) for template in templates) if whole else cut)
+        ):
             text = fields.text(attr.name, cut)
         self.is_text = whole and text is not None
         self.needs = {attr.name} if text is None else set[str]()

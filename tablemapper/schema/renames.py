@@ -32,7 +32,7 @@ def of_renamed(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelF
     if shape is UNSET:
         return form
     measures = {
-        name: (kind, None if label is None else _label(label, names), _condition(where, names))
+        name: (kind, _value(label, names), _condition(where, names))
         for name, (kind, label, where) in shape.measures.items()
     }
     groups = {name: _label(label, names) for name, label in shape.groups.items()}
@@ -68,6 +68,13 @@ def _label(label: str, names: Mapping[str, str]) -> str:
     """Return ``home.city``, or ``taken_at.date()``, with another name of its property."""
     end = min([at for at in (label.find("."), label.find("[")) if at >= 0], default=len(label))
     return names.get(label[:end], label[:end]) + label[end:]
+
+
+def _value(form: Any, names: Mapping[str, str]) -> Any:
+    """Return what is measured, or a part of what is calculated for it."""
+    if isinstance(form, list):
+        return [form[0], *[_value(part, names) for part in form[1:]]]
+    return _label(form, names) if isinstance(form, str) else form
 
 
 def _condition(form: Any, names: Mapping[str, str]) -> Any:

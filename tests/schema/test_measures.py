@@ -18,6 +18,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.expressions.predicates import dump_value, load_value
+from tablemapper.schema.model import model_of
+from tablemapper.schema.renames import of_renamed
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -424,3 +426,138 @@ def test_an_async_store_gives_groups_too() -> None:
             return [await store.group(key), await tx.group(key)]
 
     assert asyncio.run(groups()) == [EMPTY, EMPTY]
+
+
+# ---------------------------------------------------------------------------------------------- elements of lists
+
+
+class Post(tm.Entity, table="Posts"):
+    author: tm.Field[str]
+    number: tm.Field[int]
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    scores: tm.Field[list[Decimal] | None] = tm.field(default=None)
+    likes: tm.Field[int] = tm.field(default=1)
+
+    key = tm.Key[str, int](partition="{author}", row="{number}")
+    by_tag = tm.Index[str](partition="{tags}")
+
+
+class Tag(tm.Aggregate, of=Post, table="Tags"):
+    tag: tm.Field[str] = tm.group_by(Post.tags.each())
+    author: tm.Field[str] = tm.group_by(Post.author)
+    posts: tm.Field[int] = tm.count()
+    likes: tm.Field[int] = tm.sum(Post.likes * 2)
+    most: tm.Field[int | None] = tm.max(Post.likes, where=Post.number > 0)
+
+    key = tm.Key[str, str](partition="{tag}", row="{author}")
+    best = tm.Index[int](partition="all", row="{posts:desc}")
+
+
+class Score(tm.Aggregate, of=Post, table="Scores"):
+    score: tm.Field[Decimal] = tm.group_by(Post.scores.each())
+    posts: tm.Field[int] = tm.count()
+
+    key = tm.Key[Decimal](partition="all", row="{score}")
+
+
+POSTS = [
+    Post("ann", 1, ["a", "b", "a"], [Decimal("1.0"), Decimal("1.00"), Decimal(2)], 3),
+    Post("ann", 2, ["b"], None, 5),
+    Post("bob", 1, [], [], 7),
+    Post("bob", 2, ["a", ""], [Decimal(1)], 9),
+]
+
+
+def tags(store: tm.Store) -> dict[tuple[str, str], tuple[Any, ...]]:
+    return {(one.tag, one.author): (one.posts, one.likes, one.most) for one in store.query(Tag).allow_scan()}
+
+
+def scores(store: tm.Store) -> dict[Decimal, int]:
+    return {one.score: one.posts for one in store.query(Score)}
+
+
+def test_an_entity_is_in_the_group_of_each_element_once() -> None:
+    with tm.open(":memory:", models=[Post, Tag, Score]) as store:
+        store.insert_many(POSTS)
+        assert tags(store) == {
+            ("a", "ann"): (1, 6, 3), ("b", "ann"): (2, 16, 5), ("a", "bob"): (1, 18, 9), ("", "bob"): (1, 18, 9),
+        }  # fmt: skip
+        assert scores(store) == {Decimal(1): 2, Decimal(2): 1}
+        assert all(
+            len(list(store.query(Post.by_tag(tag)))) == sum(v[0] for (t, _), v in tags(store).items() if t == tag)
+            for tag in "ab"
+        )
+        store.merge(Post.key("ann", 1), tags=["b", "c"], scores=None)
+        store.delete(Post.key("bob", 2))
+        assert tags(store) == {("b", "ann"): (2, 16, 5), ("c", "ann"): (1, 6, 3)}
+        assert scores(store) == {}
+        assert store.check().ok
+
+
+def test_no_total_is_answered_from_groups_of_elements() -> None:
+    with tm.open(":memory:", models=[Post, Tag, Score]) as store:
+        store.insert_many(POSTS)
+        ann = store.query(Post).where(Post.author == "ann")
+        assert (ann.count(), ann.sum(Post.likes * 2), ann.group_by(Post.author).count()) == (2, 16, {"ann": 2})
+        assert ann.where(Post.tags.contains("a")).count() == 1
+        assert not ann.explain().totals
+
+
+def test_groups_of_elements_are_maintained_by_a_program_that_does_not_declare_them(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=[Post]) as store:
+        store.insert(POSTS[0])
+    with tm.open(tmp_path / "s.db", models=[Post, Tag, Score]) as store:
+        assert tags(store) == {("a", "ann"): (1, 6, 3), ("b", "ann"): (1, 6, 3)}
+    with tm.open(tmp_path / "s.db", models=[Post]) as store:
+        store.insert_many(POSTS[1:])
+        store.delete(Post.key("ann", 1))
+    with tm.open(tmp_path / "s.db", models=[Post, Tag, Score]) as store:
+        assert tags(store) == {("b", "ann"): (1, 10, 5), ("a", "bob"): (1, 18, 9), ("", "bob"): (1, 18, 9)}
+        assert scores(store) == {Decimal(1): 1}
+        assert store.check().ok
+
+
+def test_an_entity_is_in_a_thousand_groups_at_most() -> None:
+    with tm.open(":memory:", models=[Post, Score]) as store:
+        store.insert(Post("ann", 1, scores=[Decimal(n) for n in range(1000)]))
+        with pytest.raises(tm.InvalidEntity, match="Score: 1001 elements"):
+            store.insert(Post("ann", 2, scores=[Decimal(n) for n in range(1001)]))
+        assert len(scores(store)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "fault"),
+    [
+        (int, lambda: tm.group_by(Post.tags.each()), "is str, but the field is int"),
+        (list[str], lambda: tm.group_by(Post.tags), r"group by a scalar field, or by Post.tags.each\(\)"),
+        (int, lambda: tm.count(Post.tags.each()), "cannot be measured"),
+        (str, lambda: tm.group_by(Post.author.each()), "a list of scalar values is needed, not str"),
+        (str, lambda: tm.count(where=Post.tags.each() == "a"), r"Post.tags.contains\("),
+    ],
+)
+def test_a_wrong_use_of_elements_is_named(kind: Any, measure: Any, fault: str) -> None:
+    with pytest.raises((tm.InvalidModel, tm.InvalidQuery), match=fault):
+
+        class Wrong(tm.Aggregate, of=Post, table="Wrong"):
+            x: tm.Field[kind] = measure()
+
+            key = tm.Key(partition="{x}")
+
+
+def test_an_aggregate_groups_by_the_elements_of_one_list() -> None:
+    with pytest.raises(tm.InvalidModel, match="tag and score are elements of lists"):
+
+        class Wrong(tm.Aggregate, of=Post, table="Wrong"):
+            tag: tm.Field[str] = tm.group_by(Post.tags.each())
+            score: tm.Field[Decimal] = tm.group_by(Post.scores.each())
+
+            key = tm.Key[str, Decimal](partition="{tag}", row="{score}")
+
+
+def test_a_renamed_property_is_renamed_in_what_is_calculated_and_grouped_by() -> None:
+    with tm.open(":memory:", models=[Post, Tag]):
+        form = model_of(Tag).form
+    aggregate = of_renamed(form, "Text", {"tags": "words", "likes": "hearts"}).aggregate
+    assert aggregate.groups == {"tag": "words.each()", "author": "author"}
+    assert aggregate.measures["likes"] == ("sum", ["*", "hearts", {"int": "2"}], None)
+    assert aggregate.measures["most"][1] == "hearts"

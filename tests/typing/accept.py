@@ -101,9 +101,10 @@ class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda 
 
 class Makers(tm.Aggregate, of=Product, table="Makers"):
     manufacturer: tm.Field[str] = tm.group_by(Product.manufacturer)  # an entity without one is in no group
+    tag: tm.Field[str] = tm.group_by(Product.tags.each())
     products: tm.Field[int] = tm.count()
 
-    key = tm.Key[str](partition="{manufacturer}")
+    key = tm.Key[str, str](partition="{manufacturer}", row="{tag}")
 
 
 class Limited(tm.Entity, table="Limited"):

@@ -52,6 +52,8 @@ class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
     least: tm.Field[float] = tm.min(Reading.temperature)  # type: ignore[assignment]
     product: tm.Field[str] = tm.sum(Reading.temperature * Reading.temperature)  # type: ignore[arg-type]
     nothing: tm.Field[float] = tm.sum(Reading.temperature * Reading.device_id)  # type: ignore[operator]
+    tag: tm.Field[int] = tm.group_by(Product.tags.each())  # type: ignore[arg-type]
+    letter: tm.Field[str] = tm.group_by(Product.name.each())  # type: ignore[misc]
     named: tm.Field[int] = tm.count(name=3)  # type: ignore[arg-type]
 
     key = tm.Key[int, date](partition="{device}", row="{day}")

@@ -26,7 +26,7 @@ class Operand:
     step: str = ""
     """To a nested value."""
     cut: str = ""
-    """Empty, ``date``, or a time format."""
+    """Empty, ``date``, ``each`` (the elements of a list, to group by) or a time format."""
 
     def text(self, name: str) -> str:
         """Return source of the operand of a class."""
@@ -37,6 +37,8 @@ class Operand:
                 if self.kind is ANY or len(self.step) == 1
                 else f"{text}.at(lambda v: v.{self.step})"
             )
+        if self.cut == "each":
+            return f"{text}.each()"
         return f"{text}.date()" if self.cut == "date" else f'{text}.truncate("{self.cut}")' if self.cut else text
 
     @property

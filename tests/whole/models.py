@@ -369,6 +369,11 @@ def _aggregate(rng: random.Random, name: str, of: Record, names: Iterator[str]) 
     known = of.operands
     groups = [one for one in known if one.kind.specs]
     chosen = rng.sample(groups, min(len(groups), rng.choice((1, 1, 2))))
+    lists = [one for one in known if one.kind.element is not None and not one.step]
+    if lists and rng.random() < 0.6:
+        several = rng.choice(lists)
+        assert several.kind.element is not None
+        chosen[-1] = attrs.evolve(several, kind=several.kind.element, cut="each")
     kinds = [one.kind.uncut or one.kind for one in chosen]  # (a field of an aggregate cuts nothing)
     fields = [Field(field, kind, pool=kind.pool) for field, kind in zip("gh", kinds, strict=False)]
     measures = {field: Measure("group_by", one) for field, one in zip("gh", chosen, strict=False)}

@@ -362,7 +362,7 @@ class State:
             return list(self._rows[name].values())
         groups: dict[Identity, list[Row]] = {group: [] for group in self._ever[name] if self._keeps(record)}
         for row in self.rows(record.of):
-            if (group := _group(record, row)) is not None:
+            for group in _groups(record, row):
                 groups.setdefault(group, []).append(row)
         return [self._group_row(record, group, rows) for group, rows in groups.items()]
 
@@ -371,7 +371,7 @@ class State:
 
     def _remember(self, name: str, row: Row) -> None:
         for record in self.model.records:
-            if record.of == name and (group := _group(record, row)) is not None:
+            for group in _groups(record, row) if record.of == name else ():
                 held = self._ever[record.name].setdefault(group, {})
                 for field, measure in record.measures.items():
                     if measure.verb.endswith("ever"):
@@ -398,16 +398,20 @@ class State:
         return made
 
 
-def _group(record: Record, row: Row) -> Identity | None:
-    """Return the group of a row; None if it is in none."""
+def _groups(record: Record, row: Row) -> list[Identity]:
+    """Return the groups of a row."""
     if record.where is not None and not holds(record.where, row):
-        return None
-    found = [
-        plain(value(row, measure.operand))
-        for measure in record.measures.values()
-        if measure.verb == "group_by" and measure.operand is not None
-    ]
-    return None if None in found else tuple(found)
+        return []
+    found: list[Identity] = [()]
+    for measure in record.measures.values():
+        if measure.verb == "group_by" and isinstance(measure.operand, Operand):
+            several = [plain(one) for one in _elements(row, measure.operand) if one is not None]
+            found = [(*group, one) for group in found for one in dict.fromkeys(several)]
+    return found
+
+
+def _elements(row: Row, operand: Operand) -> list[Any]:
+    return row.get(operand.field) or [] if operand.cut == "each" else [value(row, operand)]
 
 
 def _measured(measure: Measure, rows: Iterable[Row]) -> list[Any]:

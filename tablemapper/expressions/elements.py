@@ -1,0 +1,48 @@
+"""The elements of a list, as what entities are grouped by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, NoReturn, TypeVar
+
+import attrs
+
+from ..errors import InvalidQuery
+from ..values.scalars import ValueType
+from .arithmetic import Expr
+
+__all__ = ["Each"]
+
+O = TypeVar("O")  # noqa: E741  the owner of a list: its entity class
+U_co = TypeVar("U_co", covariant=True)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Each(Expr[U_co], Generic[O, U_co]):
+    """Each element of a list, once: an entity is in the group of each."""
+
+    list: Any
+
+    def __repr__(self) -> str:
+        return f"{self.list!r}.each()"
+
+    @property
+    def label(self) -> str:
+        """The element as a user writes it, without its class: ``tags.each()``."""
+        return f"{self.list.label}.each()"
+
+    @property
+    def type(self) -> ValueType:
+        """The type of the elements."""
+        element: ValueType = self.list.type.element
+        return element
+
+    def attributes(self) -> Iterator[Any]:
+        """Yield the list."""
+        yield self.list
+
+    def _compare(self, _: object) -> NoReturn:
+        raise InvalidQuery(f"{self!r} is what an aggregate groups by; for a condition write {self.list!r}.contains(…)")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
+    __hash__ = object.__hash__
