@@ -25,6 +25,7 @@ from decimal import (
     Overflow,
     Subnormal,
 )
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import attrs
@@ -156,7 +157,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
         """What a user writes, without the class."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def source(self) -> Hashable:
         """What two of them have in common if they always have the same value."""
         raise NotImplementedError
@@ -354,7 +355,7 @@ class Computed(Number[O, T_co]):
     def label(self) -> str:
         return " ".join([_label(self.left), self.op, _label(self.right)])
 
-    @property
+    @cached_property
     def source(self) -> Hashable:
         return self.op, _source(self.left), _source(self.right)
 

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.declaration import index_table
+from ..entities.fields import MeasureKind
 from ..keys.template import renamed_text
 from .forms import AggregateForm, IndexForm, ModelForm, TemplateForm
 
@@ -31,7 +32,7 @@ def of_renamed(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelF
     shape = form.aggregate
     if shape is UNSET:
         return form
-    measures = {
+    measures: dict[str, tuple[MeasureKind, Any, Any]] = {
         name: (kind, _value(label, names), _condition(where, names))
         for name, (kind, label, where) in shape.measures.items()
     }

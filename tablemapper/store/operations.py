@@ -95,7 +95,7 @@ class Operations:
         aggregate = model.aggregate
         if aggregate is None:
             raise InvalidEntity(model.name, ["it is no aggregate, and has no groups; read an entity with get(key)"])
-        group: A | None = get(key)
+        group: Any = get(key)
         if group is None:
             maintained = aggregate_maintenance(self.models[aggregate.source], model)
             group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
@@ -103,7 +103,7 @@ class Operations:
         for field, _ in aggregate.measures:
             if not field.optional and getattr(group, field.name) is None:
                 setattr(group, field.name, field.type.kind())
-        return group
+        return group  # type: ignore[no-any-return]
 
     def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(given, Record):
