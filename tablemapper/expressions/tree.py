@@ -295,8 +295,6 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is no list of values that can be in a key.
         """
-        if self.type.element is None or not self.type.element.keyable:
-            raise InvalidQuery(f"{self!r}.each(): a list of scalar values is needed, not {self.type.name}")
         return Each(self)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
