@@ -2,7 +2,7 @@
 
 - `habits`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.
-- `elements`: the elements of a list, to group by.
+- `elements`: what stands inside a value: elements of a list, steps to a nested value.
 - `tree`: attributes, predicates, orders and assignments.
 - `predicates`: predicates taken apart, written down, and with other constants.
 - `python`: what predicates mean, as Python source.

@@ -1,4 +1,4 @@
-"""The elements of a list, as what entities are grouped by."""
+"""What stands inside the value of a field: the elements of a list, and the steps to a nested value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import InvalidQuery
 from ..values.scalars import ValueType
 from .arithmetic import Expr
 
-__all__ = ["Each"]
+__all__ = ["Each", "Recorder"]
 
 O = TypeVar("O")  # noqa: E741  the owner of a list: its entity class
 U_co = TypeVar("U_co", covariant=True)
@@ -51,3 +51,18 @@ class Each(Expr[U_co], Generic[O, U_co]):
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
     __hash__ = object.__hash__
+
+
+class Recorder:
+    """What a function given to `Attr.at` gets: it remembers which attributes were read."""
+
+    __slots__ = ("path_",)
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        self.path_ = path
+
+    def __getattr__(self, name: str) -> Recorder:
+        return Recorder((*self.path_, name))
+
+    def __getitem__(self, name: str) -> Recorder:
+        return Recorder((*self.path_, name))

@@ -22,7 +22,7 @@ from ..keys.times import time_format_fault
 from ..values.extra import TEXT, Extra
 from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
-from .elements import Each
+from .elements import Each, Recorder
 from .habits import FIELD_HABITS, refuse_habits
 
 __all__ = [
@@ -333,8 +333,8 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the type of the field has no such value, or the function returns something else.
         """
-        recorded = get(_Recorder(()))  # type: ignore[arg-type]
-        if not isinstance(recorded, _Recorder) or not recorded.path_:
+        recorded = get(Recorder(()))  # type: ignore[arg-type]
+        if not isinstance(recorded, Recorder) or not recorded.path_:
             raise InvalidQuery(f"{self!r}.at(…): the function must return an attribute of its argument")
         try:
             nested = self.type.nested(recorded.path_)
@@ -393,21 +393,6 @@ def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:
     """Return an undeclared property that equals texts as what it is then, a text: an index can be followed."""
     narrow = attr.type.dynamic and all(value.__class__ is str for value in values)
     return attrs.evolve(attr, type=TEXT) if narrow else attr
-
-
-class _Recorder:
-    """What a function given to `Attr.at` gets: it remembers which attributes were read."""
-
-    __slots__ = ("path_",)
-
-    def __init__(self, path: tuple[str, ...]) -> None:
-        self.path_ = path
-
-    def __getattr__(self, name: str) -> _Recorder:
-        return _Recorder((*self.path_, name))
-
-    def __getitem__(self, name: str) -> _Recorder:
-        return _Recorder((*self.path_, name))
 
 
 @attrs.frozen(eq=False)
