@@ -43,6 +43,7 @@ __all__ = [
     "filled",
     "forms",
     "load",
+    "load_constant",
     "load_group",
     "load_value",
     "parametrised",
@@ -197,10 +198,16 @@ def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
         case [("+" | "-" | "*" | "/") as op, left, right]:
             return Computed(op, _load_operand(left, field), _load_operand(right, field))
         case {**constants} if len(constants) == 1:
-            (name, text), *_ = constants.items()
-            for kind, (_, read) in _CONSTANTS.items():
-                if kind.__name__ == name and isinstance(text, str):
-                    return read(text)
+            return load_constant(form)
+    raise ValueError(f"{shown(form)} is no calculation")
+
+
+def load_constant(form: Any) -> Any:
+    """Return a constant of a calculation; raise ValueError if it is none."""
+    ((name, text),) = form.items()
+    for kind, (_, read) in _CONSTANTS.items():
+        if kind.__name__ == name and isinstance(text, str):
+            return read(text)
     raise ValueError(f"{shown(form)} is no calculation")
 
 

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from ..entities.declaration import index_table
 from ..entities.entity import Record
 from ..entities.fields import MeasureKind
-from ..expressions.predicates import attribute
+from ..expressions.predicates import attribute, load_constant
 from ..expressions.tree import Attr
 from ..keys.template import compile_template, renamed_text
 from ..limits import MAX_INT32, MIN_INT32
@@ -265,9 +265,9 @@ class Shape:
             options.append(f"where=lambda e: {self._condition(shape.where, source, 'e')}")
         lines = call(f"class {name}", options, ":", indent=4)
         for property, field in form.fields.items():
-            none: tuple[MeasureKind, str | None, Any] = ("group", shape.groups.get(property), None)
+            none: tuple[MeasureKind, Any, Any] = ("group", shape.groups.get(property), None)
             kind, label, where = shape.measures.get(property, none)
-            arguments = [] if label is None else [_path(label, of)]
+            arguments = [] if label is None else [_value(label, of)]
             if where is not None:
                 arguments.append(f"where={self._condition(where, source, of)}")
             verb = "group_by" if kind == "group" else kind
@@ -438,7 +438,7 @@ class Shape:
         """Return the default of a member as an argument; None if it has none that can be written down."""
         if "default" not in schema:
             return None
-        value = schema["default"]
+        value: Any = schema["default"]
         if value in ([], {}):
             return f"default_factory={'dict' if value == {} else 'set' if schema.get('uniqueItems') else 'list'}"
         if isinstance(value, list | dict) or "$ref" in schema:
@@ -489,6 +489,16 @@ def _renamed(form: TemplateForm) -> str | list[str]:
     names = {field.partition(".")[0]: attribute_name(field.partition(".")[0]) for field, _, _ in form.slots}
     texts = [renamed_text(text, names) for text in ([form.text] if isinstance(form.text, str) else form.text)]
     return texts[0] if isinstance(form.text, str) else texts
+
+
+def _value(form: Any, owner: str) -> str:
+    """Return a field, or what is calculated of fields, as Python writes it."""
+    if isinstance(form, str):
+        return _path(form, owner)
+    if isinstance(form, dict):
+        return value_source(load_constant(form))
+    left, right = (f"({_value(one, owner)})" if isinstance(one, list) else _value(one, owner) for one in form[1:])
+    return f"{left} {form[0]} {right}"
 
 
 def _path(label: str, owner: str) -> str:

@@ -174,6 +174,22 @@ def test_the_message_of_a_store_has_the_script_that_it_needs(tmp_path: Path, pac
     )
 
 
+def test_an_aggregate_of_a_calculation_is_written_as_python_has_it(package: Callable[[], str]) -> None:
+    def classes(**fields: Any) -> list[Any]:
+        source = shape(**fields)
+        body = {
+            "__annotations__": {"shop": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__, "shop": tm.group_by(source.shop),
+            "n": tm.sum(getattr(source, next(iter(fields))) * (source.number + 2)), "key": tm.Key(partition="{shop}"),
+        }  # fmt: skip
+        return [source, type(tm.Aggregate)("Total", (tm.Aggregate,), body, of=source, table="Totals")]
+
+    name = package()
+    tm.Migrations(name).write(classes(a=int), "initial")
+    path = tm.Migrations(name).write(classes(b=int), "names")
+    assert "old_entities.Product.a * (old_entities.Product.number + 2)" in path.read_text()
+    assert tm.Migrations(name).check(classes(b=int)) == ()
+
+
 # ---------------------------------------------------------------------------------- any classes
 
 
