@@ -324,8 +324,8 @@ class _Steps:
                     )
         backwards = {new: old for old, new in names.items()}
         for step in self._of(Fill):
-            name = step.new.owner.__name__
-            self._set_field(backwards.get(name, name), step.new)
+            name: str = step.new.owner.__name__
+            self._set_field(backwards.get(name) or name, step.new)
 
     def _change(self, name: str, change: Callable[[ModelForm], ModelForm]) -> None:
         if name in self._forms:

@@ -318,7 +318,7 @@ class Shape:
         if op == "in":
             return f"{field}.is_in([{', '.join([value_source(undump(value)) for value in rest[1]])}])"
         if op == "startswith":
-            return f"{field}.startswith({_text(rest[1])})"
+            return f"{field}.startswith({value_source(rest[1])})"
         value = value_source(undump(rest[1]))
         return f"{field}.contains({value})" if op == "contains" else f"{field} {op} {value}"
 
