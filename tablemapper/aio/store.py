@@ -268,8 +268,11 @@ class AsyncStore(Face[Store]):
         **values: Any,
     ) -> M | None:
         """Change some fields of an entity, without reading it first; as `Store.merge`."""
-        merge: Callable[..., M | None] = self._sync.merge
-        return await self._workers.run(merge, key, *assignments, if_match=if_match, returning=returning, **values)
+        merge: Any = self._sync.merge  # (whose overloads know no bool)
+        merged: M | None = await self._workers.run(
+            merge, key, *assignments, if_match=if_match, returning=returning, **values
+        )
+        return merged
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
