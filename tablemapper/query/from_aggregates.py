@@ -217,11 +217,12 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
         case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part and not isinstance(value, Attr):
             if attr.time_kind is not datetime:
                 return None
-            edges = [(one, edge(part, value, datetime, end=end)) for one, end in time_comparisons(op, part)]
-            bounds: list[AnyPredicate] = [
-                Compare(attr=attr.whole, op=one, value=at) for one, at in edges if at is not None
-            ]
-            return And(parts=tuple(bounds)) if edges and len(bounds) == len(edges) else None
+            bounds: list[AnyPredicate] = []
+            for one, end in time_comparisons(op, part):
+                if (at := edge(part, value, datetime, end=end)) is None:
+                    return None
+                bounds.append(Compare(attr=attr.whole, op=one, value=at))
+            return And(parts=tuple(bounds)) if bounds else None
     return None
 
 
