@@ -91,7 +91,7 @@ def test_a_prefix_of_nothing_is_refused(kind: Any, spec: str, fault: str) -> Non
     with pytest.raises(tm.errors.InvalidModel) as refused:
 
         class _(tm.Entity, table="Bad"):
-            x: tm.Field[kind]
+            x: tm.Field[kind]  # pyright: ignore[reportInvalidTypeForm]
 
             key = tm.Key(partition=f"{{x:{spec}}}")
 

@@ -142,7 +142,7 @@ def test_a_precision_that_the_key_or_the_type_does_not_have_is_refused(
     with pytest.raises(tm.errors.InvalidModel, match=fault):
 
         class _(tm.Entity, table="Bad"):
-            at: tm.Field[annotation] = tm.field(**options)
+            at: tm.Field[annotation] = tm.field(**options)  # pyright: ignore[reportInvalidTypeForm]
 
             key = tm.Key(partition="all", row=row)
 
