@@ -45,6 +45,7 @@ class PreparedPlan:
         state: bool = False,
     ) -> None:
         self.plan = plan
+        self.scans = 0
         self.scan_logged = False
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
         self.whole = not self.residual and not plan.distinct
@@ -251,6 +252,9 @@ class PlanCache:
         if not plan.scan or prepared.scan_logged or plan.model.aggregate is not None:
             return
         if most is not None and most <= _MANY and not plan.filter and not plan.sorted:
+            return
+        prepared.scans += 1
+        if prepared.scans & (prepared.scans - 1):  # to count is to read: a form that is asked often is seldom looked at
             return
         if self.reads.between_bounds(bound, _MANY + 1) > _MANY:
             prepared.scan_logged = True

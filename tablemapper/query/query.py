@@ -204,8 +204,8 @@ class ClassResults(ColumnResults[T_co]):
         row = self._plans.engine.get(model, *key)
         return [] if row is None else [model.build_one(row)]
 
-    def _find(self, *, warn: bool = True) -> tuple[PreparedPlan, BoundPlan]:
-        return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn)
+    def _find(self, *, warn: bool = True, most: int | None = None) -> tuple[PreparedPlan, BoundPlan]:
+        return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn, most=most)
 
     def _bound(
         self, prepared: PreparedPlan, values: Sequence[Any], *, warn: bool = True, most: int | None = None
@@ -232,7 +232,7 @@ class ClassResults(ColumnResults[T_co]):
         return query_identity(self._plans, self._spec, self._wanted)
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        run = self._run(*self._find())
+        run = self._run(*self._find(most=limit))
         if run.prepared.plan.index is not None or run.spending is not None:
             run.layout = run.prepared.placed  # (else a row begins with its keys, which are its place on the key's path)
         return run.positioned(after, limit)

@@ -97,7 +97,7 @@ def test_weeks_are_read_week_by_week(store: tm.Store) -> None:
         (Sale.day.truncate("%m-%d") == "02-29", lambda day: (day.month, day.day) == (2, 29)),
         (Sale.day.truncate("%G-W%V") >= "2024-W52", lambda day: week(day) >= "2024-W52"),
     ],
-    ids=str,
+    ids=["a quarter", "some quarters", "months", "a day of each year", "weeks from one on"],
 )
 def test_a_date_is_cut_as_a_time_is(store: tm.Store, condition: Any, holds: Any) -> None:
     found = store.query(Sale).where(condition).allow_scan().order_by(Sale.day)

@@ -232,8 +232,14 @@ def _entity(
             field.name for field in keyable
         } and rng.random() < 0.7:
             partition = beside.partition
-            lossy = {field.name: ("shard", "%", "hash") if field.kind.precision else ("shard",) for field in keyable}
-            plain = {slot.field for slot in slots_of(partition, row) if not slot.spec.startswith(lossy[slot.field])}
+            cut = {field.name for field in keyable if field.kind.precision}
+            plain = {
+                slot.field
+                for slot in slots_of(partition, row)
+                if not (
+                    slot.spec.startswith("shard") or (slot.field in cut and (slot.spec == "hash" or "%" in slot.spec))
+                )
+            }
             named = dict.fromkeys(slot.field for slot in slots_of(partition, row))
             row = (*row, *((Slot(name),) for name in named if name not in plain))
     record = Record(name, "Things", tuple(fields), partition, row)
