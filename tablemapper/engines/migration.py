@@ -58,6 +58,8 @@ class Transition:
     """The labels of what goes when it is contracted."""
     contested: frozenset[str] = frozenset()
     """The labels of unique indexes that values may be held twice in at first."""
+    former: frozenset[str] = frozenset()
+    """Former definitions of aggregates, which older versions use and no script can name; they end with the classes."""
     back: bool = False
     """Whether it undoes a migration."""
 
@@ -69,7 +71,7 @@ class Transition:
     @property
     def ending(self) -> frozenset[str]:
         """The classes that end, by name."""
-        return frozenset(self.old.by_name)
+        return self.former.union(self.old.by_name)
 
 
 @attrs.frozen(eq=False)

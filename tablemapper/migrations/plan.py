@@ -18,6 +18,7 @@ from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
 from ..expressions.tree import Attr
+from ..schema.definitions import plain_name
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
@@ -65,7 +66,7 @@ def _differences(cls: Any, forms: Forms, *, whole: bool) -> Iterator[str]:
             yield from (
                 f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
                 for one in there
-                if one not in here
+                if one not in here and plain_name(one) == one
             )
     if own.aggregate != held.aggregate:
         yield f"{name}: what it aggregates is other in the store"
@@ -88,6 +89,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
+    former = frozenset([name for name in affected if plain_name(name) != name])
     faults = [
         f"{step}: combine= is not possible yet; let another field tell the entities apart"
         for step in script.steps
@@ -97,7 +99,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         f"{name} {'is maintained from' if forms[name].aggregate else 'shares a table with'} what is migrated: name it in "
         "old=, and in new= or in m.drop(…)"
         for name in affected
-        if name not in old
+        if name not in old and name not in former
     ]
     new = _new_classes(script, affected)
     for cls in new:
@@ -107,7 +109,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     if faults:
         raise InvalidMigration(script.id, faults)
     try:
-        schema = compile_schema([old[name] for name in affected])
+        schema = compile_schema([old[name] for name in affected if name not in former])
         target = compile_schema(new) if new else Schema(())
         conversions = tuple(_conversions(script, affected))
     except InvalidModel as error:
@@ -123,6 +125,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         conversions,
         drops,
         frozenset(contested),
+        former,
         back,
     )
 

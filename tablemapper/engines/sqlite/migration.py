@@ -387,7 +387,7 @@ def _versions(
 ) -> dict[str, list[VersionForm]]:
     """Return the forms that were opened, those that cannot go on retired."""
     versions = dict(catalogue.versions)
-    for name in ending:
+    for name in ending & versions.keys():
         live = {version.form for version in staged.versions.get(name, ())}
         versions[name] = [
             replace(one, until=now, retired_by=id) if one.until is None and one.form not in live else one

@@ -1,0 +1,89 @@
+"""Migrations of classes whose indexes and aggregates have former definitions, which older versions use."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import entity
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def version(by: str, measure: Any, color: str = "color", kind: Any = int) -> list[Any]:
+    """Return a version of the classes, by what its index and its aggregate are of."""
+    fields = {"shelf": str, "number": int, color: kind}
+    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+    part = entity("Part", "Parts", fields, key, by=tm.Index(partition=by))
+    body = {
+        "__annotations__": {"shelf": tm.Field[str], "extreme": tm.Field[int | None]},
+        "__module__": __name__,
+        "shelf": tm.group_by(part.shelf),
+        "extreme": measure(part.number),
+        "key": tm.Key[str](partition="{shelf}"),
+    }
+    return [part, type(tm.Aggregate)("Extremes", (tm.Aggregate,), body, of=part, table="Extremes")]
+
+
+OLDEST = version("{number}", tm.max)
+OLD = version("{color}", tm.min)
+
+
+def filled(path: Path) -> None:
+    with tm.open(path, models=OLDEST) as store:
+        store.insert_many(OLDEST[0]("a", number, number % 3) for number in range(9))
+    with tm.open(path, models=OLD) as store:
+        assert store.status()["Part.by#1"].state == store.status()["Extremes#1"].state == "ready"
+
+
+def test_former_definitions_end_with_the_class_that_is_copied(path: Path) -> None:
+    filled(path)
+    new = version("{color}", tm.min, kind=str)
+
+    @tm.migration(after=None, old=OLD, new=new)
+    def text(m: tm.Migration) -> None:
+        m.convert(OLD[0].color, new[0].color, str, back=int)
+
+    for _ in range(2):
+        assert tm.migrate(path, [text]).entities == 9
+        with tm.open(path, models=new) as store:
+            assert [item.where for item in store.status().items] == ["Part", "Part.by", "Extremes"]
+            assert store.check().ok
+            assert {part.color for part in store.query(new[0]).where(new[0].shelf == "a")} == {"0", "1", "2"}
+        assert tm.migrate(path, [text], to="").ok
+        with tm.open(path, models=OLD) as store:
+            assert store.check().ok
+    assert tm.migrate(path, [text], contract=True).ok
+    with tm.open(path, models=new) as store:
+        store.compact()
+        assert store.check().ok
+
+
+def test_all_versions_go_on_when_a_field_that_both_definitions_have_is_renamed(path: Path) -> None:
+    filled(path)
+    new = version("{tint}", tm.min, color="tint")
+
+    @tm.migration(after=None, old=OLD, new=new)
+    def tint(m: tm.Migration) -> None:
+        m.rename(OLD[0].color, new[0].tint)
+
+    with ExitStack() as stack:
+        running = [(stack.enter_context(tm.open(path, models=models)), models) for models in (OLDEST, OLD)]
+        assert tm.migrate(path, [tint]).ok
+        running.append((stack.enter_context(tm.open(path, models=new)), new))
+        for number, (store, models) in enumerate(running, 20):
+            store.insert(models[0]("b", number, number))
+            assert store.check().ok
+        extremes = [store[models[1].key("b")].extreme for store, models in running]
+        assert extremes == [22, 20, 20]
+        assert [part.number for part in running[0][0].query(OLDEST[0].by(21))] == [21]
+        for store, models in running[1:]:
+            assert [part.number for part in store.query(models[0].by(21))] == [21]
