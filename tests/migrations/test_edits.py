@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import FIELDS, changed, contents, entity, part, script
+from .shapes import FIELDS, changed, contents, entity, part, script, totals
 
 
 def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
@@ -204,3 +204,47 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
         assert store.check().ok
     labels = [item.where for item in tm.status(path).items if item.state == "ready"]
     assert labels == ["Part", "Part.by_maker"]
+
+
+INDEXES = {
+    "none": {},
+    "one": {"by": tm.Index(partition="{number}")},
+    "another": {"by": tm.Index(partition="{number}", row="{shelf}")},
+}
+
+
+@pytest.mark.parametrize("counted", [(False, False), (False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("after", INDEXES)
+@pytest.mark.parametrize("before", INDEXES)
+def test_what_comes_and_goes_with_a_rename_is_built_or_dropped(
+    tmp_path: Path, before: str, after: str, counted: tuple[bool, bool]
+) -> None:
+    def version(field: str, index: str, *, aggregate: bool) -> list[Any]:
+        fields = {"shelf": str, "number": int, field: int}
+        one = entity("Part", "Parts", fields, tm.Key(partition="{shelf}", row="{number}"), **INDEXES[index])
+        return [one, totals(one, "shelf")] if aggregate else [one]
+
+    old = version("price", before, aggregate=counted[0])
+    new = version("cost", after, aggregate=counted[1])
+
+    def steps(m: tm.Migration) -> None:
+        m.rename(old[0].price, new[0].cost)
+        if counted == (True, False):
+            m.drop(old[1])
+        if before != "none" and after == "none":
+            m.drop(old[0].by)
+
+    path = tmp_path / "s.db"
+    with tm.open(path, models=old) as store:
+        store.insert_many(old[0]("a", number, number) for number in range(4))
+    assert tm.migrate(path, [script(new, steps, old=old)]).ok
+    with tm.open(path, models=new) as newer, tm.open(path, models=old) as older:
+        older.insert(old[0]("b", 1, 7))
+        newer.insert(new[0]("b", 2, 7))
+        assert older.check().ok
+        assert newer.check().ok
+        assert [one.cost for one in newer.query(new[0]).allow_scan()] == [0, 1, 2, 3, 7, 7]
+        if after != "none":
+            assert len(list(newer.query(new[0].by(1)))) == 2
+        if counted[1]:
+            assert newer[new[1].key("b")].parts == 2

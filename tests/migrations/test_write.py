@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.migrations.steps import Drop, Rename
+from tablemapper.migrations.steps import Convert, Drop, Fill, Rename
 
 from .test_validation import shape, total
 
@@ -322,3 +322,130 @@ def _run(folder: Path, *command: str) -> None:
         capture_output=True, text=True, check=False, timeout=300, cwd=folder, env={**os.environ, "MYPYPATH": root},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---------------------------------------------------------------------------------- any classes, and rows of them
+
+ROOM = {"name": "r", "size": 2.5, "doors": ["in"]}
+SAMPLES: list[tuple[Any, list[Any]]] = [
+    (str, ["x", "3", "1.25", ""]), (int, [0, -7, 5]), (float, [2.5, 0.0]), (bool, [True, False]), (date, ["2021-02-03"]),
+    (datetime, ["2020-01-02T03:04:05.000006Z"]), (Decimal, ["1.25", "0"]), (UUID, [str(UUID(int=9))]), (bytes, ["AGE="]),
+    (tm.Int32, [7, 0]), (Literal["x", "y"], ["x", "y"]), (Literal[1, 2], [1, 2]), (list[str], [[], ["b", "a"]]),
+    (list[Literal["x"]], [["x"], []]), (list[tm.Int32], [[1, 2]]), (dict[str, float], [{"k": 1.5}, {}]),
+    (set[str], [["a"]]), (tuple[int, str], [[1, "a"]]), (Room, [ROOM]), (House, [{"rooms": [ROOM], "built": None, "price": "2.5"}]),
+    (list[House], [[]]), (Tagged, [{"type": "t", "a": 1, "b": {"k": 2}}]), (tm.GeoPoint, [{"type": "Point", "coordinates": [2.5, 1.5]}]),
+    (list[list[int]], [[[1], []]]),
+]  # fmt: skip
+"""JSON of values of each type."""
+BUILT_IN: dict[tuple[Any, Any], Callable[[Any], Any]] = {
+    (int, float): float, (int, Decimal): str, (int, str): str, (float, str): str, (Decimal, str): str, (str, Decimal): str,
+    (str, UUID): str, (UUID, str): str, (date, datetime): lambda day: f"{day}T00:00:00Z",
+}  # fmt: skip
+"""What the conversions that are written do, in JSON."""
+
+
+def _kinds(cls: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the type of each field, and whether it may be None."""
+    found = {}
+    for name, kind in cls.__annotations__.items():
+        optional = type(None) in getattr(kind, "__args__", ())
+        found[name] = next(one for one, _ in SAMPLES if one == kind or (optional and one | None == kind)), optional
+    return found
+
+
+def _sample(random: random.Random, kind: Any) -> Any:
+    return random.choice(next(values for one, values in SAMPLES if one == kind))
+
+
+def _read(cls: Any, row: dict[str, Any]) -> Any:
+    return tm.from_json(cls, json.dumps(row))
+
+
+def _row(random: random.Random, cls: Any, number: int) -> dict[str, Any]:
+    row = {
+        name: None if optional and random.random() < 0.4 else _sample(random, kind)
+        for name, (kind, optional) in _kinds(cls).items()
+    }
+    return row | {"shop": random.choice("ab"), "number": number}
+
+
+def _converted(script: Any, text: str, old: Any, new: Any, row: dict[str, Any], values: dict[str, Any]) -> Any:
+    """Return the entity that a script should make of a row, by the text of its steps."""
+    here, there = _kinds(old), _kinds(new)
+    moved = {step.new.name: step.old.name for step in script.steps if isinstance(step, Rename | Convert)}
+    fills = [step.new.name for step in script.steps if isinstance(step, Fill)]
+    found = {}
+    for name, (kind, _) in there.items():
+        was = moved.get(name, name)
+        if was not in row or (name not in moved and was in moved.values()):
+            continue
+        value = row[was]
+        if f"m.convert(old.{old.__name__}.{was}, new.{new.__name__}.{name}, ..." in text:
+            value = None if value is None and there[name][1] else values[name]
+        elif (name in moved or here[was][0] != kind) and value is not None and here[was][0] != kind:
+            value = BUILT_IN.get((here[was][0], kind), lambda same: same)(value)
+        found[name] = value
+    for name in fills:
+        if found.get(name) is None:
+            written = f"m.fill(new.{new.__name__}.{name}, ..." in text
+            found[name] = (
+                values[name] if written else json.loads(tm.to_json(new(shop="a", number=1, **_needed(new))))[name]
+            )
+    return _read(new, found)
+
+
+def _needed(new: Any) -> dict[str, Any]:
+    """Return values for the fields that have no default."""
+    draw = random.Random(0)
+    json_of = {name: _sample(draw, kind) for name, (kind, _) in _kinds(new).items()}
+    entity = _read(new, json_of)
+    return {
+        field.name: getattr(entity, field.name)
+        for field in new.__attrs_attrs__
+        if field.default is attrs.NOTHING and field.name not in ("shop", "number")
+    }
+
+
+def test_a_script_for_any_two_shapes_makes_of_each_row_what_its_steps_say(
+    package: Callable[[], str], tmp_path: Path, full_size: bool
+) -> None:
+    ran = 0
+    for number, (old, new) in enumerate(pairs(200 if full_size else 20)):
+        name, draw = package(), random.Random(number)
+        tm.Migrations(name).write(old, "initial")
+        if any(not one.code for one in tm.Migrations(name).check(new)):
+            continue
+        path = tm.Migrations(name).write(new, "changed")
+        if path.suffix == ".json":
+            continue
+        text = path.read_text(encoding="utf-8")
+        complete(path)
+        migrations = tm.Migrations(name)
+        values = {field: _sample(draw, kind) for field, (kind, _) in _kinds(new[0]).items()}
+        (script,) = migrations.scripts
+        frozen = next(cls for cls in script.new if cls.__name__ == new[0].__name__)
+        given = _read(frozen, values | {"shop": "a", "number": 1})
+        steps = []
+        for step in script.steps:
+            if isinstance(step, Convert | Fill) and re.search(rf"new\.\w+\.{step.new.name}, \.\.\.", text):
+                step = attrs.evolve(step, with_=lambda *_, field=step.new.name: getattr(given, field))
+            steps.append(step)
+        object.__setattr__(migrations, "scripts", (attrs.evolve(script, steps=tuple(steps)),))
+
+        rows = [_row(draw, old[0], at) for at in range(8)]
+        place = tmp_path / f"{name}.db"
+        with tm.open(place, models=old, durability="relaxed") as store:
+            store.insert_many(_read(old[0], row) for row in rows)
+        try:
+            expected = [_converted(script, text, old[0], new[0], row, values) for row in rows]
+        except tm.InvalidEntity:  # such as a text that is no Decimal
+            with pytest.raises(tm.MigrationStopped):
+                tm.migrate(place, migrations, rest=0, durability="relaxed")
+            continue
+        assert tm.migrate(place, migrations, rest=0, durability="relaxed").ok
+        with tm.open(place, models=new, durability="relaxed") as store:
+            assert store.check().ok
+            found = sorted(store.query(new[0]).allow_scan(), key=lambda one: one.number)
+            assert list(map(tm.to_json, found)) == list(map(tm.to_json, expected)), (number, text)
+        ran += 1
+    assert ran >= (80 if full_size else 6)

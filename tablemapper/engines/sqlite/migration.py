@@ -10,6 +10,7 @@ import attrs
 from msgspec.structs import replace
 
 from ...errors import InvalidMigration
+from ...schema.definitions import indexes_in
 from ...schema.forms import AppliedForm, Forms, ModelForm, StateForm, VersionForm
 from ..migration import Copied, Edit, Fault, Transition
 from .building import states_after
@@ -181,6 +182,8 @@ class SqliteMigrations:
             for name, names in edit.names.items():
                 catalogue = _renamed(writer, catalogue, name, names)
             for model in edit.new:
+                if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
+                    continue
                 source = model.name if model.aggregate is None else model.aggregate.source.__name__
                 names = edit.names[source] if model.aggregate is None else {}
                 known = [
@@ -324,8 +327,15 @@ class SqliteMigrations:
 
 
 def _fits(form: ModelForm, held: ModelForm) -> bool:
-    """Return whether a class declares nothing that the file does not have."""
-    return form.fields.keys() <= held.fields.keys() and form.indexes.keys() <= held.indexes.keys()
+    """Return whether a class declares nothing that the file does not have as it is."""
+    own = {name: replace(field, default=None) for name, field in form.fields.items()}
+    theirs = {name: replace(field, default=None) for name, field in held.fields.items()}
+    indexes = {name: name for name in form.indexes}
+    return (
+        own.items() <= theirs.items()
+        and indexes_in(held.indexes, form.indexes) == indexes
+        and form.aggregate == held.aggregate
+    )
 
 
 def _under_way(id: str, staged: Staged) -> InvalidMigration:
