@@ -102,7 +102,7 @@ def to_json(entity: Record, *, etag: bool = False) -> bytes:
         if not etag or entity._row is None:
             return text
         return _joined(_encode({_ETAG: etag_text(entity._row[2])}), text)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise _unwritable(entity, error) from error
 
 

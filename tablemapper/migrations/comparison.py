@@ -58,7 +58,7 @@ def load_form(since: Since) -> dict[str, ModelForm]:
     try:
         plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))
         return msgspec.convert(plain, dict[str, ModelForm])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, msgspec.ValidationError) as error:
         raise InvalidMigration(name, [f"it cannot be read: {error}; it is what tm.schema_form gives"]) from error
 
 

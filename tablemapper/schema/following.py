@@ -359,7 +359,10 @@ class _Classes:
             body[index] = _declared(one, names)
         where = shape.where
         options = {} if where is None else {"where": lambda _: load(where, field)}
-        return model_of(_Aggregates(name, (Aggregate,), body, of=cls, table=plain_name(form.table), **options))
+        plain = name.replace("#", "_")  # what is generated for a class has its name, which must be one
+        made = _Aggregates(plain, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
+        made.__name__ = name
+        return model_of(made)
 
 
 def _kind(form: FieldForm) -> Any:

@@ -145,7 +145,7 @@ def _read_member(edm: Any, value: Any) -> Any:
     if isinstance(value, str) and form.kind is not str:
         try:
             value = form.kind(value) if form.summable else msgspec.convert(value, form.kind)
-        except ValueError:
+        except (ValueError, msgspec.ValidationError):
             raise unexpected(f"text of the type {edm}", value) from None
     checked = form.check(value)
     return Int32Value(checked) if form is INT32 else checked

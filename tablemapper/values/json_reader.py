@@ -142,7 +142,7 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
         raise fault_of(error) from None
     except RecursionError:
         raise Fault("nested too deep") from None
-    except ValueError as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise Fault(f"{shown(text)} is not JSON: {error}") from None
     return texts, plain, [str(fault) for fault in _doubled(plain, "")]
 
