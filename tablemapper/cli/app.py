@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..entities.entity import Record
-from ..errors import InvalidModel, NotAStore, TableMapperError, shown
+from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, shown
 
 __all__ = [
     "Exit",
@@ -45,7 +45,7 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line, the models or the migrations are wrong; no store was touched."""
     STORE = 3
-    """The store cannot be used: it is locked, damaged, or no store."""
+    """The store cannot be used: it is locked, damaged, no store, or not what the models say."""
     INTERRUPTED = 130
 
 
@@ -84,12 +84,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(app(list(arguments)) or Exit.OK)
     except CycloptsError as error:
-        return _fail("Usage", f"{str(error).removesuffix(chr(46))}; see tablemapper --help", Exit.USAGE, json=json)
-    except (TypeError, ValueError, KeyError, OSError, RuntimeError) as error:
-        if not isinstance(error, TableMapperError):
-            raise
+        message = str(error).removesuffix(".")
+        return _fail("Usage", f"{message}; see tablemapper --help", Exit.USAGE, json=json)
+    except TableMapperError as error:
         # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
-        code = Exit.USAGE if isinstance(error, TypeError) else Exit.STORE
+        code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
         return _fail(type(error).__name__, str(error), code, json=json)
     except KeyboardInterrupt:
         return _fail("KeyboardInterrupt", "interrupted; what was done until then is kept", Exit.INTERRUPTED, json=json)
@@ -158,8 +157,8 @@ def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
     else:
         # A pipe has no width: each row of a table stays one line there.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
-        for shape in shapes or (Text(str(report)),):
-            console.print(shape)
+        for shape in shapes or (str(report),):
+            console.print(Text(shape) if isinstance(shape, str) else shape)  # a bracket is a bracket
     return Exit.OK if ok else Exit.FOUND
 
 

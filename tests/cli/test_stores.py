@@ -141,6 +141,10 @@ def test_a_backup_is_restored(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert _json(capsys, "restore", "copy.db", "new.db", "--overwrite")[0] == Exit.OK
 
 
+def test_brackets_in_a_name_are_shown_as_they_are(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _text(capsys, "backup", "parts.db", "[red]copy.db") == (0, "[red]copy.db: a copy of parts.db\n", "")
+
+
 def test_compact_says_what_it_gained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, report = _json(capsys, "compact", "parts.db")
     assert (code, report["ok"], report["after"]) == (0, True, place.stat().st_size)
@@ -171,7 +175,7 @@ def test_a_project_names_its_models_once(
         (["check", "parts.db", "--models", "warehouse:Nothing"], Exit.USAGE, "warehouse has no list 'Nothing'"),
         (["check", "parts.db", "--models", "warehouse:NONE"], Exit.USAGE, "warehouse:NONE holds no models"),
         (["build", "parts.db", "--models", "warehouse", "--limit", "few"], Exit.USAGE, '"few"'),
-        (["build", "parts.db", "--models", "warehouse", "--hold", "-1"], Exit.STORE, "hold"),
+        (["build", "parts.db", "--models", "warehouse", "--hold", "-1"], Exit.USAGE, "hold"),
         (["check", "none.db", "--models", "warehouse"], Exit.STORE, "none.db: there is no store"),
         (["status", "none.db"], Exit.STORE, "none.db: there is no store"),
         (["status", "warehouse.py"], Exit.STORE, "is not a tablemapper store"),
