@@ -210,6 +210,11 @@ def test_without_its_packages_the_command_says_what_to_install(monkeypatch: pyte
         main()
 
 
+def _interruptible() -> None:
+    """Take interrupts as a program in a terminal does; a job in the background is started without."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class _Terminal:
     """A program in a terminal of its own."""
 
@@ -221,6 +226,7 @@ class _Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=_interruptible,
             env=os.environ | {"PYTHONPATH": str(Path(tm.__file__).parents[1]), "TERM": "xterm", "COLUMNS": "100"},
         )
         os.close(theirs)
