@@ -18,7 +18,7 @@ from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
 from ..expressions.tree import Attr
-from ..schema.definitions import plain_name
+from ..schema.definitions import is_former
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
@@ -66,7 +66,7 @@ def _differences(cls: Any, forms: Forms, *, whole: bool) -> Iterator[str]:
             yield from (
                 f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
                 for one in there
-                if one not in here and plain_name(one) == one
+                if one not in here and not is_former(one)
             )
     if own.aggregate != held.aggregate:
         yield f"{name}: what it aggregates is other in the store"
@@ -89,7 +89,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
-    former = frozenset([name for name in affected if plain_name(name) != name])
+    former = frozenset([name for name in affected if is_former(name)])
     faults = [
         f"{step}: combine= is not possible yet; let another field tell the entities apart"
         for step in script.steps

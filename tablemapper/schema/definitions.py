@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from .forms import FieldForm, Forms, IndexForm, ModelForm
 
-__all__ = ["aggregate_in", "as_declared", "former_name", "indexes_in", "plain_name", "same_aggregate", "takes_place_of"]
+__all__ = [
+    "aggregate_in",
+    "as_declared",
+    "former_name",
+    "indexes_in",
+    "is_former",
+    "plain_name",
+    "same_aggregate",
+    "takes_place_of",
+]
 
 
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -22,6 +31,11 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 def plain_name(name: str) -> str:
     """Return the name that a class declares, of a definition that may be a former one."""
     return name.partition("#")[0]
+
+
+def is_former(name: str) -> bool:
+    """Return whether a definition is a former one, which no class declares by this name."""
+    return plain_name(name) != name
 
 
 def former_name(name: str, taken: Collection[str]) -> str:

@@ -22,7 +22,7 @@ from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template, compile_template
 from .changes import Anything, Change, Contents
-from .definitions import aggregate_in, former_name, indexes_in, plain_name
+from .definitions import aggregate_in, former_name, indexes_in, is_former, plain_name
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, VersionForm, stored_default
 from .members import Members, follow
 from .model import Model, Schema
@@ -40,7 +40,7 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes that there are and a schema, whatever a store may hold."""
     gone = []
     for name, form in forms.items():
-        if name not in schema.by_name and "#" not in name:
+        if name not in schema.by_name and not is_former(name):
             if not form.aggregate:
                 gone.append(Change(name, "open", "it is not among the classes, and stays in the file"))
             elif form.aggregate.of in schema.by_name:

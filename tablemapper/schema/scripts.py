@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from .changes import Change
+from .definitions import is_former
 from .forms import Forms
 from .sources import Shape, call, imports_of
 
@@ -75,7 +76,7 @@ def _closed(forms: Forms, names: set[str]) -> list[str]:
             found.add(form.aggregate.of)
     return [
         name for name, form in forms.items()
-        if "#" not in name and (name in found or (form.aggregate and form.aggregate.of in found))
+        if not is_former(name) and (name in found or (form.aggregate and form.aggregate.of in found))
     ]  # fmt: skip
 
 

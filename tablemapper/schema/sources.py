@@ -28,6 +28,7 @@ from ..keys.template import compile_template, renamed_text
 from ..limits import MAX_INT32, MIN_INT32
 from ..values.nested import value_type
 from ..values.scalars import SCALARS
+from .definitions import is_former
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
 
 __all__ = ["Shape", "attribute_name", "call", "default_source", "imports_of"]
@@ -166,7 +167,7 @@ class Shape:
     def __init__(self, side: str, forms: Forms, beside: Shape | None = None) -> None:
         self.side = side
         self._beside = beside
-        self._forms = {name: form for name, form in forms.items() if "#" not in name}
+        self._forms = {name: form for name, form in forms.items() if not is_former(name)}
         self._types: dict[str, tuple[dict[str, Any], str]] = {}
         """Classes of nested values: their schemas and sources, by name."""
 
@@ -242,7 +243,7 @@ class Shape:
 
     def _indexes(self, form: ModelForm) -> Iterator[str]:
         for name, index in form.indexes.items():
-            if "#" in name:
+            if is_former(name):
                 continue
             options = self._templates(index)
             if index.include:

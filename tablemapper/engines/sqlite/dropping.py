@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from ...errors import InvalidQuery
-from ...schema.definitions import plain_name, takes_place_of
+from ...schema.definitions import is_former, plain_name, takes_place_of
 from ...schema.forms import TombstoneForm
 from ..protocol import Built
 from .building import states_after
@@ -217,7 +217,7 @@ def tidy(writer: Writer) -> None:
 
     def public(held: str, name: str) -> str:
         """Give a table the public name, if no other has it; return the name that it has."""
-        if "#" in name or held == name or name.lower() in taken - {held.lower()}:
+        if is_former(name) or held == name or name.lower() in taken - {held.lower()}:
             return held
         writer.execute(f"ALTER TABLE {quoted(held)} RENAME TO {quoted(name)}")
         taken.discard(held.lower())
@@ -232,7 +232,7 @@ def tidy(writer: Writer) -> None:
 
     forms = {f"{name}.{i}": one.table for name, form in catalogue.models.items() for i, one in form.indexes.items()}
     forms |= {values_label(name): f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
-    former = [label for label in catalogue.index_tables if "#" in label]
+    former = [label for label in catalogue.index_tables if is_former(label)]
     index_tables = {
         label: held if label in former else public(held, forms[label]) if held.lower() in taken else held
         for label, held in catalogue.index_tables.items()
