@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "tree", "predicates", "python"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "entity", "aggregates", "timestamp"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
     [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "assignments", "check"]}],
     [
         {

@@ -1,0 +1,170 @@
+"""The source of what is generated once for a class: its constructor, ``__setattr__``, and the function behind ``Product.key``."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from ..codegen import Names
+from ..errors import InvalidEntity
+from .declaration import Declaration, check_type, check_value, located
+from .fields import FieldModel
+
+__all__ = ["constructor_source", "key_normaliser", "normaliser"]
+
+
+_RESERVED = frozenset(
+    {
+        *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "KeyOf", "new",
+        "check_key", "validate", "normalise", "normalise_key", "partition", "row",
+    }
+)  # fmt: skip
+"""What generated constructors and key functions refer to."""
+
+
+def _variables(declaration: Declaration) -> dict[str, str]:
+    """Return what stands for each field in generated source.
+
+    A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
+    under names that no field can have, in a function of their own.
+    """
+    fields = [f.name for f in declaration.fields]
+    if _RESERVED.isdisjoint(fields):
+        return {name: name for name in fields}
+    return {name: f"_{name}_" for name in fields}
+
+
+def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
+    positional: list[str] = []
+    by_name: list[str] = []
+    prologue, tests, assign = [], [], []
+    inner = _variables(declaration)
+    missing = names.name("missing", _FACTORY)
+    for f in declaration.fields:
+        parameter, variable = f.name, inner[f.name]
+        if f.factory is not None:
+            parameter += f"={missing}"
+            prologue.append(f"    if {variable} is {missing}: {variable} = {names.name('factory', f.factory)}()")
+        elif f.measure is not None:
+            parameter += "=None"
+        elif f.default is not attrs.NOTHING:
+            parameter += f"={names.name('default', f.default)}"
+        (by_name if f.kw_only else positional).append(parameter)
+        test = _test(f, variable, names)
+        tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
+        assign.append(f"    self.{f.name} = {variable}")
+    values = ", ".join(inner.values())
+    yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
+    if any(name != variable for name, variable in inner.items()):
+        yield f"    _init(self, {', '.join(inner)})"
+        yield f"def _init(self, {values}):"
+    yield from prologue
+    yield f"    if not ({' and '.join(tests) or 'True'}):"
+    yield f"        ({values},) = normalise(({values},))"
+    yield "    set_class(self, Raw)"
+    yield from assign
+    yield "    self._row = None"
+    yield "    self.__class__ = Cls"
+    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
+    if any(attribute.validator for attribute in attributes.values()):
+        yield "    validate(self)"
+    if hasattr(declaration.cls, "__attrs_post_init__"):
+        yield "    self.__attrs_post_init__()"
+    for at, f in enumerate(declaration.fields):
+        test = _test(f, "value", names)
+        if f.optional or f.measure is not None:
+            test = f"value is None or {test}"
+        yield f"def set_{at}(self, value):"
+        if f.name in declaration.key_fields:
+            yield "    try:"
+            yield f"        if self._row is not None: read_only(self, {f.name!r})"
+            yield "    except AttributeError: pass"
+        yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
+        if (validator := attributes[f.name].validator) is not None:
+            attribute = names.name("attribute", attributes[f.name])
+            yield "    if not validators_disabled():"
+            yield f"        {names.name('validator', validator)}(self, {attribute}, value)"
+        yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
+    yield "def __setattr__(self, name, value):"
+    yield "    setter = SETTERS.get(name)"
+    yield "    if setter is None: unknown(self, name)"
+    yield "    setter(self, value)"
+    arguments = declaration.arguments
+    plain = {name: inner[name] for name in arguments}
+    fast = [declaration.field(name).type.fast_source(plain[name], names) for name in arguments]
+    given = ", ".join(plain.values())
+    yield f"def key({', '.join(['_cls', '/', *arguments])}):"
+    if any(name != variable for name, variable in plain.items()):
+        yield f"    return _key({', '.join(['_cls', *plain])})"
+        yield f"def _key({', '.join(['_cls', *plain.values()])}):"
+    if arguments:
+        yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
+    for variable, template in zip(("partition", "row"), declaration.templates, strict=True):
+        yield f"    {variable} = {template.encode_source(plain, names)}"
+        yield f"    if len({variable}) > 256: check_key({variable}, what={declaration.name + ' ' + variable + ' key'!r})"
+    yield "    return new(KeyOf, (_cls, partition, row))"
+    yield "def key_of(self):"
+    yield "    try: row = self._row"
+    yield "    except AttributeError: row = None"
+    yield "    if row is not None: return new(KeyOf, (Cls, row[0], row[1]))"
+    yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in arguments)])})"
+
+
+def _test(f: FieldModel, variable: str, names: Names) -> str:
+    """Return source that is true only of values that a field keeps as they are."""
+    test = f.type.fast_source(variable, names)
+    return test if f.constraint is None else f"{test} and {f.constraint.source_for(variable, names)}"
+
+
+def normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+    def normalise(values: tuple[Any, ...]) -> list[Any]:
+        faults, checked = [], []
+        for f, value in zip(declaration.fields, values, strict=True):
+            try:
+                checked.append(check_value(f, value))
+            except ValueError as error:
+                faults.append(located(f.name, error))
+        if faults:
+            raise InvalidEntity(declaration.name, faults)
+        return checked
+
+    return normalise
+
+
+def key_normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+    def normalise(values: tuple[Any, ...]) -> list[Any]:
+        faults, checked = [], []
+        for name, value in zip(declaration.arguments, values, strict=True):
+            try:
+                checked.append(check_type(declaration.field(name), value))
+            except ValueError as error:
+                faults.append(f"{name}: {error}")
+        if faults:
+            raise InvalidEntity(f"{declaration.name}.key", faults)
+        return checked
+
+    return normalise
+
+
+def _checker(declaration: Declaration, f: FieldModel) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        try:
+            return check_value(f, value)
+        except ValueError as error:
+            raise InvalidEntity(f"{declaration.name}.{f.name}", [str(error)]) from None
+
+    return check
+
+
+class _Factory:
+    """The default of a parameter that a factory fills."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()

@@ -1,0 +1,98 @@
+"""What an aggregate may measure, and group by: every fault of a declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InvalidQuery, shown
+from ..expressions.arithmetic import Computed
+from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, as_predicate
+from .declaration import AbstractDeclaration, Declaration, abstract_declaration
+from .fields import FieldModel, Measure
+
+__all__ = ["aggregate_faults"]
+
+
+def aggregate_faults(declaration: AbstractDeclaration) -> list[str]:
+    faults: list[str] = []
+    source = declaration.of
+    if source is None or "__declaration__" not in getattr(source, "__dict__", {}):
+        return ["of= must name the entity class that it is maintained from"]
+    if abstract_declaration(source).of is not None:
+        return [f"of={source.__name__}: an aggregate of an aggregate is not possible; aggregate its entities"]
+    if abstract_declaration(source).table is None:
+        return [f"of={source.__name__} has no table; aggregate a class that has one"]
+    lists = [f.name for f in declaration.fields if f.measure is not None and isinstance(f.measure.attr, Each)]
+    if len(lists) > 1:
+        faults.append(f"{' and '.join(lists)} are elements of lists; an aggregate can group by those of one")
+    for field in declaration.fields:
+        if field.measure is not None:
+            faults += [f"{field.name}: {fault}" for fault in _measure_faults(field, field.measure, source)]
+    groups = {f.name for f in declaration.fields if f.measure is not None and f.measure.kind == "group"}
+    if isinstance(declaration, Declaration):
+        lossless = declaration.partition.lossless_fields | declaration.row.lossless_fields
+        if declaration.key_fields != groups:
+            faults.append(
+                f"its key is made of {_listed(declaration.key_fields)}, but must be of exactly the group_by fields, "
+                f"{_listed(groups)}"
+            )
+        elif lost := groups - lossless:
+            faults.append(f"its key must hold {_listed(lost)} without loss, or two groups would share a row")
+    return faults
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "no field"
+
+
+def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
+    attr = measure.attr
+    try:
+        read = [
+            *(attr.attributes() if isinstance(attr, Computed | Each) else [] if attr is None else [attr]),
+            *([] if measure.where is None else as_predicate(measure.where).attributes()),
+        ]
+    except InvalidQuery as error:
+        return [f"where=: {error}"]
+    for one in read:
+        if not isinstance(one, Attr):
+            return [f"{measure.kind}({shown(one)}): a field is needed, as in {source.__name__}.name"]
+        if not issubclass(source, one.owner):
+            return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
+        if one.name == TIMESTAMP_NAME:
+            return [f"{one!r} changes with each write; nothing can be maintained by it"]
+    if isinstance(attr, Each) and measure.kind != "group":
+        return [f"{attr!r} is what groups are made by, and cannot be measured"]
+    if measure.kind == "count":
+        return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
+    assert attr is not None
+    optional = any(_may_be_missing(one, source) for one in attr.attributes())
+    wanted = attr.type.plain.name
+    if measure.kind == "group":
+        if isinstance(attr, Computed):
+            return [f"{attr!r} is calculated; group by a field"]
+        if not attr.type.keyable:
+            hint = f", or by {attr!r}.each()" if attr.type.element is not None else ""
+            return [f"{attr!r} is {wanted}; group by a scalar field{hint}"]
+        if field.optional:
+            return [f"a group is never None; make it Field[{wanted}]"]
+    elif measure.kind in ("sum", "avg"):
+        if not attr.type.summable:
+            return [f"{attr!r} is {wanted}; numbers and timedeltas can be summed"]
+        if measure.kind == "avg" and wanted in ("int", "int32"):
+            wanted = "float"
+        if wanted == "int32":
+            wanted = "int"
+        if not field.optional and (measure.kind == "avg" or optional or measure.where is not None):
+            return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
+    elif not attr.type.ordered:
+        return [f"{attr!r} is {wanted}, which has no order"]
+    elif not field.optional:
+        return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
+    if field.type.name != wanted and (field.type.name, wanted) != ("int", "int32"):
+        return [f"{measure.kind} of {attr!r} is {wanted}, but the field is {field.type.name}"]
+    return []
+
+
+def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:
+    return bool(attr.path) or abstract_declaration(source).field(attr.name).optional
