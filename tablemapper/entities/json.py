@@ -15,6 +15,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity, did_you_mean, shown
+from ..values.constraints import constraint_of
 from ..values.extra import read_members
 from ..values.geo import GeoPoint
 from ..values.json_reader import JsonReader, parse_object
@@ -33,6 +34,7 @@ R = TypeVar("R", bound="Record")
 _ETAG = "odata.etag"
 _AWARE: Any = Annotated[datetime, msgspec.Meta(tz=True)]
 _encode = msgspec.json.Encoder().encode
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
 
 
 class JsonForm:
@@ -216,7 +218,7 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
     schemas, definitions = msgspec.json.schema_components(
         [_annotation(f) for f in fields], schema_hook=_custom, ref_template="#/$defs/{name}"
     )
-    properties = {f.property: schema | _default(f) for f, schema in zip(fields, schemas, strict=True)}
+    properties = {f.property: schema | _bounds(f) | _default(f) for f, schema in zip(fields, schemas, strict=True)}
     if etag:
         properties = {_ETAG: {"type": "string"}, **properties}
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": cls.__name__}
@@ -236,6 +238,13 @@ def _annotation(f: FieldModel) -> Any:
     if f.type.kind is not datetime:
         return f.annotation
     return _AWARE | None if f.optional else _AWARE
+
+
+def _bounds(f: FieldModel) -> dict[str, Any]:
+    """Return what a field asks of its values that msgspec does not know of, in the words of JSON Schema."""
+    if f.constraint is None or constraint_of(f.annotation, f.type) is not None:
+        return {}
+    return {_BOUNDS[name]: bound for name, bound in f.constraint.bounds.items()}
 
 
 def _default(f: FieldModel) -> dict[str, Any]:

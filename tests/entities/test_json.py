@@ -449,6 +449,23 @@ def test_a_class_without_a_docstring_has_no_description() -> None:
     assert "description" not in tm.json_schema(Loose)
 
 
+def test_a_schema_names_the_bounds_that_msgspec_cannot_check() -> None:
+    class Priced(tm.Entity, table="Priced"):
+        name: tm.Field[str]
+        price: tm.Field[Annotated[Decimal, msgspec.Meta(ge=0, lt=100)]]
+        rebate: tm.Field[Annotated[Decimal, msgspec.Meta(gt=0)] | None]
+        level: tm.Field[Annotated[tm.Int32, msgspec.Meta(ge=-5)]]
+        count: tm.Field[Annotated[int, msgspec.Meta(le=9)] | None]
+
+        key = tm.Key[str](partition="{name}")
+
+    properties = tm.json_schema(Priced)["properties"]
+    assert properties["price"] == {"type": "string", "format": "decimal", "minimum": 0, "exclusiveMaximum": 100}
+    assert properties["rebate"]["exclusiveMinimum"] == 0
+    assert properties["level"] == {"type": "integer", "minimum": -5}
+    assert set(properties["count"]) == {"anyOf"}  # it stands inside, and not twice
+
+
 def test_a_schema_names_constraints_and_the_way_in_checks_them() -> None:
     class Rated(tm.Entity, table="Rated"):
         name: tm.Field[str]
