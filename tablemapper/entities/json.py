@@ -34,7 +34,13 @@ R = TypeVar("R", bound="Record")
 _ETAG = "odata.etag"
 _AWARE: Any = Annotated[datetime, msgspec.Meta(tz=True)]
 _encode = msgspec.json.Encoder().encode
-_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
+_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
 
 
 class JsonForm:

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import check_value, located
+from ..entities.declaration import check_type, check_value, located
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
@@ -198,8 +198,10 @@ def _value(model: Model, field: FieldModel, one: Assignment[Any]) -> tuple[str, 
                 raise ValueError(f"{used!r} is not a field of {model.name}")
         _check_kind(kind, value)
         return repr(value), _function(value)
-    # (Whether a part may be None is seen when the whole is checked.)
-    constant: Any = check_value(field, value) if not attr.path else None if value is None else kind.check(value)
+    if attr.path:  # (Whether a part may be None is seen when the whole is checked.)
+        constant: Any = None if value is None else kind.check(value)
+    else:  # What is asked of the field is asked of the sum, not of what is added.
+        constant = (check_type if one.adds else check_value)(field, value)
     if kind.dynamic:  # (it says its own type)
         constant = value
     if not one.adds:

@@ -104,6 +104,17 @@ def test_what_is_calculated_is_checked_before_anything_is_written(store: tm.Stor
     assert store[Part.key("a", 1)].stock == 9
 
 
+def test_what_is_added_may_be_beyond_what_is_asked_of_the_sum(store: tm.Store) -> None:
+    part = Part("a", 1, 9, pair=4)
+    store.insert(part)
+    store.merge(part.key, Part.stock.add(-3), Part.pair.add(-2))
+    assert (store[part.key].stock, store[part.key].pair) == (6, 2)
+    with pytest.raises(tm.InvalidEntity, match=r"stock = Part.stock \+ -7: expected int >= 0 and <= 10, got -1"):
+        store.merge(part.key, Part.stock.add(-7))
+    with pytest.raises(tm.InvalidEntity, match="price = .*expected Decimal > 0"):
+        store.merge(part.key, Part.price.add(Decimal(-1)))  # it begins at nothing
+
+
 def test_a_list_that_was_changed_in_place_is_checked_when_it_is_written(store: tm.Store) -> None:
     part = Part("a", 1)
     store.insert(part)
