@@ -15,13 +15,12 @@ import attrs
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
 from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
-from ...schema.evolution import Evolution
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status
 from .building import PROGRESS, build_batch, settle, violations
-from .catalogue import READ_NOTE, Catalogue, read_catalogue, write_catalogue, write_note
+from .catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
 from .check import examine
 from .clearing import clear
 from .dropping import clear_batch, disable, drop, finished, tidy
@@ -45,6 +44,7 @@ __all__ = ["SqliteEngine"]
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
@@ -95,18 +95,23 @@ class SqliteEngine:
         """
         file = open_file(path, durability=durability, timeout=timeout, **options)
         try:
-            catalogue, generation = _current(file)
-            if catalogue.first_format or _evolution(file, catalogue, schema).changed:
+            written = None
+            while True:
+                with file.snapshot() as snapshot:  # one, since another process may change the file meanwhile
+                    catalogue, generation = read_catalogue(snapshot.read), _generation(snapshot)
+                    if generation == written or not _extends(catalogue, schema, snapshot.read):
+                        sqlite = SqliteSchema(schema, catalogue, generation)
+                        verify(snapshot.read(_SCHEMA), sqlite, catalogue)
+                        break
 
-                def write(writer: Writer) -> tuple[Catalogue, int]:
+                def write(writer: Writer) -> int:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    return take_over(writer, schema, read), writer.generation
+                    take_over(writer, schema, read)
+                    return writer.generation
 
-                catalogue, generation = file.write(write)
-            sqlite = SqliteSchema(schema, catalogue, generation)
-            verify(file.schema(), sqlite, catalogue)
+                written = file.write(write)
             return cls(file, sqlite)
         except BaseException:
             file.close()
@@ -424,7 +429,7 @@ class SqliteEngine:
             catalogue = read_catalogue(snapshot.read)
             if generation != sqlite.generation:
                 sqlite = SqliteSchema(self.schema, catalogue, generation)
-            verify(snapshot.read("SELECT type, name, tbl_name, sql FROM sqlite_schema"), sqlite, catalogue)
+            verify(snapshot.read(_SCHEMA), sqlite, catalogue)
         except CorruptStore as error:
             damage.append(str(error))
         return sqlite, damage, *examine(sqlite, partial(_rows, snapshot), damage, last, meter)
@@ -446,9 +451,9 @@ class SqliteEngine:
         self.file.backup(path, tell)
 
 
-def _evolution(file: File, catalogue: Catalogue, schema: Schema) -> Evolution:
-    with file.snapshot() as snapshot:
-        return evolution_of(catalogue, schema, snapshot.read)
+def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
+    """Return whether a file has to be changed before it holds what a schema needs."""
+    return catalogue.first_format or evolution_of(catalogue, schema, read).changed
 
 
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
@@ -469,12 +474,6 @@ class _UnreadyGet(Get):
 
     def rows(self, *args: Any, **named: Any) -> dict[tuple[str, str], Row]:
         return self._ready().rows(*args, **named)
-
-
-def _current(file: File) -> tuple[Catalogue, int]:
-    """Return the catalogue and its generation, of one state of the file."""
-    with file.snapshot() as snapshot:
-        return read_catalogue(snapshot.read), _generation(snapshot)
 
 
 def _generation(snapshot: Snapshot) -> int:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite import engine
 
 from .formats import to_first_format
 
@@ -452,3 +453,19 @@ def test_a_template_is_shown_as_it_is_declared(path: Path) -> None:
     with pytest.raises(tm.SchemaMismatch) as caught:
         tm.open(path, models=[other])
     assert caught.value.faults[0] == ('Reading: its row key was "{at}" and is ("at", "{at:desc}")')
+
+
+def test_a_store_that_another_process_extends_while_it_is_opened_is_not_taken_for_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = engine.read_catalogue
+
+    def read_and_extend(*args: Any) -> Any:
+        monkeypatch.setattr(engine, "read_catalogue", read)
+        catalogue = read(*args)
+        tm.open(path, models=[reading(by_value=tm.Index[float](partition="{value}"))]).close()
+        return catalogue
+
+    monkeypatch.setattr(engine, "read_catalogue", read_and_extend)
+    with tm.open(path, models=[reading()]) as store:
+        assert store.check().ok

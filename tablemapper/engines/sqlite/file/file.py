@@ -257,10 +257,6 @@ class File:
         row = self.get(f"SELECT generation FROM {STATE}")
         return int(row[0]) if row else 0
 
-    def schema(self) -> list[Row]:
-        """Return (type, name, tbl_name, sql) of all that is in the schema, sorted, to be compared."""
-        return self.read("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
-
     def integrity(self, within: Snapshot | None = None) -> list[str]:
         """Return what SQLite's own check finds wrong with the file: nothing, if it is sound."""
         try:

@@ -266,10 +266,6 @@ def test_damage_is_listed(path: Path) -> None:
         assert file.integrity()
 
 
-def test_the_schema_is_listed_as_it_was_written(file: File) -> None:
-    assert ("table", "t", "t", "CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, v)") in file.schema()
-
-
 def test_a_file_that_is_dropped_without_being_closed_leaves_nothing(path: Path) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))

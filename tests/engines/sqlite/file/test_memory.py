@@ -40,7 +40,7 @@ def test_stores_in_memory_are_apart_and_can_be_saved(tmp_path: Path) -> None:
     with open_file(":memory:") as one, open_file(":memory:") as two:
         one.write(create_table)
         one.write(insert("saved"))
-        assert len(two.schema()) == 1
+        assert len(two.read("SELECT * FROM sqlite_schema")) == 1
         one.backup(tmp_path / "saved.db")
         with open_file(tmp_path / "saved.db", create=False) as saved:
             assert saved.read("SELECT v FROM t") == [("saved",)]
