@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from ..errors import InvalidEntity
 from ..keys.forms import Cuts, raise_last
 from ..keys.template import Parts, Slot, Template
 
@@ -78,6 +79,24 @@ class Reach:
         fixed = [part for part in self.fixed if isinstance(part, Slot) and part.component == at]
         return any(part.after is not None for part in fixed)
 
+    def goes_on(self, front: Reach) -> bool:
+        """Return whether it bounds the finer parts of the times whose coarser parts a whole partition key ends with."""
+        last = front.run[-1]
+        cut = front.range_field and isinstance(last, Slot) and last.interval and not last.says_all
+        ends = len(front.fixed) + len(front.run) == len(front.template.parts)
+        return bool(cut and ends) and self.range_field == front.range_field and not any(map(_is_slot, self.fixed))
+
+    def bucket(self, values: Mapping[str, Any], time: Any, texts: Mapping[int, str] | None = None) -> str | None:
+        """Return the key that ends with the compared slots' text of a time; None if no key holds it."""
+        known = {self.range_field or "": time}
+        try:
+            pieces = [_written(part, values, texts) for part in self.fixed] + [
+                _written(part, known) for part in self.run
+            ]
+        except InvalidEntity:
+            return None
+        return "".join(pieces)
+
     def bound(
         self,
         values: Mapping[str, Any],
@@ -143,6 +162,16 @@ class Reach:
             return text + " "
         following = parts[place + 1]
         return raise_last(text + following if isinstance(following, str) else text)
+
+
+def _is_slot(part: str | Slot) -> bool:
+    return isinstance(part, Slot)
+
+
+def _written(part: str | Slot, values: Mapping[str, Any], texts: Mapping[int, str] | None = None) -> str:
+    if isinstance(part, str):
+        return part
+    return texts[part.index] if texts and part.index in texts else part.written(values[part.field])
 
 
 def reach(

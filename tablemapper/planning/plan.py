@@ -36,10 +36,12 @@ class Access:
     compared: dict[str, list[Comparison]]
     windows: tuple[tuple[str, str, type, tuple[Parameter, ...]], ...] = ()
     """Times that are in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
+    edge: Reach | None = None
+    """How the rows are bounded of a partition at the edge of an interval of times; None if they all are read."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
-        return (self.partition,) if self.row is None else (self.partition, self.row)
+        return tuple([one for one in (self.partition, self.row, self.edge) if one is not None])
 
     @property
     def fields(self) -> frozenset[str]:
@@ -60,7 +62,7 @@ class Access:
     @property
     def several(self) -> bool:
         """Whether there can be several ranges."""
-        return bool(self.among or self.spread or self.windows)
+        return bool(self.among or self.spread or self.windows or self.edge)
 
     def unit(self, name: str) -> str:
         """Return the finest unit of a time at whose edges the bounds of it lie; nothing if they do not bound it so."""

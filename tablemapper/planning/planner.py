@@ -199,7 +199,10 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
     second = reach(row, known, compared) if first.point else None
     timed = {slot.field for slot in spreading} | {one.range_field for one in (first, second) if one is not None}
     windows = tuple([(name, *window) for name, window in way.windows.items() if name in timed])
-    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, windows)
+    edge = None if first.point else reach(row, (), compared)
+    if edge is not None and not edge.goes_on(first):
+        edge = None
+    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, windows, edge)
 
 
 def _two_sided(compared: list[Comparison] | None) -> bool:

@@ -70,12 +70,12 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
     """
     if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
         try:
-            one = _range(access, *_known(access, values))
+            ranges = tuple(_range(access, *_known(access, values)))
         except _NoTime:
-            one = None
-        return BoundPlan(plan, () if one is None else (one,), values)
-    ranges = [one for access in plan.accesses for one in _ranges(access, values)]
-    return BoundPlan(plan, tuple(_disjoint(ranges)), values)
+            ranges = ()
+        return BoundPlan(plan, ranges, values)
+    every = [one for access in plan.accesses for one in _ranges(access, values)]
+    return BoundPlan(plan, tuple(_disjoint(every)), values)
 
 
 Compared = tuple[str, Any]
@@ -143,8 +143,7 @@ def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
             every = {**known, **dict(zip(names, some, strict=True))}
             for texts in spreads:
                 within = second if not texts else list(_within(access, second, texts))
-                if (one := _range(access, every, first, within, texts)) is not None:
-                    yield one
+                yield from _range(access, every, first, within, texts)
 
 
 def _within(access: Access, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
@@ -155,7 +154,7 @@ def _within(access: Access, compared: list[Compared], texts: Mapping[int, str]) 
         return
     front = [one for one in access.spread if one.field == slot.field]
     for op, value in compared:
-        if op == ">=" and isinstance(value, datetime) and first_moment(value, front[-1].interval) == value:
+        if _begins(op, value, front[-1]):
             continue  # (the bucket begins with it, or is a later one)
         if all(texts[one.index] == one.text.encode(value) for one in front):
             yield op, value
@@ -171,10 +170,44 @@ def _range(
     first: list[Compared],
     second: list[Compared],
     texts: Mapping[int, str] | None = None,
-) -> KeyRange | None:
+) -> Iterable[KeyRange]:
     partition = access.partition.bound(known, first, texts)
+    if access.edge is not None and not partition.empty:
+        return _with_edges(access, access.edge, partition, known, first, texts)
     row = EVERYTHING if access.row is None else access.row.bound(known, second)
-    return None if partition.empty or row.empty else KeyRange(partition, row)
+    return () if partition.empty or row.empty else (KeyRange(partition, row),)
+
+
+def _with_edges(
+    access: Access,
+    edge: Reach,
+    partition: Bound,
+    known: Mapping[str, Any],
+    compared: list[Compared],
+    texts: Mapping[int, str] | None,
+) -> Iterator[KeyRange]:
+    """Yield an interval of times as what it has of the partitions at its edges, and the whole ones between."""
+    last = access.partition.run[-1]
+    assert isinstance(last, Slot)
+    edges: dict[str, list[Compared]] = {}
+    for op, value in compared:
+        bucket = None if _begins(op, value, last) else access.partition.bucket(known, value, texts)
+        if bucket is not None and partition.holds(bucket):
+            edges.setdefault(bucket, []).append((op, value))
+    low = partition.lo
+    for bucket, several in sorted(edges.items()):
+        if low < bucket:
+            yield KeyRange(Bound(low, bucket))
+        if not (row := edge.bound({}, several)).empty:
+            yield KeyRange(Bound(bucket, None, True), row)
+        low = bucket + " "  # (the least that is above a key)
+    if partition.hi is None or low < partition.hi:
+        yield KeyRange(Bound(low, partition.hi))
+
+
+def _begins(op: str, value: Any, slot: Slot) -> bool:
+    """Return whether a comparison leaves nothing out of the bucket of its value: that begins with it."""
+    return op == ">=" and isinstance(value, datetime) and first_moment(value, slot.interval) == value
 
 
 def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], limit: int) -> Iterator[dict[int, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import random
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -187,6 +189,105 @@ def test_the_newest_ten_read_ten(store: tm.Store, counting: Touched) -> None:
     assert newest.explain().sort == ()
     last = START + timedelta(minutes=MINUTES - 1, milliseconds=1)
     assert [one.at for one in newest] == [last - n * timedelta(minutes=1) for n in range(10)]
+
+
+class Sample(tm.Entity, table="Samples"):
+    device: tm.Field[str]
+    at: tm.Field[datetime] = tm.field(precision="ms")
+
+    key = tm.Key[str, datetime](partition=("{device}", "{at:%Y-%m-%d}"), row="{at:%H:%M:%S.%LZ}")
+
+
+@pytest.fixture(scope="module")
+def samples(counting: Touched) -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Sample]) as opened:
+        moments = [START + timedelta(minutes=n, milliseconds=1) for n in range(MINUTES)]
+        opened.insert_many(Sample(device, at) for device in ("d", "d-2024") for at in moments)
+        yield opened
+
+
+LATE = START + DAY + 23 * HOUR
+OSLO = timezone(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows", "ranges"),
+    [
+        (Sample.at >= LATE, 60 + 1440, 2),
+        (Sample.at > LATE, 60 + 1440, 2),  # (each minute has a millisecond more)
+        (Sample.at < LATE, 1440 + 23 * 60, 2),
+        (Sample.at <= START + HOUR, 60, 2),
+        (Sample.at >= START + DAY, 2880, 1),
+        (Sample.at < START + DAY, 1440, 1),
+        (Sample.at >= (START + DAY - HOUR).astimezone(OSLO), 60 + 2880, 2),
+        (Sample.at > START + 9 * DAY, 0, 2),
+        (Sample.at >= datetime(1601, 1, 1, tzinfo=UTC), MINUTES, 1),
+        (Sample.at <= datetime.max.replace(tzinfo=UTC), MINUTES, 2),
+        ((Sample.at >= LATE) & (Sample.at < LATE + 5000 * DAY), 60 + 1440, 3),
+        (Sample.at.truncate("%Y-%m-%dT%H") >= "2024-02-29T23", 60 + 1440, 2),
+        (Sample.at.date() > date(2024, 2, 28), 2880, 1),
+    ],
+    ids=str,
+)
+def test_a_time_compared_from_one_side_reads_what_it_has_of_its_own_day_and_all_of_the_others(
+    samples: tm.Store, counting: Touched, condition: Any, rows: int, ranges: int
+) -> None:
+    query = samples.query(Sample).where(Sample.device == "d", condition)
+    assert counting(lambda: list(query)) == ({"Samples": rows} if rows else {})
+    assert query.count() == rows
+    assert query.explain().filter == ()
+    assert len(query.explain().ranges) == ranges
+    newest = query.order_by(Sample.at.desc()).limit(10)
+    assert newest.explain().sort == ()
+    assert sum(counting(lambda: list(newest)).values()) == min(10, rows)
+
+
+def test_days_that_a_row_does_not_go_on_in_are_filtered(store: tm.Store, counting: Touched) -> None:
+    tickets = store.query(Ticket).where(Ticket.at >= LATE)
+    assert counting(lambda: list(tickets)) == {"Tickets": 2880}
+    assert len(list(tickets)) == 60 + 1440
+
+
+class Shift(tm.Entity, table="Shifts"):
+    site: tm.Field[str]
+    team: tm.Field[int]
+    at: tm.Field[datetime] = tm.field(precision="s")
+
+    key = tm.Key[str, datetime, int](partition="{site}-{at:%Y-%m}", row=("{at:%d}", "{at:%H%M%S}", "{team}"))
+    by_team = tm.Index[int, datetime, str](partition="{team}-{at:%Y-%m-%d}", row=("{at:%H%M}", "{site}"))
+    whole = tm.Index[datetime](partition="{at:%Y-%m-%d}", row="{at}")
+
+
+def test_times_compared_in_any_way_are_those_that_python_finds() -> None:
+    rng = random.Random(7)
+    moments = [START + timedelta(hours=rng.randrange(24 * 70), minutes=rng.choice((0, 0, 59))) for _ in range(300)]
+    shifts = list({(one.site, one.at, one.team): one for one in (
+        Shift(rng.choice("ab"), rng.randrange(2), at) for at in moments
+    )}.values())  # fmt: skip
+    with tm.open(":memory:", models=[Shift]) as store:
+        store.insert_many(shifts)
+        for _ in range(12):
+            ends = [
+                (op, rng.choice((rng.choice(moments), START + rng.randrange(70) * DAY)))
+                for op in rng.choices((operator.lt, operator.le, operator.gt, operator.ge), k=rng.choice((1, 1, 2)))
+            ]
+            edges = [op(Shift.at, end) for op, end in ends]
+            held = [one for one in shifts if all(op(one.at, end) for op, end in ends)]
+            site, team = rng.choice("ab"), rng.randrange(2)
+            for first, wanted in (
+                ([Shift.site == site], [one for one in held if one.site == site]),
+                ([Shift.site.is_in(["a", "b"])], held),
+                ([Shift.team == team], [one for one in held if one.team == team]),
+                ([], held),
+            ):
+                query = store.query(Shift).where(*first, *edges)
+                assert sorted(one.at for one in query) == sorted(one.at for one in wanted)
+                ordered = list(query.order_by(Shift.at.desc()))
+                assert [one.at for one in ordered] == sorted((one.at for one in wanted), reverse=True)
+                assert query.count() == len(wanted)
+                assert [one.at for page in query.order_by(Shift.at).pages(7) for one in page.items] == sorted(
+                    one.at for one in wanted
+                )
 
 
 def test_times_of_several_days_are_sorted_if_their_partitions_are_not_in_that_order(store: tm.Store) -> None:
