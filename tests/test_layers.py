@@ -17,7 +17,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
         {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
     ],
-    [{"expressions": ["habits", "arithmetic", "elements", "tree", "predicates", "python"]}],
+    [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
     [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "assignments", "check"]}],
     [

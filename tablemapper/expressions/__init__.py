@@ -3,7 +3,8 @@
 - `habits`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.
 - `elements`: what stands inside a value: elements of a list, steps to a nested value.
-- `tree`: attributes, predicates, orders and assignments.
+- `steps`: what is done with a field: an order by it, an assignment to it.
+- `tree`: attributes and predicates.
 - `predicates`: predicates taken apart, written down, and with other constants.
 - `python`: what predicates mean, as Python source.
 """

@@ -24,6 +24,7 @@ from ..values.scalars import ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 from .elements import Each, Recorder
 from .habits import FIELD_HABITS, refuse_habits
+from .steps import Assignment, Order
 
 __all__ = [
     "TIMESTAMP_NAME",
@@ -393,26 +394,6 @@ def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:
     """Return an undeclared property that equals texts as what it is then, a text: an index can be followed."""
     narrow = attr.type.dynamic and all(value.__class__ is str for value in values)
     return attrs.evolve(attr, type=TEXT) if narrow else attr
-
-
-@attrs.frozen(eq=False)
-class Order(Generic[O]):
-    """One step of an order: a field, and its direction."""
-
-    attr: Attr[O, Any]
-    descending: bool
-    wide: bool = False
-    """Whether there may be ints beyond 64 bits, so that all are compared by a text."""
-
-
-@attrs.frozen(eq=False)
-class Assignment(Generic[O]):
-    """What `merge` and ``update`` do to one field, or to a part of it: set it, add to it, or remove it."""
-
-    attr: Attr[O, Any]
-    value: Any
-    adds: bool = False
-    removes: bool = False
 
 
 # ---------------------------------------------------------------------------------------------- predicates

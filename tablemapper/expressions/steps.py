@@ -1,0 +1,31 @@
+"""What a query and a write do with a field: order by it, and assign to it."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+__all__ = ["Assignment", "Order"]
+
+O = TypeVar("O")  # noqa: E741  the owner of the field: its entity class
+
+
+@attrs.frozen(eq=False)
+class Order(Generic[O]):
+    """One step of an order: a field, and its direction."""
+
+    attr: Any
+    descending: bool
+    wide: bool = False
+    """Whether there may be ints beyond 64 bits, so that all are compared by a text."""
+
+
+@attrs.frozen(eq=False)
+class Assignment(Generic[O]):
+    """What `merge` and ``update`` do to one field, or to a part of it: set it, add to it, or remove it."""
+
+    attr: Any
+    value: Any
+    adds: bool = False
+    removes: bool = False
