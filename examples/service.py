@@ -1,223 +1,321 @@
-"""A small HTTP API over a store: typed queries, ETags as If-Match, page tokens.
+"""A stock of parts over HTTP: FastAPI takes entities, returns them, checks them and documents them.
 
-    GET    /products/books?under=20&size=10&token=…   a page of a category, cheapest first
-    GET    /products/books/b-1                        one product, its ETag in the header
-    PUT    /products/books/b-1                        insert it, or replace it with If-Match: <etag> (or *)
-    DELETE /products/books/b-1                        with If-Match
+    GET    /parts/bolts?under=2&size=10&token=…   a page of a shelf, the cheapest first
+    POST   /parts                                 a new part
+    GET    /parts/bolts/m8                        one part, its ETag in the header
+    PUT    /parts/bolts/m8                        the whole part, with If-Match: <etag> (or *)
+    PATCH  /parts/bolts/m8                        some fields of it, with If-Match if others may not have written it
+    POST   /parts/bolts/m8/taken?count=3          three of them are taken, unless there are fewer
+    DELETE /parts/bolts/m8                        with If-Match
 
-``python examples/service.py shop.db`` serves on port 8000; ``--try`` talks to itself once and ends.
+It needs ``pip install fastapi uvicorn httpx``. ``python examples/service.py parts.db`` serves on port 8000, and describes
+itself under ``/docs``; ``--try`` talks to itself once and ends.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import sys
 import threading
-import urllib.error
-import urllib.request
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
+import httpx
 import msgspec
+import uvicorn
+from fastapi import (
+    APIRouter,
+    Body,
+    Depends,
+    FastAPI,
+    Header,
+    HTTPException,
+    Query,
+    Request,
+    Response,
+)
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, WithJsonSchema
+from starlette.exceptions import HTTPException as RoutingError
 
 import tablemapper as tm
 
 
-class Product(tm.Entity, table="Products"):
-    """A thing on sale."""
+# --8<-- [start:entity]
+class Part(tm.Entity, table="Parts"):
+    """A kind of thing on a shelf."""
 
-    category: tm.Field[str]
+    shelf: tm.Field[str]
     number: tm.Field[str]
-    name: tm.Field[str]
-    price: tm.Field[Decimal]
+    name: tm.Field[Annotated[str, msgspec.Meta(min_length=1, max_length=60)]]
+    price: tm.Field[Annotated[Decimal, msgspec.Meta(ge=0)]]
+    stock: tm.Field[Annotated[int, msgspec.Meta(ge=0)]] = tm.field(default=0)
+    tags: tm.Field[Annotated[list[str], msgspec.Meta(max_length=8)]] = tm.field(
+        factory=list
+    )
 
-    key = tm.Key[str, str](partition="{category}", row="{number}")
-    by_price = tm.Index[str, Decimal](partition="{category}", row="{price}")
-
-
-class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """What a client sends of a product; where it is stands in the path."""
-
-    name: str
-    price: Decimal
+    key = tm.Key[str, str](partition="{shelf}", row="{number}")
+    by_price = tm.Index[str, Decimal](partition="{shelf}", row="{price}")
 
 
-STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (tm.EntityNotFound, 404),
-    (tm.EntityExists, 409),
-    (tm.UniqueViolation, 409),
-    (tm.PreconditionFailed, 412),
-    (tm.EntityTooLarge, 413),
-    (tm.InvalidEntity, 400),
-    (tm.InvalidQuery, 400),
-    (msgspec.MsgspecError, 400),
-    (ValueError, 400),
-    (tm.StoreLocked, 503),
+# --8<-- [end:entity]
+
+FORM = tm.json_schema(Part)["properties"]
+
+
+class Change(BaseModel, extra="forbid"):
+    """What a client may change of a part. What it leaves out stays."""
+
+    name: Annotated[str, WithJsonSchema(FORM["name"])] = ""
+    price: Annotated[Decimal, WithJsonSchema(FORM["price"])] = Decimal(0)
+    tags: Annotated[list[str], WithJsonSchema(FORM["tags"])] = []
+
+
+class Parts(BaseModel):
+    """A page of parts, and the token of the next one; null on the last."""
+
+    items: list[Part]
+    token: str | None
+
+
+async def opened(request: Request) -> tm.AsyncStore:
+    """Return the store that the service opened when it started."""
+    store: tm.AsyncStore = request.state.store
+    return store
+
+
+def tagged(part: Part, response: Response) -> Part:
+    """Return a stored part, and say which version of it this is."""
+    response.headers["ETag"] = tm.info(part).etag or ""
+    return part
+
+
+def version(if_match: Annotated[str | None, Header()] = None) -> str:
+    """Return the ETag that a request must give, or ``*``."""
+    if if_match is None:
+        raise HTTPException(428, "say which version in If-Match, or * for any")
+    return if_match
+
+
+Store = Annotated[tm.AsyncStore, Depends(opened)]
+Version = Annotated[str, Depends(version)]
+router = APIRouter(prefix="/parts")
+
+
+# --8<-- [start:verbs]
+@router.post("", status_code=201)
+async def create(store: Store, part: Annotated[Part, Body()], response: Response) -> Part:
+    await store.insert(part)
+    return tagged(part, response)
+
+
+@router.get("/{shelf}/{number}")
+async def read(store: Store, shelf: str, number: str, response: Response) -> Part:
+    return tagged(await store[Part.key(shelf, number)], response)
+
+
+@router.put("/{shelf}/{number}")
+async def replace(
+    store: Store,
+    shelf: str,
+    number: str,
+    part: Annotated[Part, Body()],
+    if_match: Version,
+    response: Response,
+) -> Part:
+    if part.key != Part.key(shelf, number):
+        raise HTTPException(422, "the body is a part of another shelf or number")
+    await store.replace(part, if_match=if_match)
+    return tagged(part, response)
+
+
+@router.patch("/{shelf}/{number}")
+async def change(
+    store: Store,
+    shelf: str,
+    number: str,
+    changes: Change,
+    response: Response,
+    if_match: Annotated[str | None, Header()] = None,
+) -> Part:
+    values = changes.model_dump(exclude_unset=True)
+    part = await store.merge(
+        Part.key(shelf, number), **values, if_match=if_match, returning=True
+    )
+    return tagged(part, response)
+
+
+# --8<-- [end:verbs]
+
+
+@router.post("/{shelf}/{number}/taken")
+async def take(
+    store: Store,
+    shelf: str,
+    number: str,
+    count: Annotated[int, Query(ge=1)],
+    response: Response,
+) -> Part:
+    """Take some from the stock. Nobody has to read it first, and it never goes below 0."""
+    try:
+        part = await store.merge(
+            Part.key(shelf, number), Part.stock.add(-count), returning=True
+        )
+    except tm.InvalidEntity:
+        raise HTTPException(409, "there are fewer than that") from None
+    return tagged(part, response)
+
+
+@router.delete("/{shelf}/{number}", status_code=204)
+async def delete(store: Store, shelf: str, number: str, if_match: Version) -> None:
+    await store.delete(Part.key(shelf, number), if_match=if_match)
+
+
+# --8<-- [start:page]
+@router.get("/{shelf}")
+async def cheapest(
+    store: Store,
+    shelf: str,
+    under: Decimal | None = None,
+    size: Annotated[int, Query(ge=1, le=100)] = 20,
+    token: str | None = None,
+) -> Parts:
+    query = store.query(Part).where(Part.shelf == shelf).order_by(Part.price)
+    if under is not None:
+        query = query.where(Part.price < under)
+    page = await query.page(size, token)
+    return Parts(items=page.items, token=page.token)
+
+
+# --8<-- [end:page]
+
+
+# --8<-- [start:problems]
+class Problem(BaseModel):
+    """What every answer holds that is no success (RFC 9457)."""
+
+    title: str
+    status: int
+    faults: list[str] = []
+
+
+PROBLEMS: tuple[tuple[type[tm.TableMapperError], int, str], ...] = (
+    (tm.EntityNotFound, 404, "there is no such part"),
+    (tm.EntityExists, 409, "this shelf has a part of this number"),
+    (tm.PreconditionFailed, 412, "it was changed since; read it again"),
+    (tm.EntityTooLarge, 413, "it is too large"),
+    (tm.InvalidEntity, 422, "a value cannot be stored"),
+    (tm.InvalidToken, 400, "this token is not of this list; begin without one"),
+    (tm.InvalidQuery, 400, "this cannot be looked for"),
+    (tm.StoreLocked, 503, "too much is being written; try again"),
 )
 
 
-class Api(BaseHTTPRequestHandler):
-    """One request; the store is shared by all threads."""
-
-    store: tm.Store
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer(self._get)
-
-    def do_PUT(self) -> None:
-        self._answer(self._put)
-
-    def do_DELETE(self) -> None:
-        self._answer(self._delete)
-
-    def _get(self, category: str, number: str | None) -> tuple[int, Any, str | None]:
-        if number is not None:
-            product = self.store[Product.key(category, number)]
-            return 200, product, tm.info(product).etag
-        wanted = {
-            name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()
-        }
-        query = (
-            self.store.query(Product)
-            .where(Product.category == category)
-            .order_by(Product.price)
-        )
-        if "under" in wanted:
-            query = query.where(Product.price < msgspec.convert(wanted["under"], Decimal))
-        page = query.page(
-            msgspec.convert(wanted.get("size", "20"), int, strict=False),
-            wanted.get("token"),
-        )
-        return 200, {"items": page.items, "token": page.token}, None
-
-    def _put(self, category: str, number: str | None) -> tuple[int, Any, str | None]:
-        body = msgspec.json.decode(
-            self.rfile.read(int(self.headers.get("Content-Length", 0))), type=Body
-        )
-        product = Product(category, number or "", body.name, body.price)
-        match = self.headers.get("If-Match")
-        if match is None:
-            self.store.insert(product)
-        else:
-            self.store.replace(product, if_match=match)
-        return 201 if match is None else 200, product, tm.info(product).etag
-
-    def _delete(self, category: str, number: str | None) -> tuple[int, Any, str | None]:
-        match = self.headers.get("If-Match")
-        if match is None:
-            return 428, {"error": "say which version in If-Match, or * for any"}, None
-        self.store.delete(Product.key(category, number or ""), if_match=match)
-        return 204, None, None
-
-    def _answer(self, verb: Any) -> None:
-        status: int
-        body: Any
-        etag: str | None
-        try:
-            parts = [
-                unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")
-            ]
-            if (
-                parts[0] != "products"
-                or len(parts) not in (2, 3)
-                or (len(parts) == 2 and self.command != "GET")
-            ):
-                status, body, etag = (
-                    404,
-                    {"error": "there is only /products/<category>[/<number>]"},
-                    None,
-                )
-            else:
-                status, body, etag = verb(parts[1], parts[2] if len(parts) == 3 else None)
-        except Exception as error:
-            status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
-            body, etag = {"error": str(error)}, None
-        payload = b"" if body is None else msgspec.json.encode(body)
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        if etag is not None:
-            self.send_header("ETag", etag)
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+def problem(status: int, title: str, faults: tuple[str, ...] = ()) -> Response:
+    content = Problem(title=title, status=status, faults=list(faults))
+    return JSONResponse(content.model_dump(), status, media_type="application/problem+json")
 
 
-def serve(store: tm.Store, port: int = 0) -> ThreadingHTTPServer:
-    """Return a server on this machine; port 0 takes a free one."""
-    return ThreadingHTTPServer(
-        ("127.0.0.1", port), type("BoundApi", (Api,), {"store": store})
+async def of_the_store(_: Request, error: Exception) -> Response:
+    for kind, status, title in PROBLEMS:
+        if isinstance(error, kind):
+            return problem(status, title, getattr(error, "faults", ()))
+    raise error  # the server logs it, and answers 500
+
+
+async def of_a_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    faults = [
+        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()
+    ]
+    return problem(422, "the request is wrong", tuple(faults))
+
+
+async def of_a_route(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RoutingError)
+    return problem(error.status_code, str(error.detail))
+
+
+# --8<-- [end:problems]
+
+
+# --8<-- [start:app]
+def create_app(path: Path | str) -> FastAPI:
+    """Return the service over a store, which is open while the service runs."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        async with tm.open_async(path, models=[Part]) as store:
+            yield {"store": store}
+
+    form = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    app = FastAPI(
+        title="Parts",
+        lifespan=lifespan,
+        responses={"default": {"description": "A problem", "content": form}},
     )
+    app.include_router(router)
+    app.add_exception_handler(tm.TableMapperError, of_the_store)
+    app.add_exception_handler(RequestValidationError, of_a_request)
+    app.add_exception_handler(RoutingError, of_a_route)
+    return app
 
 
-def call(
-    url: str, method: str = "GET", body: Any = None, **headers: str
-) -> tuple[int, Any, str | None]:
-    """Send a request; return the status, the decoded body and the ETag."""
-    data = None if body is None else msgspec.json.encode(body)
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url, data=data, method=method, headers=names)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            text, status, etag = answer.read(), answer.status, answer.headers["ETag"]
-    except urllib.error.HTTPError as error:
-        with error:
-            text, status, etag = error.read(), error.code, error.headers["ETag"]
-    return status, msgspec.json.decode(text) if text else None, etag
+# --8<-- [end:app]
 
 
-def try_it() -> None:
-    """Talk to a server of our own, over a real socket."""
-    with tm.open(":memory:", models=[Product]) as store, serve(store) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        root = f"http://127.0.0.1:{server.server_address[1]}/products/books"
-        for number in range(5):
-            print(
-                "PUT",
-                call(
-                    f"{root}/b-{number}",
-                    "PUT",
-                    {"name": f"Book {number}", "price": f"{9 - number}.50"},
-                ),
-            )
-        status, product, etag = call(f"{root}/b-1")
-        print("GET", status, product, etag)
-        assert etag is not None
-        print(
-            "PUT with If-Match",
-            call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "3.00"}, If_Match=etag),
+@contextmanager
+def serving(path: Path | str) -> Iterator[str]:
+    """Serve from a thread, on a free port of this machine; the block has the URL."""
+    server = uvicorn.Server(uvicorn.Config(create_app(path), log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+async def talk(url: str) -> None:
+    """Show what a client sees."""
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as client:
+
+        async def call(method: str, target: str, **sent: Any) -> httpx.Response:
+            answer = await client.request(method, target, **sent)
+            print(f"{method} {target}: {answer.status_code} {answer.text}")
+            return answer
+
+        form = {"shelf": "bolts", "number": "m8", "name": "Bolt", "price": "0.20"}
+        tag = (await call("POST", "/parts", json=form)).headers["ETag"]
+        await call("POST", "/parts", json={**form, "price": "-1", "colour": "red"})
+        await call("POST", "/parts", json={**form, "number": "m10", "price": "0.35"})
+        await call(
+            "PATCH", "/parts/bolts/m8", json={"price": "0.25"}, headers={"If-Match": tag}
         )
-        print(
-            "the same again",
-            call(f"{root}/b-1", "PUT", {"name": "Dune", "price": "4.00"}, If_Match=etag),
+        await call("PUT", "/parts/bolts/m8", json=form, headers={"If-Match": tag})
+        await call(
+            "PUT", "/parts/bolts/m8", json={**form, "stock": 5}, headers={"If-Match": "*"}
         )
-        token: str | None = ""
-        while token is not None:
-            status, page, _ = call(
-                f"{root}?under=9&size=2" + (f"&token={token}" if token else "")
-            )
-            print("page", status, [item["price"] for item in page["items"]])
-            token = page["token"]
-        print(
-            "DELETE",
-            call(f"{root}/b-1", "DELETE"),
-            call(f"{root}/b-1", "DELETE", If_Match="*"),
-        )
-        server.shutdown()
+        await call("POST", "/parts/bolts/m8/taken?count=3")
+        await call("POST", "/parts/bolts/m8/taken?count=3")
+        first = await call("GET", "/parts/bolts?size=1")
+        await call("GET", f"/parts/bolts?size=1&token={first.json()['token']}")
+        await call("DELETE", "/parts/bolts/m8", headers={"If-Match": "*"})
+        await call("GET", "/parts/bolts/m8")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--try"]:
-        try_it()
+        with TemporaryDirectory() as folder, serving(Path(folder) / "parts.db") as root:
+            asyncio.run(talk(root))
     else:
-        with tm.open(
-            sys.argv[1] if len(sys.argv) > 1 else "shop.db", models=[Product]
-        ) as shop:
-            print("listening on http://127.0.0.1:8000; Ctrl-C ends it", flush=True)
-            with suppress(KeyboardInterrupt):
-                serve(shop, 8000).serve_forever()
+        file = sys.argv[1] if len(sys.argv) > 1 else "parts.db"
+        uvicorn.run(create_app(file), host="127.0.0.1", port=8000)
