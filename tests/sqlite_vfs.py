@@ -147,6 +147,7 @@ class Power:
 
     @classmethod
     def note(cls, op: str, name: str, at: int = 0, data: bytes = b"") -> None:
+        """Note a call: write, truncate or sync a file, unlink or link (``data`` is the other name), or sync the names."""
         if name.startswith(cls.path):
             cls.log.append((op, name.removeprefix(cls.path), at, data))
             cls.events += 1
@@ -155,25 +156,62 @@ class Power:
     def cut(cls, moment: int, draw: random.Random, image: Path, *, lost: float = 0.5) -> None:
         """Write the files as they can be once the power was cut after so many calls.
 
-        What was not synced is lost by chance, each sector of 512 bytes for itself.
+        What was not synced is lost by chance, each sector of 512 bytes for itself, and each change of a name.
         """
-        files = {end: bytearray(data) for end, data in cls.start_with.items()}
-        pending: dict[str, list[tuple[int, bytes | None]]] = {}
+        disk = {end: _Content(bytearray(data)) for end, data in cls.start_with.items()}
+        names = dict(disk)  # as programs see them
+        changes: list[tuple[str, _Content | None]] = []  # of names, which are not safe yet
         for op, end, at, data in cls.log[:moment]:
+            if op == "names":
+                _rename(disk, changes)
+                changes.clear()
+                continue
+            if op == "unlink":
+                names.pop(end, None)
+                changes.append((end, None))
+                continue
+            if op == "link":
+                names[other := data.decode()] = names[end]
+                changes.append((other, names[end]))
+                continue
+            if (content := names.get(end)) is None:
+                content = names[end] = _Content(bytearray())
+                changes.append((end, content))
             if op == "sync":
-                for place, part in pending.pop(end, ()):
-                    _apply(files.setdefault(end, bytearray()), place, part)
+                content.sync()
+                safe = [change for change in changes if change == (end, content)]  # the name of a new file goes with it
+                _rename(disk, safe)
+                changes = [change for change in changes if change not in safe]
             elif op == "write":
-                sectors = [(at + n, data[n : n + 512]) for n in range(0, len(data), 512)]
-                pending.setdefault(end, []).extend(sectors)
+                content.pending += [(at + n, data[n : n + 512]) for n in range(0, len(data), 512)]
             else:
-                pending.setdefault(end, []).append((at, None))
-        for end, parts in pending.items():
-            for place, part in parts:
-                if draw.random() >= lost:
-                    _apply(files.setdefault(end, bytearray()), place, part)
-        for end, content in files.items():
-            Path(f"{image}{end}").write_bytes(content)
+                content.pending.append((at, None))
+        _rename(disk, [change for change in changes if draw.random() >= lost])
+        for end, content in disk.items():
+            content.pending = [part for part in content.pending if draw.random() >= lost]
+            content.sync()
+            Path(f"{image}{end}").write_bytes(content.safe)
+
+
+class _Content:
+    """What is in a file, whatever its name."""
+
+    def __init__(self, safe: bytearray) -> None:
+        self.safe = safe
+        self.pending: list[tuple[int, bytes | None]] = []
+
+    def sync(self) -> None:
+        for place, part in self.pending:
+            _apply(self.safe, place, part)
+        self.pending = []
+
+
+def _rename(disk: dict[str, _Content], changes: list[tuple[str, _Content | None]]) -> None:
+    for end, content in changes:
+        if content is None:
+            disk.pop(end, None)
+        else:
+            disk[end] = content
 
 
 def _apply(content: bytearray, at: int, data: bytes | None) -> None:
@@ -208,6 +246,12 @@ class PowerVFS(_Quiet, apsw.VFS):
 
     def xOpen(self, name: Any, flags: list[int]) -> PowerFile:
         return PowerFile(name, flags)
+
+    def xDelete(self, name: str, sync: bool) -> None:
+        super().xDelete(name, sync)
+        Power.note("unlink", name)
+        if sync:
+            Power.note("names", name)
 
 
 FAULTY = FaultVFS()

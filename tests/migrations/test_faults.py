@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.migration import SqliteMigrations
 from tablemapper.migrations import run
 
-from ..sqlite_vfs import Fault, FaultVFS
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, parts, script, texts
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, entity, part, parts, script
 
 PRICED = part(changed(FIELDS, price=Decimal))
 SAME = part()
@@ -213,65 +210,6 @@ def test_nobody_changes_what_is_being_migrated(path: Path) -> None:
         store.insert(BARE(1))
         assert store.check().ok
     assert migrate(path, TO_DECIMAL).ok
-
-
-# ---------------------------------------------------------------------------------------------- the disk
-
-
-@pytest.fixture
-def faulty() -> Iterator[str]:
-    vfs = FaultVFS()
-    yield "faulty"
-    Fault.disarm()
-    vfs.unregister()
-
-
-@pytest.mark.parametrize("operation", ["xWrite", "xSync", "xRead", "xTruncate"])
-def test_a_disk_that_fails_at_any_call_leaves_a_store_that_goes_on(path: Path, faulty: str, operation: str) -> None:
-    def engine() -> SqliteMigrations:
-        opened = SqliteMigrations.open(path, vfs=faulty)
-        (loaded,) = run.scripts_of([TO_DECIMAL])
-        transition = run.transition_of(loaded, opened.forms())
-        assert transition is not None
-        opened.start(transition, lambda _: None)
-        return opened
-
-    with tm.open(path, models=[ALONE]) as store:
-        before = texts(store.query(ALONE).allow_scan())
-    one, switched = engine(), False
-    failed = 0
-    for at in range(1, 60):
-        Fault.arm(operation, at % (3 if operation == "xSync" else 25) + 1, sticky=False)
-        try:
-            switched = one.step(2).switched
-        except (tm.StoreError, apsw.Error):
-            failed += 1
-        fired = Fault.disarm()
-        assert failed <= at
-        if switched:
-            break
-        if fired:
-            one.close()
-            if any(entry.switched for entry in _history(path)):
-                break
-            with tm.open(path, models=[ALONE]) as store:
-                assert texts(store.query(ALONE).allow_scan()) == before
-            one = engine()
-    else:
-        raise AssertionError("it does not end")
-    one.close()
-    assert failed or operation in ("xTruncate", "xRead")
-    with tm.open(path, models=[PRICED]) as store:
-        assert len(contents(store, [PRICED])) == 30
-        assert store.check().ok
-
-
-def _history(path: Path) -> Any:
-    engine = SqliteMigrations.open(path)
-    try:
-        return engine.history()
-    finally:
-        engine.close()
 
 
 def test_a_step_that_is_not_possible_yet_is_refused(path: Path) -> None:

@@ -11,6 +11,7 @@ took their place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -128,15 +129,12 @@ class Copying:
                 Operation("upsert" if (model.name, *row[:2]) in made else "insert", model, row[0], row[1], new=row)
                 for model, row in rows
             ]
-            writer.execute("SAVEPOINT entity")
             try:
-                if operations:
-                    apply(self._target, writer, operations)
+                with _whole(writer):
+                    if operations:
+                        apply(self._target, writer, operations)
             except _REFUSED as error:
-                writer.execute("ROLLBACK TO entity")
                 raise _Refused(self._reason(writer, key, error)) from error
-            finally:
-                writer.execute("RELEASE entity")
         except _Refused as refused:
             # What it was before is taken back: another entity may need that key.
             if made:
@@ -178,15 +176,12 @@ class Copying:
             else:
                 for model, row in rows:
                     batches.setdefault(model, Batch(model)).rows.append(row)
-        writer.execute("SAVEPOINT entities")
         try:
-            insert(self._target, writer, batches.values())
+            with _whole(writer):
+                insert(self._target, writer, batches.values())
         except _REFUSED:  # which of them it is, is seen one by one
-            writer.execute("ROLLBACK TO entities")
             refused = list(found)
             made = {}
-        finally:
-            writer.execute("RELEASE entities")
         if notes := [(copy, *key, _text(rows)) for key, rows in made.items()]:
             writer.executemany(_NOTE, notes)
         self._successes += len(made)
@@ -244,6 +239,19 @@ class Copying:
             if special is not None and (other := special(row[0], row[1])) is not None:
                 raise _Refused(f"it becomes {model.name} {row[:2]}, which is a key of {other}")
             yield model, row
+
+
+@contextmanager
+def _whole(writer: Writer) -> Iterator[None]:
+    """Take back what was written inside if it is refused. (An error of the disk ends the whole transaction.)"""
+    writer.execute("SAVEPOINT whole")
+    try:
+        yield
+    except _REFUSED:
+        writer.execute("ROLLBACK TO whole")
+        writer.execute("RELEASE whole")
+        raise
+    writer.execute("RELEASE whole")
 
 
 def _text(rows: Iterable[tuple[Model, Row]]) -> str:

@@ -27,7 +27,8 @@ CREATE_STATE = (
 )
 INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
 FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
-READ_IDENTITY = f"SELECT store, until FROM {STATE}"
+READ_IDENTITY = f"SELECT store, until FROM {STATE} WHERE typeof(until) = 'integer' AND length(store) > 0"
+"""Nothing, if the page is half written, as a power cut leaves it: then the log has the whole one."""
 SET_PROGRESS = f"UPDATE {STATE} SET generation = ?, until = ? WHERE one = 1"
 _READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
 _EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"

@@ -503,7 +503,6 @@ def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
             attempt(lambda: sum(map(len, file.stream("SELECT * FROM thing", chunk=9))))
             attempt(lambda: file.get("SELECT * FROM total"))
             attempt(file.integrity)
-            attempt(file.schema)
             attempt(file.store_id)
             attempt(lambda: file.write(put(1_000, 1_001)))
             file.close()

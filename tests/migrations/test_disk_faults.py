@@ -1,0 +1,130 @@
+"""The disk fails at some call while a migration copies or switches: the store is as it was before that transaction, or after."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.migrations import run
+
+from ..sqlite_vfs import Fault
+from .shapes import OLD, OLD_TOTALS, cases, contents, parts, texts, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
+
+CASE = cases()["rewrite"]
+ENTITIES = 40
+OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
+FEW = 9
+"""Calls at which one of an operation fails by default."""
+
+
+def begun(path: Path, **options: Any) -> SqliteMigrations:
+    """Open a store and go on with the migration."""
+    engine = SqliteMigrations.open(path, clock=lambda: 5, **options)
+    (script,) = run.scripts_of([CASE.script])
+    transition = run.transition_of(script, engine.forms())
+    assert transition is not None
+    engine.start(transition, lambda _: None)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def stores() -> Iterator[dict[str, Path]]:
+    """Return a store before a batch, and one before the switch, each with a queue."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    path = folder / "s.db"
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        store.insert_many(parts(ENTITIES, random.Random(1)))
+    found = {}
+    engine = begun(path, durability="relaxed")
+    for name, done in (("batch", 20), ("switch", ENTITIES)):
+        while engine.step(1).done < done:
+            pass
+        with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+            draw = random.Random(2)
+            for _ in range(12):
+                write(store, draw, 30)
+        found[name] = folder / f"{name}.db"
+        engine._file.backup(found[name], lambda *_: None)
+    engine.close()
+    yield found
+    shutil.rmtree(folder)
+
+
+def dump(path: Path) -> dict[str, Any]:
+    """Return all that is in a file, but for when, and what is set aside for later timestamps."""
+    connection = apsw.Connection(str(path))
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1")]
+    content = {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables}
+    content["tablemapper_state"] = connection.execute("SELECT generation FROM tablemapper_state").fetchall()
+    connection.close()
+    return content
+
+
+def expected(path: Path) -> list[str]:
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        return texts(new for old in store.query(OLD).allow_scan() for new in CASE.made(old))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("moment", ["batch", "switch"])
+def test_a_transaction_that_meets_a_fault_is_there_or_not(
+    moment: str, operation: str, stores: dict[str, Path], tmp_path: Path, *, sticky: bool, full_size: bool
+) -> None:
+    def attempt(n: int) -> tuple[Path, Exception | None, int, int]:
+        folder = stores[moment].parent / "x"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        path = folder / "s.db"
+        shutil.copy(stores[moment], path)
+        engine = begun(path, vfs="faulty")
+        connection = engine._file._writes.connection
+        assert connection is not None
+        connection.execute("PRAGMA cache_size = 4")
+        connection.wal_autocheckpoint(6)
+        Fault.arm(operation, n, sticky=sticky)
+        outcome: Exception | None = None
+        try:
+            switched = engine.step(15 if moment == "batch" else 100).switched
+            assert switched == (moment == "switch")
+        except tm.StoreError as error:
+            assert "please report" not in str(error)
+            outcome = error
+        finally:
+            count, fired = Fault.count, Fault.disarm()
+        with suppress(tm.StoreError):
+            engine.close()
+        return path, outcome, count, fired
+
+    before = dump(stores[moment])
+    path, outcome, count, fired = attempt(1_000_000)
+    assert (outcome, fired) == (None, 0)
+    after = dump(path)
+    assert after != before
+    goal = expected(stores[moment])
+    calls = range(1, count + 1)
+    for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
+        path, outcome, _, fired = attempt(n)
+        assert fired
+        now = dump(path)
+        assert now in (before, after), n
+        assert outcome is not None or now == after, n  # (what is read once it has switched can fail, too)
+        assert tm.migrate(path, [CASE.script], rest=0, durability="relaxed").done
+        with tm.open(path, models=CASE.new, durability="relaxed") as store:
+            assert contents(store, CASE.new) == goal
+            assert store.check().ok
+    assert count > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)
