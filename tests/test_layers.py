@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "translation", "assignments", "check"]}],
     [
         {
             "planning": [
@@ -34,7 +34,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "catalogue", "names", "statements", "contested", "clearing", "jobs", "maintained", "writes", "load", "building", "dropping", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
+            "engines.sqlite": ["tables", "catalogue", "names", "statements", "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "dropping", "switch", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
             "": ["engines.opening"],
         }
     ],
@@ -46,7 +46,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         }
     ],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "plan", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "links", "plan", "run"]}],
     [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

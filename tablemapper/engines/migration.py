@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from ..schema.forms import AppliedForm, Forms
+from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
 
 __all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition"]
@@ -60,6 +60,10 @@ class Transition:
     """The labels of unique indexes that values may be held twice in at first."""
     former: frozenset[str] = frozenset()
     """Former definitions of aggregates, which older versions use and no script can name; they end with the classes."""
+    links: tuple[LinkForm, ...] = ()
+    """How each class that ends is the same as one that takes its place; none: the old version stops at the switch."""
+    writes: bool = False
+    """Whether the old version can write after the switch, too, if there are links."""
     back: bool = False
     """Whether it undoes a migration."""
 
@@ -129,8 +133,8 @@ class MigrationEngine(Protocol):
         """Note migrations, each with its digest, as done: the store was never as they find it."""
         ...
 
-    def start(self, transition: Transition, check: Callable[[Forms], None]) -> None:
-        """Begin a migration, or go on with it.
+    def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
+        """Begin a migration, or go on with it; return whether anything is to be copied.
 
         Args:
             transition: what is to be done.

@@ -10,7 +10,20 @@ from ..values.extra import Extra
 from .script import Script
 from .steps import Convert, Fill, Rename
 
-__all__ = ["Fields"]
+__all__ = ["Fields", "origins"]
+
+
+def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
+    """Return the fields of a new class that an old one has, too, each with its name there."""
+    moved = {
+        step.new.name: step.old.name
+        for step in script.steps
+        if isinstance(step, Rename | Convert) and step.new.owner is new
+    }
+    names = [field.name for field in abstract_declaration(new).fields]
+    own = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
+    same = {name: name for name in names if name not in moved and name in own}
+    return {name: moved[name] for name in names if name in moved} | same
 
 
 class Fields:
@@ -27,20 +40,13 @@ class Fields:
         made = abstract_declaration(new)
         self._properties = {field.property for field in made.fields}
         before = abstract_declaration(old)
-        own = {field.name for field in before.fields}
-        moved: dict[str, str] = {}
+        moved = origins(script, old, new)
         converted: dict[str, Callable[[Any], Any]] = {}
-        gone: set[str] = set()
         self._fills: list[tuple[str, Callable[[Any], Any]]] = []
         self._undeclared: list[tuple[str, str]] = []
         for step in script.steps:
             match step:
-                case Rename(old=was, new=attr) if attr.owner is new:
-                    moved[attr.name] = was.name
-                    gone.add(was.name)
-                case Convert(old=was, new=attr, with_=with_) if attr.owner is new:
-                    moved[attr.name] = was.name
-                    gone.add(was.name)
+                case Convert(new=attr, with_=with_) if attr.owner is new:
                     converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
                     self._fills.append((attr.name, with_))
@@ -48,9 +54,7 @@ class Fields:
                     self._undeclared.append((attr.name, before.field(attr.name).property))
                 case _:
                     pass
-        names = [field.name for field in made.fields]
-        self._plain = [(n, moved[n]) for n in names if n in moved and n not in converted]
-        self._plain += [(n, n) for n in names if n not in moved and n in own - gone]
+        self._plain = [(name, was) for name, was in moved.items() if name not in converted]
         self._converted = [(n, moved[n], function) for n, function in converted.items()]
 
     def convert(self, entities: Sequence[Any]) -> list[Any]:

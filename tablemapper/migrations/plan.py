@@ -22,6 +22,7 @@ from ..schema.definitions import is_former
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
+from .links import links_of
 from .report import PlanStep
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
@@ -114,6 +115,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         conversions = tuple(_conversions(script, affected))
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
+    links, level = links_of(script, pairs(script), frozenset(affected))
     drops = () if back else _drops(script, affected)
     contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
     return Transition(
@@ -126,6 +128,8 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         drops,
         frozenset(contested),
         former,
+        links,
+        level == "writes",
         back,
     )
 
@@ -345,7 +349,8 @@ def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tup
     affected = _affected(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
     copies = not _is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
-    stays = all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
+    stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
+    links, level = links_of(script, pairs(script), frozenset(affected))
     return tuple(
         [
             PlanStep(
@@ -353,7 +358,7 @@ def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tup
                 str(step),
                 sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),
                 undoable,
-                "writes" if stays or not copies else "stops",
+                "writes" if stays else level if links else "stops",
             )
             for step in script.steps
         ]

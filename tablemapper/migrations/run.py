@@ -223,8 +223,7 @@ class _Run:
             engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms))
             self._applied.append(script.id)
             return True
-        engine.start(transition, lambda forms: check_old(script, forms))
-        if not self._copy(transition):
+        if engine.start(transition, lambda forms: check_old(script, forms)) and not self._copy(transition):
             return False
         self._applied.append(script.id)
         return True

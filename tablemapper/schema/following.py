@@ -35,7 +35,7 @@ from .maintenance import IndexMaintenance, index_maintenance
 from .model import Model, Schema, model_of
 from .rows import DAMAGE, FIRST, Row
 
-__all__ = ["Followed", "follow"]
+__all__ = ["Followed", "entity_model", "follow"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -363,6 +363,32 @@ class _Classes:
         made = _Aggregates(plain, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
         made.__name__ = name
         return model_of(made)
+
+
+def entity_model(name: str, form: ModelForm) -> Model:
+    """Return a class that is made of a form alone, without its indexes.
+
+    Raises:
+        ValueError: what is stored of one of its fields only the code of the class knows.
+    """
+    return _entity_model(name, msgspec.json.encode(replace(form, indexes={})))
+
+
+@lru_cache(maxsize=256)
+def _entity_model(name: str, key: bytes) -> Model:
+    form = msgspec.json.decode(key, type=ModelForm)
+    names: dict[str, str] = {}
+    body: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+    for property, field in form.fields.items():
+        attr = names[property] = _name(property, names.values())
+        body["__annotations__"][attr] = Annotated[_kind(field), FIELD]
+        stored = not field.in_key and property in form.partition.fields | form.row.fields
+        body[attr] = FieldOptions(name=property, stored=stored, kw_only=True)
+    body["key"] = Key(partition=_text(form.partition, names), row=_text(form.row, names))
+    model = model_of(_Entities(name, (Entity,), body, table=form.table, type=form.type))
+    if differing := [one for one, field in model.form.fields.items() if field.in_key != form.fields[one].in_key]:
+        raise ValueError(f"what is stored of {', '.join(differing)} only the code of {name} knows")
+    return model
 
 
 def _kind(form: FieldForm) -> Any:

@@ -21,7 +21,7 @@ from ..values.precision import Precision
 from ..values.scalars import SCALARS, Int32
 
 __all__ = [
-    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
+    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
     "annotation", "form_hash", "from_first_format", "split_type", "stored_default",
 ]  # fmt: skip
 
@@ -127,6 +127,25 @@ class VersionForm(_Form):
     """Its properties that have other names by now, with these."""
     behind: str | None = None
     """The first migration that it has not seen, and goes on beside until that is contracted."""
+    beside: str | None = None
+    """The migration beside which it has tables of its own."""
+
+
+class LinkForm(_Form):
+    """How the entities of two classes are the same: one class before a migration, and one after it."""
+
+    old: str
+    new: str
+    properties: dict[str, str]
+    """Those of the old class that the new one has, too, with their names there."""
+    values: dict[str, list[tuple[Any, Any]]] = {}
+    """By property of the old class: stored values that are others in the new one."""
+
+    @property
+    def reverse(self) -> LinkForm:
+        """The same, with the new class for the old one."""
+        values = {self.properties[name]: [(new, old) for old, new in pairs] for name, pairs in self.values.items()}
+        return LinkForm(self.new, self.old, {new: old for old, new in self.properties.items()}, values)
 
 
 class StateForm(_Form):

@@ -9,14 +9,25 @@ an older one fail, and they read the catalogue again.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import attrs
 import msgspec
+from msgspec import UNSET
 
 from ...errors import CorruptStore
 from ...schema.definitions import aggregate_in, indexes_in
-from ...schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm, VersionForm, form_hash, from_first_format
+from ...schema.forms import (
+    AppliedForm,
+    LinkForm,
+    ModelForm,
+    StateForm,
+    TombstoneForm,
+    VersionForm,
+    form_hash,
+    from_first_format,
+)
 from ..protocol import Note, NoteChanged
 from .file.writer import Writer
 from .tables import EntityTable, TableForm
@@ -30,7 +41,9 @@ __all__ = [
     "CopyForm",
     "Read",
     "Staged",
+    "Twin",
     "changed",
+    "labels_of",
     "read_catalogue",
     "values_label",
     "write_catalogue",
@@ -92,6 +105,28 @@ class Staged:
     """Of that alone."""
 
 
+class _Twin(msgspec.Struct, forbid_unknown_fields=True):
+    migration: str
+    links: tuple[LinkForm, ...]
+    writes: bool
+    models: dict[str, ModelForm]
+    states: dict[str, StateForm]
+    tables: _Tables
+
+
+@attrs.frozen(eq=False)
+class Twin:
+    """Classes as they were before a migration, in tables that are kept in step; see `twins`."""
+
+    migration: str
+    links: tuple[LinkForm, ...]
+    """From them to the classes of the file."""
+    writes: bool
+    """Whether they can be written, too."""
+    catalogue: Catalogue
+    """Of them alone."""
+
+
 @attrs.frozen
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
@@ -113,6 +148,7 @@ class Catalogue:
     copies: tuple[CopyForm, ...] = ()
     """What a migration copies."""
     staged: Staged | None = None
+    twins: tuple[Twin, ...] = ()
     history: tuple[AppliedForm, ...] = ()
     """The migrations that were begun, in that order."""
     tombstones: tuple[TombstoneForm, ...] = ()
@@ -139,6 +175,55 @@ class Catalogue:
             if one.instead is not None and one.bare_label.partition(".")[0] == name
         }
 
+    def group(self, twin: Twin) -> frozenset[str]:
+        """Return the classes, by name, that took the place of those of a twin, with all that hangs together with them."""
+        names = {link.new for link in twin.links} & self.models.keys()
+        while True:
+            tables = {self.models[name].table for name in names}
+            more = {name for name, form in self.models.items() if form.table in tables}
+            aggregates = {name: form.aggregate.of for name, form in self.models.items() if form.aggregate is not UNSET}
+            more |= {name for name, of in aggregates.items() if of in more}
+            more |= {of for name, of in aggregates.items() if name in more}
+            if more <= names:
+                return frozenset(names)
+            names |= more
+
+    def part(self, names: Collection[str]) -> Catalogue:
+        """Return what there is of some classes, with nothing that is being built or copied."""
+        models = {name: self.models[name] for name in self.models if name in names}
+        labels = {label for name, form in models.items() for label in labels_of(name, form)}
+        tables = {form.table for form in models.values()}
+        return Catalogue(
+            models=models,
+            states={label: form for label, form in self.states.items() if label in labels},
+            tables={name: table for name, table in self.tables.items() if name in tables},
+            index_tables={label: name for label, name in self.index_tables.items() if label in labels},
+        )
+
+    def without(self, names: Collection[str]) -> Catalogue:
+        """Return the catalogue without some classes, of which nothing shares a table with others."""
+        gone = self.part(names)
+        labels = {label for name, form in gone.models.items() for label in labels_of(name, form)}
+        return attrs.evolve(
+            self,
+            models={name: form for name, form in self.models.items() if name not in names},
+            states={label: form for label, form in self.states.items() if label not in labels},
+            tables={name: table for name, table in self.tables.items() if name not in gone.tables},
+            index_tables={label: name for label, name in self.index_tables.items() if label not in labels},
+            jobs=tuple([job for job in self.jobs if job.owner not in names]),
+            copies=tuple([copy for copy in self.copies if not set(copy.sources) & set(names)]),
+        )
+
+    def together(self, other: Catalogue) -> Catalogue:
+        """Return the catalogue with the classes of another one."""
+        return attrs.evolve(
+            self,
+            models=self.models | other.models,
+            states=self.states | other.states,
+            tables=self.tables | other.tables,
+            index_tables=self.index_tables | other.index_tables,
+        )
+
     def check(self) -> None:
         """Raise ValueError if the parts contradict each other."""
         for name, form in self.models.items():
@@ -157,17 +242,18 @@ def read_catalogue(read: Read) -> Catalogue:
     rows = dict(
         read(
             f"SELECT name, form FROM {NAME} "
-            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history')"
+            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins')"
         )
     )
     try:
         catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
         catalogue.check()
-        staged = () if catalogue.staged is None else catalogue.staged.catalogue.tables.values()
+        others = [] if catalogue.staged is None else [*catalogue.staged.catalogue.tables.values()]
+        others += [table for twin in catalogue.twins for table in twin.catalogue.tables.values()]
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
-    for table in (*catalogue.tables.values(), *staged):
+    for table in (*catalogue.tables.values(), *others):
         for name, sql in table.ddl().items():
             if created.get(name) != sql:
                 raise changed("table", name)
@@ -177,6 +263,11 @@ def read_catalogue(read: Read) -> Catalogue:
 def values_label(name: str) -> str:
     """Return the label of the table that an aggregate counts its live values in."""
     return f"{name} values"
+
+
+def labels_of(name: str, form: ModelForm) -> Iterator[str]:
+    """Yield the labels of a class: its own, that of its live values, and those of its indexes."""
+    yield from (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
 
 
 def _jobs(read: Read) -> tuple[JobForm, ...]:
@@ -204,9 +295,15 @@ def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[Copy
         form = decode(rows["staged"], type=_Staged)
         staged = Staged(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
         staged.catalogue.check()
+    twins = []
+    for one in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
+        twins.append(Twin(one.migration, one.links, one.writes, _of_forms(one.models, {}, one.states, one.tables)))
+        twins[-1].catalogue.check()
     history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
-    return attrs.evolve(catalogue, jobs=jobs, copies=copies, staged=staged, history=history, tombstones=tombstones)
+    return attrs.evolve(
+        catalogue, jobs=jobs, copies=copies, staged=staged, twins=tuple(twins), history=history, tombstones=tombstones
+    )
 
 
 def _of_forms(
@@ -249,6 +346,11 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
     if catalogue.staged is not None:
         of = catalogue.staged.catalogue
         staged = _Staged(catalogue.staged.migration, of.models, of.versions, of.states, _tables(of))
+    twins = [
+        _Twin(one.migration, one.links, one.writes, of.models, of.states, _tables(of))
+        for one in catalogue.twins
+        for of in [one.catalogue]
+    ]
     for name, form in (
         ("models", catalogue.models),
         ("versions", catalogue.versions),
@@ -256,6 +358,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         ("tombstones", catalogue.tombstones or None),
         ("tables", _tables(catalogue)),
         ("staged", staged),
+        ("twins", twins or None),
         ("history", catalogue.history or None),
     ):
         if form is None:

@@ -403,7 +403,7 @@ class SqliteEngine:
                 if not fixes:
                     break
                 broken = repair.to_build_anew(sqlite, check, findings)
-                if broken and passes < _PASSES:
+                if broken and passes < _PASSES and not sqlite.guests:  # (nothing is built in a twin)
                     for label, problems in broken.items():
                         self.disable(label)
                         repair.repaired.update(dict.fromkeys(problems))

@@ -23,7 +23,7 @@ from .file.writer import Writer
 from .jobs import owed, queue
 from .maintained import delete_rows, put_rows, write_groups
 from .statements import SqliteSchema
-from .writes import completed_rows, insert_rows
+from .writes import completed_rows, insert_rows, keep_in_step
 
 __all__ = ["SortedLoad"]
 
@@ -72,6 +72,7 @@ class SortedLoad:
                     self._keep(index, index.rows(stored))
                 self._maintain(model, writer, stored)
                 queue(sqlite, writer, model, stored)
+                keep_in_step(sqlite, writer, model, stored)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):

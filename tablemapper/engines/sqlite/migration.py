@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -13,8 +13,7 @@ from ...errors import InvalidMigration
 from ...schema.definitions import indexes_in
 from ...schema.forms import AppliedForm, Forms, ModelForm, StateForm, VersionForm
 from ..migration import Copied, Edit, Fault, Transition
-from .building import states_after
-from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, values_label, write_catalogue
+from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, write_catalogue
 from .contested import VIOLATIONS
 from .copying import Copying, Key, copy_forms
 from .dropping import drop
@@ -23,9 +22,10 @@ from .file.opening import open_file
 from .file.timestamps import STATE
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .jobs import BUILDS, LEDGER, QUEUE
+from .jobs import LEDGER, QUEUE
 from .names import Names, composed, index_columns_of, with_names, without
 from .statements import SqliteSchema, index_column_names
+from .switch import ended, linked, swapped, switched
 from .tables import quoted
 from .takeover import stage, take_format
 
@@ -130,8 +130,10 @@ class SqliteMigrations:
         self._write(write)
         self._look()
 
-    def start(self, transition: Transition, check: Callable[[Forms], None]) -> None:
-        """Begin a migration, or go on with it.
+    def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
+        """Begin a migration, or go on with it; return whether anything is to be copied.
+
+        Nothing is where what it makes is there already, kept in step since it was done before, or undone.
 
         Raises:
             InvalidMigration: another one is under way, or the store is not as it finds it.
@@ -147,6 +149,13 @@ class SqliteMigrations:
                 if entry.script == transition.script:
                     return
                 catalogue = _discarded(writer, catalogue, keep=transition.back)
+            twin = next((one for one in catalogue.twins if one.migration == transition.id), None)
+            if twin is not None:
+                entry = [one for one in catalogue.history if one.id == transition.id][-1]
+                if entry.script == transition.script:  # what it is to make is there already
+                    self._save(writer, swapped(writer, catalogue, twin, transition))
+                    return
+                catalogue = ended(writer, catalogue, twin, transition.id)
             staged = stage(writer, transition.new, catalogue.past, _reader(writer))
             building = {label: StateForm("building", now) for label in transition.contested}
             staged = attrs.evolve(staged, states=staged.states | building)
@@ -166,6 +175,7 @@ class SqliteMigrations:
         self._transition, self._copying = transition, Copying(transition)
         self._write(write)
         self._look()
+        return self._catalogue.staged is not None
 
     def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
         """Do a migration that copies nothing, in one transaction.
@@ -181,6 +191,7 @@ class SqliteMigrations:
                 raise _under_way(edit.id, catalogue.staged)
             for name, names in edit.names.items():
                 catalogue = _renamed(writer, catalogue, name, names)
+            catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
             for model in edit.new:
                 if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
                     continue
@@ -189,12 +200,12 @@ class SqliteMigrations:
                 known = [
                     replace(one, renames=composed(one, names), behind=one.behind or edit.id)
                     for one in catalogue.versions.get(model.name, ())
-                    if one.until is None and one.form != model.form_hash
+                    if one.until is None and one.beside is None and one.form != model.form_hash
                 ]
-                ended = [one for one in catalogue.versions.get(model.name, ()) if one.until is not None]
+                others = [one for one in catalogue.versions.get(model.name, ()) if one.until is not None or one.beside]
                 # (What declares more is taken over when it is opened.)
                 fits = _fits(model.form, catalogue.models[model.name])
-                versions = [*ended, *known, *([VersionForm(model.form_hash, now)] if fits else [])]
+                versions = [*others, *known, *([VersionForm(model.form_hash, now)] if fits else [])]
                 catalogue = attrs.evolve(catalogue, versions=catalogue.versions | {model.name: versions})
             if edit.back:
                 history = [
@@ -242,32 +253,7 @@ class SqliteMigrations:
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Let what was written take the place of what it was made of."""
-        catalogue, now = self._catalogue, writer.timestamp
-        kept, past = _set_aside(writer, catalogue, transition)
-        ending = transition.ending
-        gone = {label for name in ending for label in _labels(name, catalogue.models[name])}
-        for job in catalogue.jobs:
-            if job.owner in ending:
-                writer.execute(f"DELETE FROM {BUILDS} WHERE name = ?", (job.name,))
-        for label in gone - transition.contested:
-            writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
-        writer.execute(f"DELETE FROM {COPIES}")
-        models = {name: form for name, form in catalogue.models.items() if name not in ending} | staged.models
-        tables = {form.table: catalogue.tables.get(form.table) for form in models.values()} | staged.tables
-        after = attrs.evolve(
-            catalogue,
-            models=models,
-            versions=_versions(catalogue, staged, ending, transition.id, now),
-            states={label: state for label, state in catalogue.states.items() if label not in gone}
-            | states_after(writer, staged.states, transition.contested),
-            tables={name: table for name, table in tables.items() if table is not None},
-            index_tables={label: name for label, name in catalogue.index_tables.items() if label not in gone}
-            | staged.index_tables,
-            past=catalogue.past | past,
-            staged=None,
-            history=_history(catalogue.history, transition, now, entities, kept),
-        )
-        self._save(writer, after)
+        self._save(writer, switched(writer, self._catalogue, transition, staged, entities))
 
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
         if self._catalogue.first_format:
@@ -292,6 +278,18 @@ class SqliteMigrations:
 
     def contract(self, id: str) -> None:
         """Drop what a migration left of the classes that it ended; it cannot be undone then."""
+
+        def end(writer: Writer) -> None:
+            catalogue = self._catalogue
+            for twin in catalogue.twins:
+                entry = [one for one in catalogue.history if one.id == twin.migration][-1]
+                if entry.id == id or entry.undone is not None:
+                    catalogue = ended(writer, catalogue, twin, entry.id)
+            if catalogue is not self._catalogue:
+                self._save(writer, catalogue)
+
+        self._write(end)
+        self._look()
         entries = [one for one in self._catalogue.history if one.id == id or one.undone is not None]
         names = [name for entry in entries for name in entry.kept]
         for name in names:
@@ -364,68 +362,6 @@ def _reader(writer: Writer) -> Read:
         return writer.execute(sql, args).fetchall()
 
     return read
-
-
-def _labels(name: str, form: ModelForm) -> Iterable[str]:
-    return (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
-
-
-def _set_aside(writer: Writer, catalogue: Catalogue, transition: Transition) -> tuple[list[str], set[str]]:
-    """Rename the tables of classes that end, so that nobody reads them; return their names, and those they had."""
-    here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
-    taken = here | catalogue.past
-    names: list[str] = []
-    for public in dict.fromkeys(catalogue.models[name].table for name in transition.ending):
-        names += catalogue.tables[public].ddl()
-    for name in transition.ending:
-        names += [catalogue.index_tables[f"{name}.{index}"] for index in catalogue.models[name].indexes]
-        values = catalogue.index_tables.get(values_label(name), "")
-        names += [values] if values.lower() in here else []
-    kept = []
-    for name in names:
-        base = aside = f"{name}_before_{transition.id}"
-        number = 2
-        while aside.lower() in taken:
-            aside, number = f"{base}_{number}", number + 1
-        writer.execute(f"ALTER TABLE {quoted(name)} RENAME TO {quoted(aside)}")
-        kept.append(aside)
-    return kept, {name.lower() for name in (*names, *kept)}
-
-
-def _versions(
-    catalogue: Catalogue, staged: Catalogue, ending: frozenset[str], id: str, now: int
-) -> dict[str, list[VersionForm]]:
-    """Return the forms that were opened, those that cannot go on retired."""
-    versions = dict(catalogue.versions)
-    for name in ending & versions.keys():
-        live = {version.form for version in staged.versions.get(name, ())}
-        versions[name] = [
-            replace(one, until=now, retired_by=id) if one.until is None and one.form not in live else one
-            for one in versions[name]
-        ]
-    for name, forms in staged.versions.items():
-        opened = versions.setdefault(name, [])
-        live = {one.form for one in opened if one.until is None}
-        versions[name] = [*opened, *(one for one in forms if one.form not in live)]
-    return versions
-
-
-def _history(
-    history: tuple[AppliedForm, ...], transition: Transition, now: int, entities: int, kept: list[str]
-) -> tuple[AppliedForm, ...]:
-    entry = next(one for one in history if one.id == transition.id and one.undone is None)
-    if transition.back:
-        after = replace(entry, undone=now, kept=[*entry.kept, *kept])
-    else:
-        after = replace(
-            entry,
-            switched=now,
-            entities=entities,
-            seconds=(now - entry.started) / 1e6,
-            kept=kept,
-            drops=list(transition.drops),
-        )
-    return tuple([after if one is entry else one for one in history])
 
 
 def _discarded(writer: Writer, catalogue: Catalogue, *, keep: bool) -> Catalogue:

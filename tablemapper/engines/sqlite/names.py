@@ -13,12 +13,12 @@ import attrs
 from msgspec import UNSET
 
 from ...schema.forms import ModelForm, VersionForm
-from ...schema.model import Schema
+from ...schema.model import Model, Schema
 from ...schema.renames import of_renamed, with_properties
-from .catalogue import Catalogue
+from .catalogue import Catalogue, Twin
 from .tables import EntityTable
 
-__all__ = ["Names", "composed", "index_columns_of", "seen_by", "with_names", "without"]
+__all__ = ["Names", "composed", "guests", "index_columns_of", "lives_beside", "seen_by", "with_names", "without"]
 
 Names: TypeAlias = Mapping[str, str]
 """Properties, each with its other name."""
@@ -45,8 +45,26 @@ def without(table: EntityTable, properties: Iterable[str]) -> EntityTable:
     return attrs.evolve(table, properties=tuple([one for one in table.properties if one[0] not in gone]))
 
 
+def lives_beside(catalogue: Catalogue, model: Model) -> str | None:
+    """Return the migration beside which a class goes on, on tables of its own; None if there is none."""
+    live = [
+        version.beside
+        for version in catalogue.versions.get(model.name, ())
+        if version.until is None and version.form == model.form_hash
+    ]
+    return None if None in live else next(iter(live), None)
+
+
+def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
+    """Return the twins that classes find where others find those of the file."""
+    migrations = {lives_beside(catalogue, model) for model in models}
+    return tuple([twin for twin in catalogue.twins if twin.migration in migrations])
+
+
 def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, Names]]:
     """Return a catalogue as classes know it, and for each class with other names those that the file has by now."""
+    for twin in guests(catalogue, schema.models):
+        catalogue = catalogue.without(catalogue.group(twin)).together(twin.catalogue)
     renames: dict[str, Names] = {}
     for model in schema.models:
         for version in catalogue.versions.get(model.name, ()):

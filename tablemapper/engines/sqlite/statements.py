@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -18,9 +18,9 @@ from ...schema.following import Followed, follow
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
-from .catalogue import Catalogue, CopyForm, values_label
+from .catalogue import Catalogue, CopyForm, Twin, values_label
 from .file.functions import SqlFunction
-from .names import Names, seen_by
+from .names import Names, guests, seen_by
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
 
 __all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values", "index_column_names"]
@@ -72,12 +72,18 @@ class SqliteSchema:
         lacking: by class and index, the fields that the index does not hold, though it is declared to: later ones.
         jobs: what is being built of each class; it is maintained for the entities that its job has passed.
         copies: what a migration copies of each class; entities that change behind its cursor are queued for it.
+        twins: of each class, what it was or is on the other side of a migration; that is kept in step.
+        guests: those in whose tables the classes are that are opened.
+        sides: what is kept in step, as it was made for the first write.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
         retired: the classes, by name, that cannot go on as they are, and why.
     """
 
     def __init__(self, schema: Schema, catalogue: Catalogue, generation: int = 0) -> None:
+        self.stored = catalogue
+        self.guests = guests(catalogue, schema.models)
+        catalogue, self._renames = seen_by(catalogue, schema)
         self.retired: dict[str, str] = {}
         for model in schema.models:
             of = model if model.aggregate is None else schema.by_class[model.aggregate.source]
@@ -90,8 +96,6 @@ class SqliteSchema:
         if self.retired:
             schema = Schema(tuple([model for model in schema.models if model.name not in self.retired]))
         self.schema = schema
-        self.stored = catalogue
-        catalogue, self._renames = seen_by(catalogue, schema)
         self.catalogue = catalogue
         self.generation = generation
         self.tables = catalogue.tables
@@ -118,8 +122,13 @@ class SqliteSchema:
             model: tuple([copy for copy in catalogue.copies if model.name in copy.sources]) for model in schema.models
         }
         self.copies = {model: copies for model, copies in self.copies.items() if copies}
+        self.twins = self._twins()
+        self.sides: dict[tuple[Model, str], Any] = {}
         self.plain = (
-            not self.jobs and not self.copies and not any(followed.checked for followed in self.followed.values())
+            not self.jobs
+            and not self.copies
+            and not self.twins
+            and not any(followed.checked for followed in self.followed.values())
         )
         states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
         states |= {label: form.state for label, form in catalogue.states.items()}
@@ -134,6 +143,17 @@ class SqliteSchema:
                     self.contested[index] = self.unready[index.label] == "building"
         self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
+
+    def _twins(self) -> dict[Model, tuple[Twin, ...]]:
+        """Return the twins of each class that one of their links is for."""
+        found: dict[Model, tuple[Twin, ...]] = {}
+        for twin in self.stored.twins:
+            links = [link for link in twin.links if link.new in self.stored.models]
+            names = {link.old if twin in self.guests else link.new for link in links}
+            for model, name in self.names.items():
+                if name in names:
+                    found[model] = (*found.get(model, ()), twin)
+        return found
 
     @staticmethod
     def _dropped(catalogue: Catalogue, model: Model) -> str | None:

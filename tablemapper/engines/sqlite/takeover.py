@@ -41,7 +41,9 @@ from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
 from .jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE
+from .names import guests
 from .statements import SqliteSchema
+from .switch import ended
 from .tables import EntityTable, fresh_name, quoted, values_ddl
 
 __all__ = ["BESIDE", "build_disabled", "evolution_of", "stage", "take_format", "take_over", "verify"]
@@ -61,18 +63,60 @@ _log = logging.getLogger("tablemapper.sqlite")
 
 def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0) -> Evolution:
     """Compare a catalogue with a schema; raise SchemaMismatch, with every difference, where that cannot be taken over."""
+    schema = _residents(catalogue, schema)
     evolution = evolve(catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), now=now)
     if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
-        done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
-        raise SchemaMismatch(
-            f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %); it can be opened so once "
-            "that has switched", evolution.faults,
-        )  # fmt: skip
+        raise _under_way(catalogue, evolution, read)
     if evolution.faults:
         raise _mismatch(catalogue, schema, evolution)
     if faults := tuple(_names_in_use(evolution, catalogue)):
         raise SchemaMismatch("the models are not those that the file was written with", faults)
     return evolution
+
+
+def _residents(catalogue: Catalogue, schema: Schema) -> Schema:
+    """Return the classes of a schema but those that live in a twin.
+
+    Raises:
+        SchemaMismatch: one of these is not as it was; nothing can be added there.
+    """
+    faults = []
+    homes = {twin.migration: twin for twin in guests(catalogue, schema.models)}
+    twins = [(twin, twin.migration in homes or not catalogue.group(twin)) for twin in catalogue.twins]
+    left: list[Model] = []
+    for model in schema.models:
+        source = model.name if model.aggregate is None else model.aggregate.source.__name__
+        for twin, lives_there in twins:
+            if {model.name, source} & twin.catalogue.models.keys() and (
+                lives_there or not {model.name, source} & catalogue.models.keys()
+            ):
+                if not any(
+                    v.until is None and v.form == model.form_hash for v in catalogue.versions.get(model.name, ())
+                ):
+                    faults.append(
+                        f"{model.name}: {twin.migration} has switched, and nothing can be added to what it was before; "
+                        "deploy the version that has it as it is now"
+                    )
+                break
+        else:
+            left.append(model)
+    if faults:
+        raise SchemaMismatch("the models are those of an older version, and more", faults)
+    return schema if len(left) == len(schema.models) else Schema(tuple(left))
+
+
+def _under_way(catalogue: Catalogue, evolution: Evolution, read: Read) -> SchemaMismatch:
+    """Return the error of a store that is opened with what a migration is still making."""
+    assert catalogue.staged is not None
+    done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
+    ((now,),) = read(f"SELECT until FROM {STATE}")
+    spent = (now - catalogue.history[-1].started) / 1e6  # until something was last written
+    known = 0 < done < total and catalogue.history[-1].switched is None  # (an undoing notes no start)
+    left = f", about {max(1, spent * (total - done) / done):,.0f} s left" if known else ""
+    return SchemaMismatch(
+        f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %{left}); it can be opened so once "
+        "that has switched", evolution.faults,
+    )  # fmt: skip
 
 
 def _names_in_use(evolution: Evolution, catalogue: Catalogue) -> Iterator[str]:
@@ -180,6 +224,10 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
         for table in staged.tables.values():
             expected |= table.ddl()
         named |= {*staged.index_tables.values()}
+    for twin in catalogue.twins:
+        for table in twin.catalogue.tables.values():
+            expected |= table.ddl()
+        named |= {*twin.catalogue.index_tables.values()}
     named |= {name for stone in catalogue.tombstones for name in stone.tables}
     unopened = named - set(expected)
     here = set()
@@ -205,12 +253,19 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     """Make a file hold what a schema needs; return its catalogue."""
     catalogue = read_catalogue(read)
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
+    schema = _residents(catalogue, schema)
     if not evolution.changed and not catalogue.first_format:
         return catalogue
     if not catalogue.models:
         writer.execute(CREATE_CATALOGUE)
     if not catalogue.models or catalogue.first_format:
         take_format(writer, catalogue)
+    wider: set[tuple[str, str | None]] = {*evolution.widened} | {(name, None) for name in evolution.dropped}
+    for twin in catalogue.twins:  # what it is kept in step with can hold more by now
+        properties = {(link.new, one) for link in twin.links for one in (None, *link.properties.values())}
+        if properties & wider:
+            catalogue = ended(writer, catalogue, twin, twin.migration)
+            evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     layout = _Layout(writer, catalogue, {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")})
     layout.drop(evolution.dropped)
     layout.widen(evolution.widened)

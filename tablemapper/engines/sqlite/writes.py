@@ -18,12 +18,25 @@ from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
 from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
+from .building import settle
 from .file.writer import Writer, sorted_rows
 from .jobs import Passed, owed, queue
 from .maintained import put_rows, write_changes, write_indexes
 from .statements import SqliteSchema, Statements
+from .twins import in_step
 
-__all__ = ["Get", "Vanished", "apply", "completed_rows", "exists", "insert", "insert_rows", "missing", "stale"]
+__all__ = [
+    "Get",
+    "Vanished",
+    "apply",
+    "completed_rows",
+    "exists",
+    "insert",
+    "insert_rows",
+    "keep_in_step",
+    "missing",
+    "stale",
+]
 
 _CHUNK = 2_000  # rows that stay in a processor's cache
 _PAGES = 8_000  # that the connection's cache holds
@@ -131,6 +144,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
     for model, batch in batches.items() if sqlite.copies else ():
         queue(sqlite, writer, model, [one.key for one in (*batch.deletes, *batch.updates, *batch.inserts)])
     write_changes(sqlite, writer, changes)
+    for model, batch in batches.items() if sqlite.twins else ():
+        keep_in_step(sqlite, writer, model, [one.key for one in (*batch.deletes, *batch.updates, *batch.inserts)])
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
@@ -175,6 +190,16 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
             write_indexes(sqlite, writer, changes)
             queue(sqlite, writer, batch.model, rows)
     write_changes(sqlite, writer, ChangeSet(groups=groups))
+    for batch in batches if sqlite.twins else ():
+        keep_in_step(sqlite, writer, batch.model, batch.rows)
+
+
+def keep_in_step(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Sequence[Sequence[Any]]) -> None:
+    """Write what was written of a class on the other side of each of its twins, too; see `twins`."""
+    for other, operations in in_step(sqlite, writer, model, keys):
+        apply(other, writer, operations)
+        if other.contested:
+            settle(other, writer)
 
 
 def _olds(group: list[Operation]) -> list[Row]:

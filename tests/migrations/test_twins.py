@@ -1,0 +1,307 @@
+"""Both versions live: the old one goes on after the switch, on tables that are kept in step with the new ones."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+
+from .shapes import entity, script
+
+Old = enum.Enum("Old", {"NEW": "new", "USED": "used", "WORN": "worn"})
+New = enum.Enum("New", {"FRESH": "fresh", "USED": "used", "WORN": "worn"})
+GRADES = {Old.NEW: New.FRESH, Old.USED: New.USED, Old.WORN: New.WORN}
+
+
+@attrs.define
+class Size:
+    wide: int
+    high: int = 1
+
+
+def part(name: str = "Part", table: str = "Parts", *, grade: Any = Old, maker: str = "maker", shards: int = 8,
+         **fields: Any) -> Any:  # fmt: skip
+    kinds = {
+        "id": str, "number": int, "grade": grade, maker: str | None, "tags": list[str], "text": str, "size": Size | None, **fields
+    }  # fmt: skip
+    return entity(
+        name, table, kinds, tm.Key[str, int](partition=f"{{id:shard({shards})}}", row=("{id}", "{number}")),
+        by_maker=tm.Index[str](partition=f"{{{maker}}}", include=("text",)), by_grade=tm.Index[grade](partition="{grade}"),
+        by_tag=tm.Index[str](partition="{tags}"), by_text=tm.Index[str](partition="{text:hash}", unique=True),
+    )  # fmt: skip
+
+
+def totals(of: Any, maker: str = "maker") -> Any:
+    body = {
+        "__annotations__": {"id": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[str | None]},
+        "__module__": __name__,
+        "id": tm.group_by(of.id),
+        "parts": tm.count(),
+        "most": tm.max(getattr(of, maker)),
+        "key": tm.Key[str](partition="{id}"),
+    }
+    return type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=of, table="Totals")
+
+
+OLD = part(note=str | None)
+RENAMED = part("Piece", "Pieces", note=str | None)
+REKEYED = part(shards=16, note=str | None)
+CONVERTED = part(grade=New, note=str | None)
+ALL = part("Piece", "Pieces", grade=New, maker="firm", shards=16)
+
+
+def everything(m: tm.Migration) -> None:
+    m.rename_class(OLD, ALL)
+    m.rekey(OLD, ALL)
+    m.rename(OLD.maker, ALL.firm)
+    m.convert(OLD.grade, ALL.grade, GRADES)
+    m.drop(OLD.note)
+
+
+STEPS: dict[str, tuple[Any, Callable[[tm.Migration], None]]] = {
+    "rename_class": (RENAMED, lambda m: m.rename_class(OLD, RENAMED)),
+    "rekey": (REKEYED, lambda m: m.rekey(OLD, REKEYED)),
+    "convert by a mapping": (CONVERTED, lambda m: m.convert(OLD.grade, CONVERTED.grade, GRADES)),
+    "everything": (ALL, everything),
+}
+
+
+@pytest.fixture(params=STEPS)
+def step(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    draw = random.Random(3)
+    with tm.open(tmp_path / "s.db", models=[OLD, totals(OLD)], durability="relaxed") as store:
+        store.insert_many(one(OLD, f"i{number % 5}", number, draw) for number in range(30))
+    yield tmp_path / "s.db"
+
+
+def one(cls: Any, id: str, number: int, draw: random.Random) -> Any:
+    names = cls.__annotations__
+    grades = New if cls in (CONVERTED, ALL) else Old
+    values = {
+        "grade": draw.choice(list(grades)),
+        "tags": [draw.choice("abc") for _ in range(draw.randrange(3))],
+        "text": f"{id} {number} {draw.random()}" + "x" * draw.choice([0, 900]),
+        "size": draw.choice([None, Size(draw.randrange(9))]),
+        "firm" if "firm" in names else "maker": draw.choice([None, "m1", "m2"]),
+    }
+    if "note" in names:
+        values["note"] = draw.choice([None, "n"])
+    return cls(id, number, **values)
+
+
+def common(e: Any) -> tuple[Any, ...]:
+    """Return what both versions know of an entity."""
+    grade = "new" if e.grade.value == "fresh" else e.grade.value
+    return (e.id, e.number, grade, e.firm if hasattr(e, "firm") else e.maker, e.tags, e.text, e.size)
+
+
+def contents(store: tm.Store, cls: Any) -> list[tuple[Any, ...]]:
+    return sorted((common(e) for e in store.query(cls).allow_scan()), key=lambda row: row[:2])
+
+
+def write(store: tm.Store, cls: Any, draw: random.Random) -> None:
+    id, number = f"i{draw.randrange(5)}", draw.randrange(40)
+    new = one(cls, id, number, draw)
+    key = cls.key(id, number)
+    verb = draw.choice(["upsert", "merge", "replace", "delete", "several", "many", "atomic", "query"])
+    if verb == "upsert":
+        store.upsert(new)
+    elif verb == "merge" and store.exists(key):
+        store.merge(key, grade=new.grade, text=new.text)
+    elif verb == "replace" and (held := store.get(key)) is not None:
+        held.tags = new.tags
+        held.size = new.size
+        store.replace(held)
+    elif verb == "delete" and store.exists(key):
+        store.delete(key)
+    elif verb == "several":
+        with store.transaction(across_partitions=True) as tx:
+            for at in range(number, number + 3):
+                tx.upsert(one(cls, f"i{at % 5}", at, draw))
+    elif verb in ("many", "atomic"):
+        first = draw.randrange(100, 100_000)
+        store.insert_many((one(cls, id, at, draw) for at in range(first, first + 3)), atomic=verb == "atomic")
+    elif verb == "query":
+        store.query(cls).where(cls.number < draw.randrange(6)).allow_scan().delete()
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def of(step: str) -> tuple[Any, Any, Any]:
+    new, function = STEPS[step]
+    aggregate = totals(new, "firm" if step == "everything" else "maker")
+    return new, aggregate, script([new, aggregate], function, "first", None, [OLD, totals(OLD)])
+
+
+def same(old: tm.Store, store: tm.Store, new: Any) -> None:
+    assert contents(old, OLD) == contents(store, new)
+    assert old.check().ok
+    assert store.check().ok
+
+
+def test_both_versions_write_and_each_finds_what_the_other_wrote(path: Path, step: str) -> None:
+    new, aggregate, first = of(step)
+    draw = random.Random(7)
+    old_totals = totals(OLD)
+    with tm.open(path, models=[OLD, old_totals], durability="relaxed") as old:
+        write(old, OLD, draw)
+        assert migrate(path, first, dry_run=True).plan[0].old_version == "writes"
+        migrate(path, first)
+        with tm.open(path, models=[new, aggregate], durability="relaxed") as store:
+            same(old, store, new)
+            for _ in range(30):
+                side = draw.randrange(2)
+                write((old, store)[side], (OLD, new)[side], draw)
+                assert contents(old, OLD) == contents(store, new)
+            same(old, store, new)
+            firm = new.firm if step == "everything" else new.maker
+            for maker in ("m1", "m2"):  # by its index
+                mine = old.query(OLD).where(OLD.maker == maker)
+                assert sorted(map(common, mine)) == sorted(map(common, store.query(new).where(firm == maker)))
+            assert {t.id: (t.parts, t.most) for t in old.query(old_totals).allow_scan()} == {
+                t.id: (t.parts, t.most) for t in store.query(aggregate).allow_scan()
+            }
+    with tm.open(path, models=[OLD, old_totals], durability="relaxed") as old:  # it can be started anew
+        write(old, OLD, draw)
+    migrate(path, first, contract=True)
+    with pytest.raises(tm.SchemaMismatch, match="first"):
+        tm.open(path, models=[OLD, old_totals])
+    with tm.open(path, models=[new, aggregate]) as store:
+        assert store.check().ok
+
+
+def test_a_migration_is_undone_and_done_again_without_a_copy_and_both_versions_go_on(path: Path, step: str) -> None:
+    new, aggregate, first = of(step)
+    draw = random.Random(11)
+    migrate(path, first)
+    with (
+        tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as old,
+        tm.open(path, models=[new, aggregate], durability="relaxed") as store,
+    ):
+        for to in ["", "first", "", "first"] if step != "everything" else []:
+            write(old, OLD, draw)
+            write(store, new, draw)
+            report = migrate(path, first, to=to)
+            assert (report.applied, report.entities) == (("first",), 0)
+            for _ in range(3):
+                write(old, OLD, draw)
+                write(store, new, draw)
+            same(old, store, new)
+    migrate(path, first, contract=True)
+    with tm.open(path, models=[new, aggregate]) as store:
+        assert store.check().ok
+
+
+def test_the_next_migration_of_a_class_ends_the_version_before_the_last(path: Path) -> None:
+    new, aggregate, first = of("rekey")
+    last = part("Piece", "Pieces", shards=16, note=str | None)
+    second = script([last, totals(last)], lambda m: m.rename_class(new, last), "second", "first", [new, aggregate])
+    draw = random.Random(5)
+    with tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as old:
+        migrate(path, first)
+        with tm.open(path, models=[new, aggregate], durability="relaxed") as store:
+            migrate(path, first, second, limit=10)
+            write(old, OLD, draw)  # which is copied, too
+            write(store, new, draw)
+            migrate(path, first, second)
+            write(store, new, draw)
+            with pytest.raises(tm.SchemaMismatch, match="second ended that; deploy the version that has it"):
+                list(old.query(OLD).allow_scan())
+            with tm.open(path, models=[last, totals(last)], durability="relaxed") as third:
+                write(third, last, draw)
+                assert contents(third, last) == contents(store, new)
+                assert third.check().ok
+                assert store.check().ok
+    assert migrate(path, first, second, to="").applied == ("second", "first")
+    with tm.open(path, models=[OLD, totals(OLD)]) as old:
+        assert old.check().ok
+
+
+def test_a_field_that_is_filled_lets_the_old_version_read_and_refuses_its_writes(path: Path) -> None:
+    filled = part(note=str | None, rank=int)
+    aggregate = totals(filled)
+    first = script(
+        [filled, aggregate], lambda m: m.fill(filled.rank, lambda e: e.number), "first", None, [OLD, totals(OLD)]
+    )
+    draw = random.Random(2)
+    with tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as old:
+        assert [step.old_version for step in migrate(path, first, dry_run=True).plan] == ["reads"]
+        migrate(path, first)
+        before = contents(old, OLD)
+        for attempt in (
+            lambda: old.upsert(one(OLD, "i1", 1, draw)),
+            lambda: old.insert(one(OLD, "i1", 1000, draw)),
+            lambda: old.insert_many([one(OLD, "i1", 1001, draw)], atomic=True),
+            lambda: old.query(OLD).allow_scan().delete(),
+        ):
+            with pytest.raises(tm.SchemaMismatch, match="what it was before can only be read; nothing was written"):
+                attempt()
+        assert contents(old, OLD) == before
+        with tm.open(path, models=[filled, aggregate], durability="relaxed") as store:
+            store.merge(filled.key("i1", 1), maker="m9")
+            store.delete(filled.key("i2", 2))
+            same(old, store, filled)
+            assert old[OLD.key("i1", 1)].maker == "m9"
+        with tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as again:
+            assert contents(again, OLD) == contents(old, OLD)
+    assert migrate(path, first, to="").entities == 0
+    with tm.open(path, models=[OLD, totals(OLD)]) as old:
+        write(old, OLD, draw)
+        assert old.check().ok
+        assert old[OLD.key("i1", 1)].maker == "m9"
+
+
+def test_what_a_later_version_adds_stays_when_the_old_one_writes(path: Path) -> None:
+    _, _, first = of("rekey")
+    later = part(shards=16, note=str | None, color=str | None)
+    draw = random.Random(4)
+    migrate(path, first)
+    with (
+        tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as old,
+        tm.open(path, models=[later, totals(later)], durability="relaxed") as store,
+    ):
+        store.merge(later.key("i1", 1), color="red")
+        old.merge(OLD.key("i1", 1), maker="m9")
+        assert (store[later.key("i1", 1)].color, store[later.key("i1", 1)].maker) == ("red", "m9")
+        for _ in range(8):
+            write(old, OLD, draw)
+        same(old, store, later)
+
+
+def test_nothing_can_be_added_to_what_the_old_version_was(path: Path) -> None:
+    for step in ("rekey", "rename_class"):
+        _, _, first = of(step)
+        migrate(path, first)
+        more = part(note=str | None, color=str | None)
+        with pytest.raises(tm.SchemaMismatch):
+            tm.open(path, models=[more, totals(more)])
+        with tm.open(path, models=[OLD, totals(OLD)]) as old:
+            assert old.check().ok
+        migrate(path, first, to="")
+
+
+def test_a_later_version_that_lets_a_field_hold_more_ends_the_old_one(path: Path) -> None:
+    _, _, first = of("rekey")
+    wider = enum.Enum("Old", {"NEW": "new", "USED": "used", "WORN": "worn", "LOST": "lost"})
+    migrate(path, first)
+    with tm.open(path, models=[OLD, totals(OLD)]) as old:
+        later = part(grade=wider, shards=16, note=str | None)
+        with tm.open(path, models=[later, totals(later)]) as store:
+            store.merge(later.key("i1", 1), grade=wider["LOST"])
+            with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+                old.get(OLD.key("i1", 1))
+            assert store.check().ok
