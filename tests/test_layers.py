@@ -23,7 +23,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "conditions", "partitions", "plan", "question", "advice", "planner", "ranges", "projection", "explanation",
+                "bounds", "budget", "conditions", "partitions", "plan", "ranges", "parts", "question", "advice", "planner", "projection", "explanation",
             ]
         }
     ],
@@ -32,7 +32,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines": ["context", "status", "protocol", "migration"],
             "engines.sqlite.file": [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
-                "group_commit", "ticket_lock", "transactions", "backup", "restore", "file", "memory", "opening",
+                "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
             "engines.sqlite": ["tables", "catalogue", "names", "statements", "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "dropping", "switch", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
             "": ["engines.opening"],

@@ -113,6 +113,20 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
 class AsyncColumnResults(AsyncResults[T]):
     """What a query of one class finds, which has the same columns in every row."""
 
+    async def split(self, count: int, /) -> builtins.list[Self]:
+        """Return so many queries that together are this one; as `Query.split`."""
+        parts = await self._workers.run(self._sync.split, count)
+        return [self._with(part) for part in parts]
+
+    @property
+    def token(self) -> str:
+        """The text that says which part of its query this is; as `Query.token`."""
+        return self._sync.token
+
+    def part(self, token: str, /) -> Self:
+        """Return the part of this query with a token; as `Query.part`."""
+        return self._with(self._sync.part(token))
+
     columns = awaited(ClassResults[T].columns)
     to_arrow = awaited(ClassResults[T].to_arrow)
     to_polars = awaited(ClassResults[T].to_polars)

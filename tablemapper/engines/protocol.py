@@ -15,6 +15,7 @@ import attrs
 from ..errors import NotReady
 from ..planning.budget import Spending
 from ..planning.conditions import AnyPredicate
+from ..planning.parts import Place
 from ..planning.plan import Plan
 from ..planning.projection import Layout
 from ..planning.ranges import BoundPlan
@@ -188,6 +189,10 @@ class Reads(Protocol):
 
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
+        ...
+
+    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return places that divide the rows between the bounds into parts of about one size, in order; fewer if rows are few."""
         ...
 
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from ..entities.declaration import IndexModel
-from ..errors import ScanRefused
+from ..errors import InvalidQuery, ScanRefused
 from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot
 from ..keys.times import is_within
@@ -34,8 +34,16 @@ def plan(form: QueryForm) -> Plan:
 
     Raises:
         ScanRefused: nothing bounds them, and a scan was not allowed.
+        InvalidQuery: they are a part of what another path gave, which cannot be followed.
     """
     possible, refused = candidates(form)
+    if form.part is not None:
+        possible = [one for one in possible if (one.index and one.index.name,) == form.part]
+        if not possible:
+            why = "; ".join(one for one in refused if one.startswith(f"{form.model.name}.{form.part[0]}: "))
+            raise InvalidQuery(
+                f"this is a part of what {form.model.name}.{form.part[0]} leads to; split the query again ({why})"
+            )
     bounded = [one for one in possible if not one.scan]
     if not bounded:
         if not form.scan:

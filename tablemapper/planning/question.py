@@ -15,6 +15,7 @@ from ..expressions.tree import Attr, Order, Predicate
 from ..schema.model import Model
 from .budget import Budget
 from .conditions import AnyPredicate, named
+from .parts import Part
 
 __all__ = ["QueryForm", "QuerySpec", "implied", "query_form"]
 
@@ -46,6 +47,8 @@ class QueryForm:
     """The indexes that cannot be read yet, by name, each with the reason."""
     lacking: Mapping[str, Collection[str]] = {}
     """The fields that indexes are declared to hold, and do not, by the name of the index."""
+    part: tuple[str | None] | None = None
+    """The index (None: the key) that a part of a query is a part of; None if this is a whole query."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -63,6 +66,8 @@ class QuerySpec:
     """Whether the rows of other classes come between."""
     backwards: bool = False
     """Whether they then come from the last to the first."""
+    part: Part | None = None
+    """What of it is asked; None for all."""
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
@@ -83,6 +88,7 @@ class QuerySpec:
             self.budget is None,
             self.mixed,
             self.backwards,
+            self.part and (self.part.index,),
         )
         return form, values
 
@@ -121,6 +127,7 @@ def query_form(
         spec.backwards,
         unready,
         lacking,
+        None if spec.part is None else (spec.part.index,),
     )
 
 

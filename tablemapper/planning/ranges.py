@@ -21,6 +21,7 @@ from .plan import MAX_RANGES, Access, Plan
 __all__ = ["BoundPlan", "KeyRange", "TooManyRanges", "bind"]
 
 Values = Sequence[Any]
+Keys = tuple[str, str]
 
 
 class TooManyRanges(Exception):
@@ -33,6 +34,13 @@ class KeyRange:
 
     partition: Bound
     row: Bound = EVERYTHING
+    entities: tuple[Keys | None, Keys | None] | None = None
+    """Of the rows of one key of an index: the entities' keys from the first on, before the second."""
+
+    @property
+    def start(self) -> tuple[str, ...]:
+        """The place before which no row is."""
+        return (self.partition.lo, self.row.lo, *((self.entities and self.entities[0]) or ()))
 
     def __str__(self) -> str:
         if not self.partition.point:
@@ -40,7 +48,11 @@ class KeyRange:
         row = self.row
         if row == EVERYTHING:
             return f"partition {self.partition.lo!r}"
-        return f"partition {self.partition.lo!r}, " + (f"row {row.lo!r}" if row.point else f"rows {_interval(row)}")
+        text = f"partition {self.partition.lo!r}, " + (f"row {row.lo!r}" if row.point else f"rows {_interval(row)}")
+        if self.entities is None:
+            return text
+        low, high = ("…" if key is None else repr(key) for key in self.entities)
+        return f"{text}, entities [{low}, {high})"
 
 
 def _interval(bound: Bound) -> str:
@@ -56,10 +68,13 @@ class BoundPlan:
     """Disjoint, in key order."""
     values: Values
     """Of the parameters."""
+    whole: tuple[KeyRange, ...] | None = None
+    """The ranges of all parts, if these are those of one."""
 
     def holds(self, entries: Iterable[Row]) -> bool:
-        """Return whether one of some rows of the path, which begin with its keys, is between the bounds."""
-        return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in self.ranges)
+        """Return whether one of some rows of the path, which begin with its keys, is between the bounds of all parts."""
+        ranges = self.ranges if self.whole is None else self.whole
+        return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in ranges)
 
 
 def bind(plan: Plan, values: Values) -> BoundPlan:

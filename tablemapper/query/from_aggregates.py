@@ -136,6 +136,8 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
         return "the query has a limit"
     if spec.range is not None:
         return "the query follows an index"
+    if spec.part is not None:
+        return "this is a part of a query"
     plain = {name: attr for name, attr in aggregate.groups.items() if isinstance(attr, Attr)}
     if lists := [attr.list.label for attr in aggregate.groups.values() if isinstance(attr, Each)]:
         return f"an entity is in one of its groups for each of its {lists[0]}"

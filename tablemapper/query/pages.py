@@ -86,6 +86,7 @@ def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | 
         [[step.attr.label, step.descending] for step in spec.order],
         spec.limit,
         None if wanted is None else [attr.label for attr in wanted],
+        *([] if spec.part is None else [attrs.astuple(spec.part)]),
     ]
 
 

@@ -17,6 +17,7 @@ from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
 from ..expressions.tree import Attr
 from ..keys.template import Template
+from ..planning.parts import narrowed
 from ..planning.plan import Access, Plan
 from ..planning.planner import plan
 from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout_of, tuples
@@ -43,6 +44,7 @@ class PreparedPlan:
         *,
         filtering: bool,
         state: bool = False,
+        part: bool = False,
     ) -> None:
         self.plan = plan
         self.scans = 0
@@ -72,14 +74,16 @@ class PreparedPlan:
         access = plan.accesses[0]
         # (A filter may be the engine's own, which does not run where a row is read by its key.)
         single = plan.index is None and not plan.filter and len(plan.accesses) == 1 and not access.several
-        single = single and access.row is not None and access.row.point
+        single = single and access.row is not None and access.row.point and not part
         self.key = (
             _key_of(f"{plan.model.name} key", access, *plan.model.declaration.templates)
             if single and wanted is None
             else None
         )
         """Gives the key of the only entity that can be a result, of values; None if there can be several."""
-        plain = wanted is None and self.layout is ENTITIES and filtering and not plan.filter and not plan.scan
+        plain = (
+            not part and wanted is None and self.layout is ENTITIES and filtering and not plan.filter and not plan.scan
+        )
         partition = len(plan.accesses) == 1 and not access.several and access.partition.point
         partition = partition and (access.row is None or not (access.row.fixed or access.row.ops))
         self.partition = _partition(engine.reads, plan) if plain and partition and not single else None
@@ -204,10 +208,11 @@ class PlanCache:
     ) -> tuple[PreparedPlan, BoundPlan]:
         """Return a prepared plan with its values, or another one if these have too many ranges for it."""
         try:
-            return prepared, prepared.bind(values)
+            bound = prepared.bind(values)
         except TooManyRanges:
             prepared, values = self.prepared(spec, wanted, state=state, by_time=False)
-            return prepared, prepared.bind(values)
+            bound = prepared.bind(values)
+        return prepared, bound if spec.part is None else narrowed(bound, spec.part)
 
     def prepared(
         self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
@@ -235,7 +240,9 @@ class PlanCache:
             unready = self._refusals(spec) if self._unready else {}
             lacking = self.engine.lacking(spec.model)
             new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking))
-            prepared = PreparedPlan(self.engine, new, wanted, filtering=spec.budget is None, state=state)
+            prepared = PreparedPlan(
+                self.engine, new, wanted, filtering=spec.budget is None, state=state, part=spec.part is not None
+            )
             self._prepared[key] = prepared
         return prepared, values
 

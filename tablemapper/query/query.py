@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
 from typing import Any, Never, Self, TypeVar, overload
 
 import attrs
@@ -18,6 +19,7 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
+from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
@@ -25,7 +27,7 @@ from ..schema.groups import Slot
 from ..schema.model import Model
 from .columns import Blocks, ColumnResults, read_columns
 from .from_aggregates import matching_aggregate, mismatches, totals_served
-from .pages import counted, query_identity
+from .pages import Seal, counted, query_identity
 from .prepared import PlanCache, PreparedPlan
 from .results import check_condition, refuse_named
 from .run import Run
@@ -50,6 +52,7 @@ N = TypeVar("N")
 P = TypeVar("P")
 Q = TypeVar("Q")
 
+_LONG = 300  # characters of a query in a message
 _EVER = 1e9  # seconds, more than anybody waits
 
 
@@ -104,6 +107,55 @@ class ClassResults(ColumnResults[T_co]):
             examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._spec, budget=budget))
+
+    # ------------------------------------------------------------------------------------------ parts
+
+    def split(self, count: int, /) -> list[Self]:
+        """Return so many queries that together are this one: each result is in exactly one of them, some may be empty.
+
+        Each is of the keys from one place up to another, about as many rows as the next one. What is written meanwhile
+        is in the part in which its key is. A worker in another process takes the `token` of a part to `part`.
+
+        Raises:
+            InvalidQuery: it is not a number from 1 on; or the query has a limit or an order.
+            ScanRefused: no key or index bounds the query.
+        """
+        count = counted("split", count, least=1)
+        if self._spec.limit is not None or self._spec.order:
+            what = "a limit" if self._spec.limit is not None else "an order"
+            raise InvalidQuery(f"split: parts have no common {what.split()[1]}; split a query without {what}")
+        prepared, bound = self._find(warn=False)
+        index, whole = prepared.plan.index, self._spec.part or Part(None)
+        places = self._plans.reads.divide(bound, count)
+        ends = [whole.low, *[whole.low or ("", "")] * (count - 1 - len(places)), *places, whole.high]
+        name = None if index is None else index.name
+        return [self._with(attrs.evolve(self._spec, part=Part(name, *some))) for some in pairwise(ends)]
+
+    @property
+    def token(self) -> str:
+        """The text that says which part of its query this is, for `part`; opaque, and good for this query only.
+
+        Raises:
+            InvalidQuery: this is no part.
+        """
+        part = self._spec.part
+        if part is None:
+            raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; parts are what split(count) returns")
+        return self._part_seal().token((part.index, part.low, part.high), 0)
+
+    def part(self, token: str, /) -> Self:
+        """Return the part of this query with a token, which `split` gave to the same query, maybe in another process.
+
+        Raises:
+            InvalidToken: the token was changed, or is that of another query.
+        """
+        (index, *ends), _ = self._part_seal().open(token)
+        low, high = (None if end is None else tuple(end) for end in ends)
+        return self._with(attrs.evolve(self._spec, part=Part(index, low, high)))
+
+    def _part_seal(self) -> Seal:
+        whole = attrs.evolve(self._spec, part=None)
+        return Seal(self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], shown(self, _LONG))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -190,6 +242,7 @@ class ClassResults(ColumnResults[T_co]):
         name = spec.model.name
         parts = [name if spec.range is None else f"{name}.{spec.range.name}{spec.range.values}"]
         parts += [predicate_text(predicate, ()) for predicate in conjuncts(spec.where)]
+        parts += [] if spec.part is None else [str(spec.part)]
         return f"<{type(self).__name__} {', '.join(parts)}>"
 
     # ------------------------------------------------------------------------------------------ how

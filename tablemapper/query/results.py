@@ -48,7 +48,10 @@ class Results(Generic[T_co]):
         """Return what page tokens depend on."""
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a query cannot be pickled or copied; it belongs to its store, and is changed by no call")
+        raise TypeError(
+            "a query cannot be pickled or copied; it belongs to its store, and is changed by no call; "
+            "of what split(…) returns, give part.token to another process"
+        )
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")

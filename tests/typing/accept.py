@@ -658,3 +658,13 @@ def scripts() -> None:
     assert_type(migrations.ids, tuple[str, ...])
     assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.Change, ...])
     assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.Change, ...])
+
+
+async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:
+    query = store.query(Product).where(Product.name == "x")
+    assert_type(query.split(4), list[tm.Query[Product]])
+    assert_type(query.split(4)[0].token, str)
+    assert_type(query.part("x").first(), Product | None)
+    assert_type([row for part in query.select(Product.name).split(2) for row in part], list[tuple[str]])
+    assert_type(await (await tasks.query(Product).split(2))[0].first(), Product | None)
+    assert_type(await tasks.query(Product).part("x").list(), list[Product])

@@ -291,3 +291,12 @@ def migrate(m: tm.Migration) -> None:
 
 @tm.migration(after=None, old=[], new=[])  # type: ignore[arg-type]
 def no_steps() -> None: ...
+
+
+def parts_of_queries(store: tm.Store) -> None:
+    store.query(Product).split()  # type: ignore[call-arg]
+    store.query(Product).split("4")  # type: ignore[arg-type]
+    store.query(Product).part(4)  # type: ignore[arg-type]
+    store.query(Product, Reading).split(4)  # type: ignore[attr-defined]
+    for product in store.query(Product).split(4):
+        product.town  # type: ignore[attr-defined]

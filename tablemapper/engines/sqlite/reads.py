@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...planning.budget import Spending
 from ...planning.conditions import AnyPredicate
+from ...planning.parts import Part, Place, narrowed
 from ...planning.plan import Plan
 from ...planning.projection import ENTITIES, Layout
 from ...planning.ranges import BoundPlan
@@ -27,6 +28,8 @@ __all__ = ["SqliteReads"]
 T = TypeVar("T")
 P = ParamSpec("P")
 _CHUNK = 256
+_MANY = 10_000  # rows: of fewer, all keys are read
+_SAMPLES = 32  # keys for each part
 _NOTHING: tuple[Any, Any] = (None, None)
 
 
@@ -177,7 +180,7 @@ class SqliteReads:
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(bound.plan)
-        if select.residual or (bound.plan.distinct and len(bound.ranges) > 1):
+        if select.residual or (bound.plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
             return None
         with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
             counts = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
@@ -193,6 +196,32 @@ class SqliteReads:
                 if count >= most:
                     return most
         return count
+
+    @_again
+    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return places that divide the rows between the bounds into parts of about one size, in order; fewer if rows are few."""
+        select = self.select(bound.plan)
+        with self._file.snapshot() as snapshot:
+
+            def every() -> Iterator[Place]:
+                return chain.from_iterable(chain.from_iterable(snapshot.stream(*one) for one in select.keys(bound)))
+
+            keys = list(islice(every(), _MANY))
+            if len(keys) == _MANY and len(keys := self._sampled(bound, parts)) < 2 * parts:
+                stride = max(sum(1 for _ in every()) // (parts * _SAMPLES), 1)
+                keys = list(islice(every(), stride - 1, None, stride))
+        return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
+
+    def _sampled(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return keys between the bounds that lie evenly, in order; few if the file is not known to have them."""
+        table, columns = self.select(bound.plan).keyed
+        index = None if bound.plan.index is None else bound.plan.index.name
+
+        def reaches(low: Place | None, high: Place | None) -> bool:
+            return bool(narrowed(bound, Part(index, low, high)).ranges)
+
+        keys = self._file.upper_keys(table, columns, parts * _SAMPLES, reaches)
+        return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
 
     @_again
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:

@@ -174,6 +174,28 @@ class Select:
             text = self._text(layout, bounds, left.condition, limit is None, filtered, lean)
             yield text, [*args, *left.args, *filter, *tail]
 
+    def keys(self, bound: BoundPlan) -> Iterator[Statement]:
+        """Yield a SELECT of the places of all rows between the bounds, in order, for each range."""
+        table, places = self._keyed
+        for one in bound.ranges:
+            bounds, args = _bounds(one, self._at)
+            where = _all([one for one in (bounds, self._kind) if one])
+            columns = ", ".join(places)
+            yield f"SELECT {columns} FROM {quoted(table)} {self._at} WHERE {where} ORDER BY {columns}", args
+
+    @property
+    def _keyed(self) -> tuple[str, list[str]]:
+        """The table that is read, and the columns of its key."""
+        if self._index is None:
+            return self._statements.table.name, self._places
+        return self._index.name, self._places[:2] if self._index.index.unique else self._places
+
+    @property
+    def keyed(self) -> tuple[str, int]:
+        """The table that is read, and how many columns its key has."""
+        table, places = self._keyed
+        return table, len(places)
+
     def _text(self, *form: Any) -> str:
         if (text := self._texts.get(form)) is None:
             text = self._texts[form] = self._ranged(*form)
@@ -296,7 +318,9 @@ def _all(conditions: list[str]) -> str:
 
 def _alike(ranges: Sequence[KeyRange]) -> bool:
     """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
-    return len(ranges) > 1 and all(one.partition.point and one.row == ranges[0].row for one in ranges)
+    return len(ranges) > 1 and all(
+        one.partition.point and one.row == ranges[0].row and one.entities is None for one in ranges
+    )
 
 
 def _together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
@@ -321,6 +345,10 @@ def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
         if bound.hi is not None:
             conditions.append(f'{at}."{column}" < ?')
             args.append(bound.hi)
+    for op, key in zip((">=", "<"), one.entities or (), strict=False):
+        if key is not None:
+            conditions.append(f'({at}."_pk", {at}."_rk") {op} (?, ?)')
+            args += key
     return " AND ".join(conditions), args
 
 
@@ -365,7 +393,8 @@ def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -
             return Beyond(one)
         if value < bound.lo if plan.descending else ended:
             return None
-        one = attrs.evolve(one, **{side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)})
+        change: dict[str, Any] = {side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)}
+        one = attrs.evolve(one, **change)
     op = ("<" if plan.descending else ">") + ("=" if beyond else "")
     names, args = zip(*columns, strict=True)
     return Beyond(one, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)

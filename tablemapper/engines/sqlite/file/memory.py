@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
+from .btree import Key
 from .connections import vacuum
 from .driver_errors import translated
 from .file import File
@@ -39,6 +40,10 @@ class MemoryFile(File):
         return row
 
     read_few, seek = read, get
+
+    def upper_keys(self, *_: object) -> list[Key]:
+        """Return nothing: there is no file to look at."""
+        return []
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         return self.in_one_state(lambda snapshot: snapshot.stream(sql, args, chunk))

@@ -1,0 +1,73 @@
+"""Parts of a query: the rows of one path from one place on, up to another one.
+
+The places are texts of keys, so every row is in one part, whoever writes it and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import attrs
+
+from .bounds import Bound
+from .ranges import BoundPlan, KeyRange
+
+__all__ = ["Part", "Place", "narrowed"]
+
+Place: TypeAlias = tuple[str, ...]
+"""The keys of a row of a path: those of the path, and of an index those of the entity too."""
+
+
+@attrs.frozen
+class Part:
+    """The rows of a path from one place on, before another one."""
+
+    index: str | None
+    """The index that is followed; None for the key."""
+    low: Place | None = None
+    high: Place | None = None
+
+    def __str__(self) -> str:
+        low, high = ("…" if place is None else repr(place) for place in (self.low, self.high))
+        return f"part [{low}, {high})"
+
+
+def narrowed(bound: BoundPlan, part: Part) -> BoundPlan:
+    """Return a plan that reads of its ranges what is in a part."""
+    ranges: Iterable[KeyRange] = bound.ranges
+    if part.low is not None:
+        ranges = [kept for one in ranges for kept in _split(one, part.low) if kept.start >= part.low]
+    if part.high is not None:
+        ranges = [kept for one in ranges for kept in _split(one, part.high) if kept.start < part.high]
+    return attrs.evolve(bound, ranges=tuple(ranges), whole=bound.ranges)
+
+
+def _split(one: KeyRange, place: Place) -> Iterator[KeyRange]:
+    """Yield the rows of a range in pieces: each is before a place, or from there on."""
+    partition, row, *entity = place
+    for at in _cut(one.partition, partition):
+        if not at.point or at.lo != partition:
+            yield attrs.evolve(one, partition=at)
+            continue
+        for rows in _cut(one.row, row):
+            if not entity or not rows.point or rows.lo != row:
+                yield KeyRange(at, rows, one.entities)
+                continue
+            low, high = one.entities or (None, None)
+            middle: Any = tuple(entity)
+            inside = (low is None or low < middle) and (high is None or middle < high)
+            for entities in ((low, middle), (middle, high)) if inside else ((low, high),):
+                yield KeyRange(at, rows, entities)
+
+
+def _cut(bound: Bound, key: str) -> Iterator[Bound]:
+    """Yield a bound in pieces: what is below a key, the key itself, and what is above it."""
+    if bound.point or not bound.holds(key):
+        yield bound
+        return
+    if bound.lo < key:
+        yield Bound(bound.lo, key)
+    yield Bound(key, None, True)
+    if bound.hi is None or key + " " < bound.hi:
+        yield Bound(key + " ", bound.hi)

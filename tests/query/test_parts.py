@@ -1,0 +1,347 @@
+"""Parts of a query: together they are the query, whoever reads them and where, and they are about as large as each other."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite import reads
+from tablemapper.engines.sqlite.file import file
+
+from ..touched import touching
+
+START = datetime(2024, 2, 28, tzinfo=UTC)
+
+
+class Reading(tm.Entity, table="Readings"):
+    device: tm.Field[str]
+    at: tm.Field[datetime]
+    value: tm.Field[int] = tm.field(default=0)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    note: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str, datetime](partition="{device}", row="{at}")
+    by_value = tm.Index[int](partition="{value}")
+    by_tag = tm.Index[str](partition="{tags}")
+    by_day = tm.Index[datetime, str](partition="{at:%Y-%m-%d}", row="{device}")
+    alone = tm.Index[str, datetime](partition="{device}", row="{at:desc}", unique=True)
+
+
+class Total(tm.Aggregate, of=Reading, table="Totals"):
+    device: tm.Field[str] = tm.group_by(Reading.device)
+    readings: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{device}")
+
+
+def readings(count: int, *, note: str = "") -> Iterator[Reading]:
+    rng = random.Random(count)
+    for number in range(count):
+        tags = sorted({f"t{rng.randrange(9)}" for _ in range(rng.randrange(4))})
+        device = f"d{min(rng.randrange(40), 9):02d}"  # (three in four are of one device)
+        yield Reading(device, START + timedelta(seconds=number), rng.randrange(5), tags, note)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Reading, Total]) as opened:
+        opened.insert_many(readings(700))
+        yield opened
+
+
+def _queries(store: tm.Store) -> dict[str, tm.Query[Reading]]:
+    every = store.query(Reading)
+    return {
+        "a scan": every.allow_scan(),
+        "a filtered scan": every.where(Reading.value > 2).allow_scan(),
+        "a partition": every.where(Reading.device == "d09"),
+        "rows of a partition": every.where(Reading.device == "d09", Reading.at > START + timedelta(seconds=100)),
+        "partitions": every.where(Reading.device.is_in(["d01", "d03", "d09", "d10"])),
+        "an or": every.where((Reading.device == "d01") | ((Reading.device >= "d08") & (Reading.value == 3))),
+        "days": every.where(Reading.at < START + timedelta(days=2)),
+        "an index with one value": every.where(Reading.value == 4),
+        "an index by name": store.query(Reading.by_value(2)),
+        "an index from an edge on": store.query(Reading.by_value()).where(Reading.value > 1),
+        "elements": every.where(Reading.tags.contains("t3")),
+        "several elements": store.query(Reading.by_tag()).allow_scan(),
+        "a unique index": store.query(Reading.alone("d09")),
+        "one entity": every.where(
+            Reading.device == "d09", Reading.at == next(iter(every.where(Reading.device == "d09"))).at
+        ),
+        "nothing": every.where(Reading.device == "none"),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 50])
+def test_parts_are_together_the_query(store: tm.Store, count: int) -> None:
+    for name, query in _queries(store).items():
+        parts = query.split(count)
+        assert len(parts) == count, name
+        found = [(one.device, one.at) for part in parts for one in part]
+        assert sorted(found) == sorted((one.device, one.at) for one in query), name
+        assert len(found) == len(set(found)), name
+        assert sum(part.count() for part in parts) == len(found), name
+
+
+def test_a_part_is_read_in_every_way(store: tm.Store) -> None:
+    for name, query in _queries(store).items():
+        for part in query.split(3):
+            held = list(part)
+            assert part.exists() == bool(held), name
+            assert part.first() == (held[0] if held else None), name
+            assert sorted(part.select(Reading.at)) == sorted((one.at,) for one in held), name
+            assert [one for page in part.pages(7) for one in page.items] == held, name
+            assert [one.at for one in part.order_by(Reading.at.desc())] == sorted(
+                (one.at for one in held), reverse=True
+            )
+            assert [one.at for one in part.where(Reading.value == 2)] == [one.at for one in held if one.value == 2]
+            assert part.sum(Reading.value) == (sum(one.value for one in held) if held else None), name
+            assert part.max(Reading.at) == max((one.at for one in held), default=None), name
+            assert part.group_by(Reading.device).count() == {
+                device: sum(one.device == device for one in held) for device in {one.device for one in held}
+            }, name
+            assert [*part.limit(2)] == held[:2]
+            assert part.columns()["at"] == [one.at for one in held]
+            assert len(list(part.budget(examined=10_000))) == len(held)
+
+
+def test_a_part_is_split_further(store: tm.Store) -> None:
+    for name, query in _queries(store).items():
+        for part in query.split(3):
+            smaller = [one.at for some in part.split(4) for one in some]
+            assert sorted(smaller) == sorted(one.at for one in part), name
+            assert len(part.split(4)) == 4
+
+
+def test_what_one_key_of_an_index_leads_to_is_split_by_the_entities(store: tm.Store) -> None:
+    sizes = [part.count() for part in store.query(Reading).where(Reading.value == 4).split(5)]
+    assert min(sizes) > 0
+    assert max(sizes) - min(sizes) <= 1
+    part = store.query(Reading).where(Reading.value == 4).split(5)[2]
+    assert "entities [('d0" in str(part.explain().ranges[0])
+
+
+def test_tuples_are_split_as_entities_are(store: tm.Store) -> None:
+    rows = store.query(Reading).where(Reading.value == 4).select(Reading.at, Reading.value)
+    parts = rows.split(4)
+    assert sorted(row for part in parts for row in part) == sorted(rows)
+
+
+def test_a_total_of_a_part_is_of_the_part(store: tm.Store) -> None:
+    query = store.query(Reading).allow_scan()
+    assert dict(query.explain().totals) == {"count()": "Total"}
+    part = query.split(2)[0]
+    assert part.count() == len(list(part)) < query.count()
+    assert part.explain().unfit == ("Total: this is a part of a query",)
+
+
+def test_parts_say_which_rows_they_are_of(store: tm.Store) -> None:
+    parts = store.query(Reading).where(Reading.device == "d09").split(2)
+    assert re.fullmatch(r"<Query Reading, device == 'd09', part \[…, \('d09', '2024.*'\)\)>", repr(parts[0]))
+
+
+# ---------------------------------------------------------------------------------------------- writers
+
+
+def test_a_row_that_is_written_meanwhile_is_in_one_part() -> None:
+    with tm.open(":memory:", models=[Reading]) as store:
+        store.insert_many(readings(100))
+        parts = store.query(Reading).allow_scan().split(4)
+        new = [Reading(device, START - timedelta(days=1)) for device in ("", "a", "d05", "d09", "z", "\U0010ffff")]
+        store.insert_many(new)
+        store.delete_many(store.query(Reading).where(Reading.device == "d03"))
+        found = [(one.device, one.at) for part in parts for one in part]
+        assert sorted(found) == sorted((one.device, one.at) for one in store.query(Reading).allow_scan())
+
+
+def test_a_part_is_updated_and_deleted_alone() -> None:
+    with tm.open(":memory:", models=[Reading, Total]) as store:
+        store.insert_many(readings(200))
+        for query in (store.query(Reading).allow_scan(), store.query(Reading).where(Reading.value == 2)):
+            first, second, third = query.split(3)
+            others = {(one.device, one.at) for part in (first, third) for one in part}
+            assert second.update(note="x") == second.count() > 0
+            assert not any(one.note for part in (first, third) for one in part)
+            assert second.delete() > 0
+            assert {(one.device, one.at) for one in query} == others
+            store.query(Reading).allow_scan().update(note="")
+        assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- balance
+
+
+class Line(tm.Entity, table="Lines"):
+    log: tm.Field[str]
+    number: tm.Field[int]
+    level: tm.Field[int]
+    text: tm.Field[str]
+
+    key = tm.Key[str, int](partition="{log}", row="{number}")
+    by_level = tm.Index[int](partition="{level}")
+
+
+MANY = 6_000
+
+
+def lines(width: int) -> Iterator[Line]:
+    for number in range(MANY):
+        yield Line(f"log {max(number % 12 - 8, 0)}", number, number % 7, "n" * width)
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(reads, "_MANY", 500)
+    return 512  # (a chunk)
+
+
+@pytest.mark.parametrize("width", [0, 400, 3_000], ids=["short rows", "long rows", "rows moved aside"])
+def test_parts_of_many_rows_are_about_as_large_as_each_other_and_few_keys_are_read(
+    tmp_path: Path, few_at_once: int, width: int
+) -> None:
+    with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
+        store.insert_many(lines(width), atomic=True)
+    with touching() as touched, tm.open(tmp_path / "t.db", models=[Line]) as store:
+        for query in (
+            store.query(Line).allow_scan(),
+            store.query(Line).where(Line.log == "log 0"),
+            store.query(Line).where(Line.level <= 3),
+        ):
+            parts: list[Any] = []
+            assert sum(touched(lambda query=query, parts=parts: parts.extend(query.split(3))).values()) <= few_at_once
+            sizes = [part.count() for part in parts]
+            assert sum(sizes) == query.count()
+            assert max(sizes) < 1.5 * min(sizes), sizes
+
+
+def test_rows_that_are_in_the_log_only_are_divided_too(tmp_path: Path, few_at_once: int) -> None:
+    with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
+        store.insert_many(lines(0))
+        sizes = [part.count() for part in store.query(Line).allow_scan().split(3)]
+        assert sum(sizes) == MANY
+        assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_a_file_that_is_overwritten_while_it_is_looked_at_gives_parts_all_the_same(
+    tmp_path: Path, few_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
+        store.insert_many(lines(0))
+    real, rng = file._bytes, random.Random(3)
+
+    def torn(reader: Any, at: int, count: int) -> bytes:
+        page = bytearray(real(reader, at, count))
+        for _ in range(rng.choice((0, 1, 40)) if at else 0):
+            page[rng.randrange(len(page))] = rng.randrange(256)
+        return bytes(page)
+
+    monkeypatch.setattr(file, "_bytes", torn)
+    with tm.open(tmp_path / "t.db", models=[Line]) as store:
+        for _ in range(10):
+            parts = store.query(Line).allow_scan().split(3)
+            assert sum(part.count() for part in parts) == MANY
+
+
+# ---------------------------------------------------------------------------------------------- workers
+
+
+def _read(path: str, tokens: list[str], results: Any) -> None:
+    with tm.open(path, models=[Reading, Total]) as store:
+        query = store.query(Reading).where(Reading.value <= 3)
+        results.put([(one.device, one.at) for token in tokens for one in query.part(token)])
+
+
+def test_each_of_several_processes_reads_its_part(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    with tm.open(path, models=[Reading, Total]) as store:
+        store.insert_many(readings(2_000))
+        query = store.query(Reading).where(Reading.value <= 3)
+        wanted = sorted((one.device, one.at) for one in query)
+        tokens = [part.token for part in query.split(2)]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=_read, args=(path, [token], results)) for token in tokens]
+    for worker in workers:
+        worker.start()
+    found = [results.get(timeout=60) for _ in workers]
+    for worker in workers:
+        worker.join(60)
+    assert all(found)
+    assert sorted(key for some in found for key in some) == wanted
+
+
+def test_a_token_is_good_for_its_query_only(store: tm.Store) -> None:
+    query = store.query(Reading).where(Reading.value == 4)
+    part = query.split(3)[1]
+    assert list(query.part(part.token)) == list(part)
+    assert list(part.part(query.split(3)[0].token)) == list(query.split(3)[0])
+    page = query.page(2).token
+    assert page is not None
+    for other, token in (
+        (store.query(Reading).where(Reading.value == 3), part.token),
+        (query.select(Reading.at), part.token),
+        (query, part.token[:-3] + "abc"),
+        (query, page),
+        (query, "x"),
+    ):
+        with pytest.raises(tm.InvalidToken):
+            other.part(token)
+    with pytest.raises(tm.InvalidToken, match="another query"):
+        part.page(1, page)
+
+
+def test_a_query_says_how_it_is_given_to_another_process(store: tm.Store) -> None:
+    import pickle
+
+    with pytest.raises(TypeError, match=r"give part\.token to another process"):
+        pickle.dumps(store.query(Reading))
+
+
+def test_tasks_split_queries_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await tm.open_async(tmp_path / "t.db", models=[Reading]) as store:
+            await store.insert_many(list(readings(50)))
+            query = store.query(Reading).allow_scan()
+            parts = await query.split(3)
+            assert sum([await part.count() for part in parts]) == 50
+            assert await query.part(parts[1].token).list() == await parts[1].list()
+            rows = await query.select(Reading.at).split(2)
+            assert sum([len(await part.list()) for part in rows]) == 50
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "4", None])
+def test_a_number_of_parts_that_is_none_is_refused(store: tm.Store, count: Any) -> None:
+    with pytest.raises(tm.InvalidQuery, match=r"split: a whole number from 1 on is needed, not"):
+        store.query(Reading).allow_scan().split(count)
+
+
+def test_a_limit_and_an_order_have_no_parts(store: tm.Store) -> None:
+    query = store.query(Reading).allow_scan()
+    with pytest.raises(tm.InvalidQuery, match="split: parts have no common limit; split a query without a limit"):
+        query.limit(3).split(2)
+    with pytest.raises(tm.InvalidQuery, match="split: parts have no common order; split a query without an order"):
+        query.order_by(Reading.value).split(2)
+
+
+def test_a_scan_that_is_not_allowed_is_not_split(store: tm.Store) -> None:
+    with pytest.raises(tm.ScanRefused):
+        store.query(Reading).where(Reading.note == "x").split(2)
+
+
+def test_a_whole_query_has_no_token(store: tm.Store) -> None:
+    with pytest.raises(tm.InvalidQuery, match=r"this is a whole query; parts are what split\(count\) returns"):
+        _ = store.query(Reading).allow_scan().token
