@@ -15,7 +15,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
         {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
-        {"keys": ["forms", "times", "codec", "template", "composed", "overlap"]},
+        {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],

@@ -11,11 +11,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import attrs
 
 from ..errors import InvalidQuery, shown
+from ..keys.cuts import CUT, cut_of
 from .arithmetic import Computed, kind_of
 from .tree import (
     And,
@@ -32,6 +33,7 @@ from .tree import (
     Predicate,
     SameText,
     StartsWith,
+    cut_down,
     known_as,
 )
 
@@ -132,7 +134,7 @@ def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
     return Compare(attr=known_as(attr, value) if op == "==" else attr, op=_COMPARISONS[op], value=value)
 
 
-_STEP = re.compile(r'\.date\(\)$|\.truncate\("(.*)"\)$|\.([^.()\["]+)|\["([^"]*)"\]')
+_STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
 
 
 def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any]:
@@ -140,15 +142,13 @@ def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
     name = re.split(r'[.\["]', label, maxsplit=1)[0]
     attr, at = field(name), len(name)
     while at < len(label):
+        if (cut := CUT.match(label, at)) is not None:
+            return cut_down(attr, cut_of(cut))
         step = _STEP.match(label, at)
         if step is None:
             raise ValueError(f"{shown(label)} is no field")
-        cut, member, key = step.groups()
-        if member is None and key is None:
-            attr = cast(Attr[Any, Any], attr.date() if cut is None else attr.truncate(cut))
-        else:
-            path = (str(member if key is None else key),)
-            attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
+        path = (str(step[1] or step[2]),)
+        attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
         at = step.end()
     return attr
 

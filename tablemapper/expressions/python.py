@@ -7,7 +7,6 @@ from typing import Any
 
 from ..codegen import Names, compile_functions
 from ..errors import InvalidQuery, shown
-from ..keys.times import time_pattern
 from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
@@ -27,10 +26,8 @@ def attribute_source(attr: Attr[Any, Any], field: str, names: Names) -> str:
     """Return Python source for an attribute's value, ``field`` being the source of its field's value."""
     if attr.path:
         field = f"{names.name('walk', walk)}({field}, {attr.path!r})"
-    if attr.part:
-        pattern, values = time_pattern(attr.part, "time")
-        part = "time.date()" if attr.part == "date" else f"{pattern!r} % {values}"
-        field = f"(None if (time := {field}) is None else {part})"
+    if attr.part is not None:
+        field = attr.part.source(field, names)
     return field
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
@@ -18,9 +18,9 @@ import attrs
 
 from ..errors import InvalidQuery, shown
 from ..keys.codec import KeyCodec
-from ..keys.times import time_format_fault
+from ..keys.cuts import Cut
 from ..values.extra import TEXT, Extra
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 from .elements import Each, Recorder
 from .habits import FIELD_HABITS, refuse_habits
@@ -49,6 +49,7 @@ __all__ = [
     "SameText",
     "StartsWith",
     "as_predicate",
+    "cut_down",
     "known_as",
 ]
 
@@ -142,8 +143,8 @@ class Attr(Number[O, T]):
     name: str
     type: ValueType
     path: tuple[str, ...] = ()
-    part: str = ""
-    """Empty, ``date``, or a time format such as ``%Y-%m``."""
+    part: Cut | None = None
+    """What a time is cut down to."""
     uncut: ValueType | None = None
     """The type of the time that it is a part of."""
 
@@ -158,21 +159,21 @@ class Attr(Number[O, T]):
         if self.name == TIMESTAMP_NAME:
             return "timestamp()"
         text = "".join([self.name, *[f".{step}" if _is_plain(step) else f'["{step}"]' for step in self.path]])
-        return f"{text}.date()" if self.part == "date" else f'{text}.truncate("{self.part}")' if self.part else text
+        return text if self.part is None else f"{text}.{self.part}"
 
     @property
     def number_kind(self) -> Kind | None:
         return self.type.kind if self.type.calculable else None
 
     @cached_property
-    def source(self) -> tuple[str, tuple[str, ...], str]:
+    def source(self) -> tuple[str, tuple[str, ...], Cut | str | None]:
         """What two attributes have in common if they always have the same value."""
         return self.name, self.path, "text" if self.type is TEXT else self.part
 
     @property
     def whole(self) -> Attr[O, Any]:
         """The time that this is cut from; else itself."""
-        return self if self.uncut is None else attrs.evolve(self, part="", type=self.uncut, uncut=None)
+        return self if self.uncut is None else attrs.evolve(self, part=None, type=self.uncut, uncut=None)
 
     def attributes(self) -> Iterator[Attr[Any, Any]]:
         yield self
@@ -298,35 +299,38 @@ class Attr(Number[O, T]):
         """
         return Each(self)
 
-    def date(self: Attr[O, datetime] | Attr[O, datetime | None]) -> Attr[O, date]:
-        """Return the (UTC) day of a time.
+    def date(self: Attr[O, datetime] | Attr[O, datetime | None], zone: str = "UTC", /) -> Attr[O, date]:
+        """Return the day of a time: in UTC, or in a time zone, ``Reading.at.date("Europe/Oslo")``.
 
         Raises:
-            InvalidQuery: the field is no datetime.
+            InvalidQuery: the field is no datetime, or there is no such zone.
         """
-        return self._truncated("date")
+        return cut_down(self, Cut(_Date, "%Y-%m-%d", zone))
 
     def truncate(
-        self: Attr[O, datetime] | Attr[O, datetime | None] | Attr[O, _Date] | Attr[O, _Date | None], format: str, /
+        self: Attr[O, datetime] | Attr[O, datetime | None] | Attr[O, _Date] | Attr[O, _Date | None],
+        format: str,
+        zone: str = "UTC",
+        /,
     ) -> Attr[O, str]:
-        """Return a (UTC) time or a date as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+        """Return a time or a date as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
 
-        Quarters are ``%Y-Q%q``, weeks as ISO 8601 counts them ``%G-W%V``.
+        Quarters are ``%Y-Q%q``, weeks as ISO 8601 counts them ``%G-W%V``. A time is in UTC, or in a time zone.
 
         Raises:
-            InvalidQuery: the field is no time, or the format is not of these directives.
+            InvalidQuery: the field is no time, the format is not of these directives, or there is no such zone.
         """
-        given: object = format
-        kind = _Date if self.type.kind is _Date else datetime
-        fault = time_format_fault(kind, given) if isinstance(given, str) else "a time format is text"
-        if fault is not None:
-            raise InvalidQuery(f"{self!r}.truncate({shown(given)}): {fault}")
-        return self._truncated(format)
+        return cut_down(self, Cut(str, format, zone))
 
-    def _truncated(self, part: str) -> Attr[O, Any]:
-        if not self.type.cuttable or self.part or (part == "date" and self.type.kind is _Date):
-            raise InvalidQuery(f"{self!r}: only a datetime can be cut down to a part, or a date to a text")
-        return attrs.evolve(self, part=part, type=self.type.nested((part,)), uncut=self.type)
+    def floor(self: Attr[O, datetime] | Attr[O, datetime | None], step: timedelta, /) -> Attr[O, datetime]:
+        """Return the moment at which the step began that a time is in: ``Reading.at.floor(timedelta(minutes=15))``.
+
+        Steps divide each day, from midnight in UTC on.
+
+        Raises:
+            InvalidQuery: the field is no datetime, or the step does not divide a day evenly.
+        """
+        return cut_down(self, Cut(datetime, step=step))
 
     def at(self, get: Callable[[T], U], /) -> Attr[O, U]:
         """Return a nested value: ``User.home.at(lambda home: home.city)``.
@@ -388,6 +392,16 @@ class Attr(Number[O, T]):
         What is not there stays so.
         """
         return Assignment(attr=self, value=None, removes=True)
+
+
+def cut_down(attr: Attr[O, Any], part: Cut) -> Attr[O, Any]:
+    """Return a time that is cut down; raise InvalidQuery if it cannot be."""
+    base = attr.type.kind
+    if not attr.type.cuttable or attr.part is not None or (base is date and part.kind is not str):
+        raise InvalidQuery(f"{attr!r}: only a datetime can be cut down to a part, or a date to a text")
+    if (fault := part.fault(base)) is not None:
+        raise InvalidQuery(f"{attr!r}.{part}: {fault}")
+    return attrs.evolve(attr, part=part, type=SCALARS[part.kind], uncut=attr.type)
 
 
 def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:

@@ -2,6 +2,8 @@
 
 - `forms`: the text of each type and spec.
 - `times`: time formats.
+- `zones`: time zones: the local time of a moment, and the moments of a local time.
+- `cuts`: what a time is cut down to, in UTC or in a zone.
 - `codec`: the escaping of texts.
 - `template`: templates, from class body to generated functions.
 - `composed`: times that stand in a key in pieces.

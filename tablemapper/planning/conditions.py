@@ -6,7 +6,7 @@ All constants are `Parameter`s here: nothing depends on their values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
 import attrs
@@ -28,7 +28,7 @@ from ..expressions.tree import (
     StartsWith,
 )
 from ..expressions.tree import Comparison as Operator
-from ..keys.times import bucket_edge, ordered_unit
+from ..keys.cuts import Cut
 from ..values.extra import indexed_as
 
 __all__ = [
@@ -37,8 +37,7 @@ __all__ = [
     "Edge",
     "alternatives",
     "conditions",
-    "cut_unit",
-    "edge",
+    "edges",
     "field_name",
     "named",
     "normal",
@@ -53,14 +52,16 @@ MAX_ALTERNATIVES = 64
 class Edge(Parameter):
     """The moment at which the cut time begins, or ends, that is given later."""
 
-    part: str
+    part: Cut
     end: bool
     kind: type
     """Of the times: datetime, or date."""
+    for_good: bool
 
     def moment(self, values: Sequence[Any]) -> date | None:
         """Return it; None if it is after all times."""
-        return edge(self.part, values[self.number], self.kind, end=self.end)
+        moment: date | None = self.part.edge(values[self.number], self.kind, end=self.end, for_good=self.for_good)
+        return moment
 
 
 _EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
@@ -70,23 +71,15 @@ _EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
 """How a time is compared, with the beginning or the end of a bucket, if what it is cut to is compared so."""
 
 
-def cut_unit(part: str) -> str:
-    """Return the unit that a time is cut to, if what is left sorts as the times do; else nothing."""
-    return "%d" if part == "date" else ordered_unit(part)
-
-
-def edge(part: str, value: Any, kind: type, *, end: bool) -> date | None:
-    """Return the first datetime, or date, whose cut is not below a value, or is above it; None if there is none."""
-    if part == "date":
-        return bucket_edge("%Y-%m-%d", value.isoformat(), end=end)
-    moment = bucket_edge(part, value, end=end)
-    return moment if moment is None or kind is datetime else moment.date()
-
-
-def time_comparisons(op: str, part: str) -> Iterator[tuple[Operator, bool]]:
+def time_comparisons(op: str, part: Cut) -> Iterator[tuple[Operator, bool]]:
     """Yield how a time is compared if what it is cut to is: an operator, and whether with the end of the bucket."""
-    if cut_unit(part):
+    if part.ordered:
         yield from _EDGES.get(op, ())
+
+
+def edges(op: str, part: Cut, number: Parameter, kind: type) -> list[tuple[str, Parameter]]:
+    """Return how a time is compared if what it is cut to is: all that are cut so are between these edges."""
+    return [(one, Edge(number.number, part, end, kind, one == "<")) for one, end in time_comparisons(op, part)]
 
 
 Comparison = tuple[str, Parameter]
@@ -192,7 +185,7 @@ class Conditions:
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
     compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
-    windows: dict[str, tuple[str, type, tuple[Parameter, ...]]] = attrs.field(factory=dict)
+    windows: dict[str, tuple[Cut, type, tuple[Parameter, ...]]] = attrs.field(factory=dict)
     """Times that are in one of several buckets: what they are cut to, their type, and the values."""
     elements: dict[str, Parameter] = attrs.field(factory=dict)
     """Elements that lists are known to hold."""
@@ -240,15 +233,15 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
     """Keep what a predicate says, unless something else is known already; return whether it was new."""
     match predicate:
-        case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part:
-            edges = [(one, Edge(value.number, part, end, attr.time_kind)) for one, end in time_comparisons(op, part)]
-            if edges:
-                way.compared.setdefault(name, []).extend(edges)
-            return bool(edges)
-        case In(attr=Attr(part=part) as attr, values=values) if part:
-            known = way.windows.setdefault(name, (part, attr.time_kind, values)) if cut_unit(part) else None
+        case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value):
+            between = edges(op, part, value, attr.time_kind)
+            if between:
+                way.compared.setdefault(name, []).extend(between)
+            return bool(between)
+        case In(attr=Attr(part=Cut() as part) as attr, values=values):
+            known = way.windows.setdefault(name, (part, attr.time_kind, values)) if part.ordered else None
             return known is not None and known[2] is values
-        case Contains(attr=Attr(part=part)) | StartsWith(attr=Attr(part=part)) if part:
+        case Contains(attr=Attr(part=Cut())) | StartsWith(attr=Attr(part=Cut())):
             return False
         case Contains(attr=attr, value=value) if attr.type.element is not None:
             return way.elements.setdefault(name, value) is value

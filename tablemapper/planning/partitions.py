@@ -8,9 +8,10 @@ from typing import Any
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Attr, Compare
+from ..keys.cuts import Cut
 from ..keys.times import is_within
 from ..schema.model import Model
-from .conditions import AnyPredicate, cut_unit, edge
+from .conditions import AnyPredicate
 
 __all__ = ["equalities", "partition_key"]
 
@@ -42,9 +43,9 @@ def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> 
     template = model.declaration.templates[0]
     values: dict[str, Any] = {}
     for attr, value in pairs:
-        values[attr.name] = _moment(attr, value) if attr.part else value
+        values[attr.name] = value if attr.part is None else _moment(attr, attr.part, value)
         for slot in template.slots:
-            if attr.part and slot.field == attr.name and not is_within(slot.interval, cut_unit(attr.part)):
+            if attr.part is not None and slot.field == attr.name and not is_within(slot.interval, attr.part.holder):
                 raise InvalidQuery(
                     f"partition: {attr!r} does not say what stands in {slot}; compare {attr.whole!r} itself"
                 )
@@ -56,9 +57,9 @@ def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> 
     return template.encode(values)
 
 
-def _moment(attr: Attr[Any, Any], value: Any) -> Any:
+def _moment(attr: Attr[Any, Any], part: Cut, value: Any) -> Any:
     """Return the first moment that is cut to a value."""
-    first = edge(attr.part, value, attr.time_kind, end=False) if cut_unit(attr.part) else None
-    if first is None or first == edge(attr.part, value, attr.time_kind, end=True):
+    first = part.edge(value, attr.time_kind, end=False) if part.ordered else None
+    if first is None or part.of(first) != value:
         raise InvalidQuery(f"partition: {attr!r} == {shown(value)} is no span of time; compare {attr.whole!r} itself")
     return first

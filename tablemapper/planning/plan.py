@@ -9,6 +9,7 @@ import attrs
 from ..entities.declaration import IndexModel
 from ..expressions.tree import Attr, Order, Parameter
 from ..keys.composed import whole_fields
+from ..keys.cuts import Cut
 from ..keys.template import Slot, Template
 from ..schema.model import Model
 from .bounds import Reach
@@ -34,7 +35,7 @@ class Access:
     spread: tuple[Slot, ...]
     """Slots of the partition with a range for each of their texts: shards, truncated times."""
     compared: dict[str, list[Comparison]]
-    windows: tuple[tuple[str, str, type, tuple[Parameter, ...]], ...] = ()
+    windows: tuple[tuple[str, Cut, type, tuple[Parameter, ...]], ...] = ()
     """Times that are in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
     edge: Reach | None = None
     """How the rows are bounded of a partition at the edge of an interval of times; None if they all are read."""

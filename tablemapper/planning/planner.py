@@ -19,7 +19,7 @@ from ..keys.template import Slot
 from ..keys.times import is_within
 from .advice import lack, refusal
 from .bounds import reach
-from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, cut_unit, normal
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
@@ -233,8 +233,9 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
     if access.among and any(one.range_field == name and one.loose for one in access.reaches):
         return False  # (between the bounds of one value can be rows of another one)
     attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
-    if attr is not None and attr.part:
-        edged = name in access.exact or is_within(cut_unit(attr.part), access.unit(name))
+    if attr is not None and attr.part is not None:
+        edge_unit = attr.part.edge_unit
+        edged = bool(edge_unit) and (name in access.exact or is_within(edge_unit, access.unit(name)))
         return edged and name not in access.equal and name not in dict(access.among)
     if name not in access.exact:
         return False
@@ -291,7 +292,7 @@ def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str]
     rest = iter(slots)
     for step in order:
         attr = step.attr
-        if attr.part or attr.path:
+        if attr.part is not None or attr.path:
             return None
         name = attr.name
         if name in fixed or name in seen:

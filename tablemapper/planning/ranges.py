@@ -15,7 +15,7 @@ from ..keys.template import Slot
 from ..keys.times import UNITS, first_moment
 from ..schema.rows import Row
 from .bounds import EVERYTHING, Bound, Reach
-from .conditions import Comparison, Edge, time_comparisons
+from .conditions import Comparison, Edge, edges
 from .plan import MAX_RANGES, Access, Plan
 
 __all__ = ["BoundPlan", "KeyRange", "TooManyRanges", "bind"]
@@ -142,9 +142,7 @@ def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
     for buckets in product(*windows):
         steps = {name: list(several) for name, several in access.compared.items()}
         for name, part, kind, number in buckets:
-            steps.setdefault(name, []).extend(
-                (op, Edge(number.number, part, end, kind)) for op, end in time_comparisons("==", part)
-            )
+            steps.setdefault(name, []).extend(edges("==", part, number, kind))
         try:
             compared = {name: list(_with_values(several, values)) for name, several in steps.items()}
         except _NoTime:

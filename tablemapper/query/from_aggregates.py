@@ -6,18 +6,19 @@ Its groups must tile the query. Then the aggregate answers instead, by a query l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import attrs
 
 from ..engines.protocol import Reads
-from ..errors import InvalidModel, ScanRefused
+from ..errors import ScanRefused
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.tree import And, Attr, Compare, Each, In, Leaf, Not, Or
-from ..keys.codec import key_codec
-from ..planning.conditions import AnyPredicate, edge, present, time_comparisons
+from ..keys.cuts import Cut
+from ..keys.forms import MICROSECOND
+from ..planning.conditions import AnyPredicate, present, time_comparisons
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
 from ..schema.groups import AggregateModel, Slot, State, slot_of
@@ -202,7 +203,7 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
         return _translated(of_time, own)
     if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
         for (name, path, part), attr in own.items():
-            if part and (name, path, "") == predicate.attr.source:
+            if isinstance(part, Cut) and (name, path, None) == predicate.attr.source:
                 bound = _cut_bound(predicate.op, predicate.value, part)
                 if bound is not None:
                     return Compare(attr=attr, op=predicate.op, value=bound)
@@ -212,38 +213,33 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
 def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
     """Return what a comparison of a cut time says of the time; None if it is none, or nothing can be said."""
     match predicate:
-        case In(attr=Attr(part=part) as attr, values=values) if part and values:
+        case In(attr=Attr(part=Cut()) as attr, values=values) if values:
             parts = [_of_time(Compare(attr=attr, op="==", value=value)) for value in values]
             known = [one for one in parts if one is not None]
             return Or(parts=tuple(known)) if len(known) == len(parts) else None
-        case Compare(attr=Attr(part=part) as attr, op=op, value=value) if part and not isinstance(value, Attr):
+        case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value) if not isinstance(value, Attr):
             if attr.time_kind is not datetime:
                 return None
             bounds: list[AnyPredicate] = []
             for one, end in time_comparisons(op, part):
-                if (at := edge(part, value, datetime, end=end)) is None:
+                if (at := part.exact_edge(value, end=end)) is None:
                     return None
                 bounds.append(Compare(attr=attr.whole, op=one, value=at))
             return And(parts=tuple(bounds)) if bounds else None
     return None
 
 
-def _cut_bound(op: str, moment: datetime, part: str) -> Any:
+def _cut_bound(op: str, moment: datetime, part: Cut) -> Any:
     """Return what a cut time is compared with, as its time is compared with a moment; None if a group has both sides."""
-    moment = moment.astimezone(UTC)
+    if op not in ("<", "<=", ">", ">=") or not part.ordered:
+        return None
     if op in ("<=", ">"):  # the first moment beyond must begin a group
         try:
-            first = moment + timedelta(microseconds=1)
+            first = moment + MICROSECOND
         except OverflowError:
             return None
-    elif op in ("<", ">="):
-        first = moment
     else:
+        first = moment
+    if part.exact_edge(part.of(first), end=False) != first:
         return None
-    try:
-        codec = key_codec(datetime, "%Y-%m-%d" if part == "date" else part)
-    except InvalidModel:
-        return None
-    if not codec.ordered or [op for op, _ in codec.cuts("<", first) or ()] != ["<"]:
-        return None
-    return moment.date() if part == "date" else codec.encode(moment)
+    return part.of(moment)

@@ -566,13 +566,14 @@ class _Group:
         attr = grouped.list if isinstance(grouped, Each) else grouped
         self.optional = self.elements or bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
-        whole = attr.part in ("", "date")  # else it is cut to a text, which is a value of its own
-        cut = plain_cut(attr.time_kind, "%Y-%m-%d" if attr.part == "date" else attr.part) if attr.part else 0
+        whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
+        cut = 0 if attr.part is None else plain_cut(attr.time_kind, attr.part.plain_format)
         text = None
         if (
             not self.elements
             and not attr.path
-            and (all(template.takes_text(name) for template in templates) if whole else cut)
+            and (cut or attr.part is None)
+            and (not whole or all(template.takes_text(name) for template in templates))
         ):
             text = fields.text(attr.name, cut)
         self.is_text = whole and text is not None

@@ -24,6 +24,7 @@ from ..entities.entity import Record
 from ..entities.fields import MeasureKind
 from ..expressions.predicates import attribute, load_constant
 from ..expressions.tree import Attr
+from ..keys.cuts import CUT
 from ..keys.template import compile_template, renamed_text
 from ..limits import MAX_INT32, MIN_INT32
 from ..values.nested import value_type
@@ -331,7 +332,7 @@ class Shape:
     def _undump(self, label: str, model: ModelForm) -> Callable[[Any], Any]:
         """Return the function from a constant in a form to its value."""
         head, *path = re.split(r"[.\[]", label, maxsplit=1)
-        if path and path[0].partition("(")[0] not in ("date", "truncate"):
+        if path and CUT.search(label) is None:
             schema = _member(model.fields[head].json, label.split(".")[1:]) or {}
             _, kind = _FORMATS.get(schema.get("format", ""), ("", None))
             return SCALARS[kind].undump if kind is not None else lambda value: value
@@ -506,11 +507,9 @@ def _path(label: str, owner: str) -> str:
     """Return ``Reading.taken_at.date()``, or ``Reading.home.at(lambda x: x.city)``, for a label."""
     end = min([at for at in (label.find("."), label.find("[")) if at >= 0], default=len(label))
     field, rest = f"{owner}.{attribute_name(label[:end])}", label[end:]
-    if not rest or rest.startswith((".date()", ".truncate(")):
-        return field + rest
-    cut = re.search(r"\.date\(\)$|\.truncate\(.*\)$", rest)
-    nested = rest[: cut.start()] if cut else rest
-    return f"{field}.at(lambda x: x{nested}){cut[0] if cut else ''}"
+    cut = CUT.search(rest)
+    nested, part = (rest[: cut.start()], cut[0].replace("(timedelta(", "(dt.timedelta(")) if cut else (rest, "")
+    return f"{field}.at(lambda x: x{nested}){part}" if nested else field + part
 
 
 def _member(schema: Any, path: Sequence[str]) -> Mapping[str, Any] | None:

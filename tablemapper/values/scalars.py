@@ -202,14 +202,12 @@ class ValueType:
         return template.format(v=variable, **used)
 
     def nested(self, path: tuple[str, ...]) -> ValueType:
-        """Return the type of a nested value, stored as it is inside JSON; of a datetime, that of its date or a cut.
+        """Return the type of a nested value, stored as it is inside JSON.
 
         With an empty path it is the type itself.
         """
         if not path:
             return self
-        if self.cuttable and len(path) == 1 and (path[0] == "date" or "%" in path[0]):
-            return SCALARS[date if path[0] == "date" else str]
         inner = self
         for name in path:
             inner = inner._member(name)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -174,7 +174,7 @@ class Headcount(tm.Aggregate, of=Employee, table="Staff"):
 
 class Ledger(tm.Aggregate, of=User, table="Ledger"):
     color: tm.Field[Color] = tm.group_by(User.color)
-    month: tm.Field[str] = tm.group_by(User.joined.truncate("%Y-%m"))
+    month: tm.Field[str] = tm.group_by(User.joined.truncate("%Y-%m", "Europe/Oslo"))
     balance: tm.Field[Decimal] = tm.sum(User.balance)
     mean: tm.Field[Decimal | None] = tm.avg(User.balance)
     rest: tm.Field[timedelta | None] = tm.avg(User.sleeps)
@@ -209,6 +209,10 @@ assert_type((Product.price > Decimal(1)) & ~(Product.name == "Dune") | Product.n
 assert_type(Reading.taken_at.date(), tm.Attr[Reading, date])
 assert_type(Reading.taken_at.truncate("%Y"), tm.Attr[Reading, str])
 assert_type(Reading.taken_at.date() == date(2023, 1, 1), tm.Predicate[Reading])
+assert_type(Reading.taken_at.date("Europe/Oslo"), tm.Attr[Reading, date])
+assert_type(Reading.taken_at.truncate("%G-W%V", "Europe/Oslo"), tm.Attr[Reading, str])
+assert_type(Reading.taken_at.floor(timedelta(minutes=15)), tm.Attr[Reading, datetime])
+assert_type(Reading.taken_at.floor(timedelta(minutes=15)) < datetime(2023, 1, 1, tzinfo=UTC), tm.Predicate[Reading])
 assert_type(Reading.temperature > 40, tm.Predicate[Reading])
 assert_type(Reading.temperature > Reading.humidity, tm.Predicate[Reading])
 assert_type(User.home.at(lambda home: home.city), tm.Attr[User, str])

@@ -46,8 +46,8 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     sql = column(attr.name)
     if sql is None or field.wide:  # (it may be text)
         return None
-    if attr.part:
-        return cut_sql(sql, "%Y-%m-%d" if attr.part == "date" else attr.part)
+    if attr.part is not None:
+        return cut_sql(sql, attr.part.plain_format) if attr.part.plain_format else None
     if attr.path:
         if not attr.type.sql_in_json:
             return None

@@ -1,0 +1,134 @@
+"""Time zones: the local time of a moment, and the moments of a local time.
+
+A zone is an offset for each moment, and nothing else is asked of its rules, wherever they come from. Local time runs
+backwards where the offset shrinks: then one local time is that of two moments. Moments are counted in µs from the year 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache, lru_cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from .forms import MICROSECOND
+
+__all__ = ["Source", "crosses_back", "edges", "fingerprint", "local_time", "rules_from", "zone_fault"]
+
+Source = Callable[[str], tzinfo]
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
+_LOCAL_LAST = datetime.max.replace(tzinfo=UTC)  # (a local time, of whatever zone)
+_HOUR = timedelta(hours=1) // MICROSECOND
+_DAY = 24 * _HOUR
+_EARLY, _LATE = [(datetime(year, 1, 1, tzinfo=UTC) - _FIRST) // MICROSECOND for year in (1800, 2100)]
+"""Between these years every change of an offset is looked at. Earlier there is none, and later ones are as the last."""
+
+_source: list[Source] = [ZoneInfo]
+
+
+def rules_from(source: Source) -> None:
+    """Take the rules of all zones from a function from now on."""
+    _source[:] = [source]
+    for kept in (_rules, edges, _all_changes, fingerprint, local_time):
+        kept.cache_clear()
+
+
+def zone_fault(name: object) -> str | None:
+    """Say why a value names no time zone; None if it names one."""
+    try:
+        if isinstance(name, str):
+            _rules(name)
+            return None
+    except (LookupError, ValueError, OSError):
+        pass
+    return 'no time zone is known by this name; the names are those of IANA, as "Europe/Oslo" (pip install tzdata brings them all)'
+
+
+@cache
+def _rules(name: str) -> tzinfo:
+    return _source[0](name)
+
+
+@cache
+def local_time(zone: str) -> Callable[[datetime | None], datetime | None]:
+    """Return a function from a moment to its local time, in a zone; beyond the last year that is the last moment of it."""
+    rules = _rules(zone)
+
+    def local(moment: datetime | None) -> datetime | None:
+        try:
+            return None if moment is None else moment.astimezone(rules)
+        except OverflowError:
+            return _LOCAL_LAST
+
+    return local
+
+
+def _moment(number: int) -> datetime:
+    return _FIRST + min(max(number, 0), _LAST) * MICROSECOND
+
+
+def _offset(rules: tzinfo, number: int) -> int:
+    at = _moment(min(max(number, 2 * _DAY), _LAST - 2 * _DAY)).astimezone(rules)  # (further out it has no local time)
+    return (at.utcoffset() or timedelta()) // MICROSECOND
+
+
+def _changes(rules: tzinfo, low: int, high: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield the first number with its offset, then each at which the offset changes; two changes are a step apart."""
+    at, offset = low, _offset(rules, low)
+    yield at, offset
+    while at < high:
+        end = min(at + step, high)
+        after = _offset(rules, end)
+        if after != offset:
+            before, first = at, end
+            while first - before > 1:
+                middle = (before + first) // 2
+                if _offset(rules, middle) == offset:
+                    before = middle
+                else:
+                    first = middle
+            yield first, after
+            offset = after
+        at = end
+
+
+@lru_cache(maxsize=4096)
+def edges(zone: str, local: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return the first moment whose local time is not below one, and the first from which on none is below it.
+
+    They differ where local time runs backwards over it. None is after all moments.
+    """
+    wanted = (local.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
+    low, high = max(wanted - _DAY, 0), min(wanted + _DAY, _LAST)
+    first, last = None, low
+    pieces = list(_changes(_rules(zone), low, high, _HOUR))
+    for (start, offset), (end, _) in zip(pieces, [*pieces[1:], (high + 1, 0)], strict=True):
+        if start < wanted - offset:
+            last = min(end, wanted - offset)
+        if first is None and (at := max(start, wanted - offset)) < end:
+            first = at
+    return None if first is None else _moment(first), None if last > _LAST else _moment(last)
+
+
+@cache
+def _all_changes(zone: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_changes(_rules(zone), _EARLY, _LATE, 3 * _DAY))
+
+
+def crosses_back(zone: str, first_of: Callable[[datetime], datetime]) -> bool:
+    """Return whether local time ever runs back into an earlier bucket, of which a function gives the first moment."""
+    changes = _all_changes(zone)
+    for (_, before), (at, after) in pairwise(changes):
+        if after < before and first_of(_moment(at - 1 + before)) > first_of(_moment(at + after)):
+            return True
+    return False
+
+
+@cache
+def fingerprint(zone: str) -> str:
+    """Return 32 hex digits that differ if the rules of a zone do, whatever form these have."""
+    return hashlib.blake2b(repr(_all_changes(zone)).encode(), digest_size=16).hexdigest()
