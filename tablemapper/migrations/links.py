@@ -18,6 +18,7 @@ from ..entities.entity import Entity
 from ..schema.forms import FieldForm, LinkForm, ModelForm
 from ..schema.model import model_of
 from ..schema.renames import with_properties
+from ..schema.translation import function_name
 from .fields import origins
 from .script import Script
 from .steps import Convert, Fill, Join, Rewrite
@@ -62,14 +63,20 @@ def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
     steps = {step.new.name: step for step in script.steps if isinstance(step, Convert | Fill) and step.new.owner is new}
     properties: dict[str, str] = {}
     values: dict[str, list[tuple[Any, Any]]] = {}
+    functions: dict[str, str] = {}
     level: _Level = "writes"
     for name, was in origins(script, old, new).items():
         a, b = abstract_declaration(old).field(was), abstract_declaration(new).field(name)
         properties[a.property] = b.property
         one, other, step = source.fields[a.property], target.fields[b.property], steps.get(name)
         if isinstance(step, Convert):
-            if not isinstance(step.with_, Mapping):
-                raise _Unlinked
+            if not isinstance(step.with_, Mapping) or step.back is not None:
+                function = function_name(step.back, other, one)
+                if function is None or one.in_key or other.in_key:
+                    raise _Unlinked
+                functions[b.property] = function
+                level = "reads"
+                continue
             given = [(a.type.store(x), b.type.store(y)) for x, y in step.with_.items()]
             values[a.property] = _one_to_one(given, one, other)
         elif _plain(one) != _plain(other):
@@ -87,9 +94,9 @@ def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
     extra = any(field.type == "extra" for field in (*source.fields.values(), *target.fields.values()))
     if extra and (properties.keys() != source.fields.keys() or set(properties.values()) != target.fields.keys()):
         raise _Unlinked  # what one of them declares is among the undeclared properties of the other
-    _check_keys(before, after, properties)
+    _check_keys(before, after, {old: new for old, new in properties.items() if new not in functions})
     _check_unique(source, target, properties)
-    return LinkForm(before.name, after.name, properties, values), level
+    return LinkForm(before.name, after.name, properties, values, functions), level
 
 
 def _plain(field: FieldForm) -> FieldForm:

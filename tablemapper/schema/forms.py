@@ -140,12 +140,15 @@ class LinkForm(_Form):
     """Those of the old class that the new one has, too, with their names there."""
     values: dict[str, list[tuple[Any, Any]]] = {}
     """By property of the old class: stored values that are others in the new one."""
+    functions: dict[str, str] = {}
+    """By property of the new class: what makes the old value of the new one; see `translation`. There is no way back."""
 
     @property
     def reverse(self) -> LinkForm:
         """The same, with the new class for the old one."""
         values = {self.properties[name]: [(new, old) for old, new in pairs] for name, pairs in self.values.items()}
-        return LinkForm(self.new, self.old, {new: old for old, new in self.properties.items()}, values)
+        properties = {new: old for old, new in self.properties.items()}
+        return LinkForm(self.new, self.old, properties, values, self.functions)
 
 
 class StateForm(_Form):

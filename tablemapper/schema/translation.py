@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
+from msgspec import UNSET
+
 from ..keys.template import Template
-from .forms import LinkForm, ModelForm, stored_default
+from .forms import FieldForm, LinkForm, ModelForm, stored_default
 from .model import Model
 from .rows import FIRST, Row
 
-__all__ = ["Translation"]
+__all__ = ["FUNCTIONS", "Translation", "function_name"]
+
+FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
+    {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": date.isoformat}
+)
+"""What a catalogue can name, by that name: functions that nobody needs a script for."""
+_TOTAL = {
+    ("str", "str"): frozenset({"int", "int32", "float", "Decimal", "UUID", "bool", "date"}),
+    ("float", "float"): frozenset({"int", "int32"}),
+    ("Decimal", "Decimal"): frozenset({"int", "int32"}),
+    ("int", "int"): frozenset({"int32", "bool"}),
+    ("isoformat", "str"): frozenset({"date"}),
+}
+"""By such a function, and the type that it gives: the types of which it takes every value."""
+
+
+def function_name(function: Any, source: FieldForm, target: FieldForm) -> str | None:
+    """Return the name of a function that makes a value of one field of each value of another; None if it has none."""
+    name = next((name for name, one in FUNCTIONS.items() if one is function or one == function), None)
+    plain = source.members is UNSET and target.members is UNSET and (target.optional or not source.optional)
+    return name if name and plain and source.type in _TOTAL.get((name, target.type), ()) else None
 
 
 class Translation:
@@ -26,6 +52,7 @@ class Translation:
         self._source, self._target = source, target
         self._properties = {new: old for old, new in link.properties.items()}
         self._values = {link.properties[name]: dict(pairs) for name, pairs in link.values.items()}
+        self._functions = {name: FUNCTIONS[one] for name, one in link.functions.items()}
         self._fields = {field.property: field for field in source.declaration.fields}
         self._places = {field.property: at for at, field in enumerate(source.columns, FIRST)}
         self._defaults = [stored_default(form.fields[field.property]) for field in target.columns]
@@ -52,6 +79,8 @@ class Translation:
                 continue
             place = self._places.get(property)
             value = self._stored(property, keyed) if place is None else row[place]
+            if value is not None and (function := self._functions.get(property)) is not None:
+                value = field.type.store(function(self._fields[property].type.load(value)))
             values.append(self._mapped(field.property, value))
         return (*self.key(row[0], row[1]), 0, *values)
 

@@ -18,7 +18,14 @@ from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, pa
 PRICED = part(changed(FIELDS, price=Decimal))
 KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
 BARE = part()
-TO_DECIMAL = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, Decimal, back=str), "first", None, [BARE])
+
+
+def back(price: Decimal) -> str:
+    """Return a price as text; only this script can tell."""
+    return str(price)
+
+
+TO_DECIMAL = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, Decimal, back=back), "first", None, [BARE])
 TO_NUMBER = script([KEYED], lambda m: m.rekey(PRICED, KEYED), "second", "first", [PRICED])
 WITHOUT = part(changed(FIELDS, price=Decimal, tags=None), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
 BARER = script([WITHOUT], lambda m: m.drop(KEYED.tags), "third", "second", [KEYED])

@@ -50,7 +50,7 @@ def test_former_definitions_end_with_the_class_that_is_copied(path: Path) -> Non
 
     @tm.migration(after=None, old=OLD, new=new)
     def text(m: tm.Migration) -> None:
-        m.convert(OLD[0].color, new[0].color, str, back=int)
+        m.convert(OLD[0].color, new[0].color, lambda color: str(color), back=int)
 
     for _ in range(2):
         assert tm.migrate(path, [text]).entities == 9

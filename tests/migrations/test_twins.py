@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +307,73 @@ def test_a_later_version_that_lets_a_field_hold_more_ends_the_old_one(path: Path
             with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
                 old.get(OLD.key("i1", 1))
             assert store.check().ok
+
+
+PRICED, DEAR = ({"price": kind, "weight": weight, "made": made} for kind, weight, made in (
+    (str, str | None, str), (Decimal, int | None, date)
+))  # fmt: skip
+
+
+def test_a_conversion_that_has_its_way_back_lets_the_old_version_read_what_the_new_one_writes(path: Path) -> None:
+    before, after = part("Priced", "Priceds", **PRICED), part("Priced", "Priceds", maker="firm", **DEAR)
+    draw = random.Random(9)
+
+    def function(m: tm.Migration) -> None:
+        m.rename(before.maker, after.firm)
+        m.convert(before.price, after.price, Decimal, back=str)
+        m.convert(before.weight, after.weight, int, back=str)
+        m.convert(before.made, after.made, date.fromisoformat, back=date.isoformat)
+
+    first = script([after], function, "first", None, [before])
+
+    def seen(e: Any) -> tuple[Any, ...]:
+        return (*common(e), str(e.price), None if e.weight is None else str(e.weight), str(e.made))
+
+    with tm.open(path, models=[before], durability="relaxed") as old:
+        for number in range(20):
+            text = f"t{number}"
+            old.insert(
+                before(f"i{number % 3}", number, draw.choice(list(Old)), "m1", ["a"], text, None, price=f"{number}.50",
+                       weight=draw.choice([None, "7"]), made="2026-01-02")
+            )  # fmt: skip
+        assert {step.old_version for step in migrate(path, first, dry_run=True).plan} == {"reads"}
+        migrate(path, first)
+        with tm.open(path, models=[after], durability="relaxed") as store:
+            for number in range(12):
+                key = after.key(f"i{number % 3}", number)
+                if number % 3:
+                    store.merge(key, price=Decimal("2.25"), weight=draw.choice([None, 9]), made=date(2025, 1, number))
+                else:
+                    store.delete(key)
+            assert sorted(map(seen, old.query(before).allow_scan()), key=repr) == sorted(
+                map(seen, store.query(after).allow_scan()), key=repr
+            )
+            with pytest.raises(
+                tm.SchemaMismatch, match="first has changed it, and what it was before can only be read"
+            ):
+                old.merge(before.key("i1", 1), price="3.00")
+            assert old[before.key("i1", 1)].price == "2.25"
+            assert store.check().ok
+            assert old.check().ok
+            assert migrate(path, first, to="").entities == 0
+            old.merge(before.key("i1", 1), price="3.00")
+            with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+                store.get(after.key("i1", 1))
+    assert migrate(path, first).entities == 16
+    with tm.open(path, models=[after]) as store:
+        assert store[after.key("i1", 1)].price == Decimal("3.00")
+
+
+def test_without_a_way_back_the_old_version_stops(path: Path) -> None:
+    before, after = part("Priced", "Priceds", **PRICED), part("Priced", "Priceds", **{**PRICED, "price": Decimal})
+    with tm.open(path, models=[before]):
+        pass
+    for back in (None, lambda price: f"{price}"):
+        first = script(
+            [after],
+            lambda m, back=back: m.convert(before.price, after.price, Decimal, back=back),
+            "first",
+            None,
+            [before],
+        )
+        assert [step.old_version for step in migrate(path, first, dry_run=True).plan] == ["stops"]

@@ -113,7 +113,11 @@ def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
 
     def renamed(link: LinkForm) -> LinkForm:
         of = names.get(link.new, {})
-        return replace(link, properties={old: of.get(new, new) for old, new in link.properties.items()})
+        return replace(
+            link,
+            properties={old: of.get(new, new) for old, new in link.properties.items()},
+            functions={of.get(new, new): one for new, one in link.functions.items()},
+        )
 
     return attrs.evolve(twin, links=tuple(map(renamed, twin.links)))
 
