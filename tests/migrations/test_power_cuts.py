@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.migration import SqliteMigrations
 from tablemapper.migrations import run
+from tablemapper.schema.model import compile_schema
+from tablemapper.store.store import Store
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
-from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts
+from .shapes import OLD, OLD_TOTALS, Case, a_part, cases, contents, parts, texts
 
 ENTITIES = 24
 CASE = cases()["rewrite"]
@@ -104,6 +107,37 @@ def test_a_power_cut_while_a_migration_is_undone_leaves_the_one_or_the_other(pat
             assert len(_read(image, case.new)) == len(before)
             assert tm.migrate(image, [case.script], to="", rest=0, durability="relaxed").ok
         assert _read(image, [OLD, OLD_TOTALS]) == before
+
+
+def _with_vfs(path: Path, classes: Any) -> tm.Store:
+    engine = SqliteEngine.open(path, compile_schema(classes), durability="full", vfs="power")
+    return Store(engine)
+
+
+def test_a_power_cut_while_both_versions_write_leaves_them_in_step(path: Path, *, full_size: bool) -> None:
+    draw = random.Random(4)
+    case: Case = cases()["rename_class"]
+    assert tm.migrate(path, [case.script], rest=0).ok
+    Power.start(path)
+    done: list[tuple[int, list[str]]] = []
+    with _with_vfs(path, [OLD, OLD_TOTALS]) as old, _with_vfs(path, case.new) as new:
+        for number in range(12):
+            one = a_part(number, draw)
+            (old.upsert(one) if number % 2 else new.upsert(*case.made(one)))
+            done.append((Power.events, _made(case, old)))
+    for moment in _moments(draw, full_size=full_size):
+        image = _cut(path, moment, draw)
+        with tm.open(image, models=[OLD, OLD_TOTALS], durability="relaxed") as old:
+            assert old.check().ok
+            left = _made(case, old)
+        assert _read(image, case.new) == left
+        acknowledged = [at for at, (events, _) in enumerate(done) if events <= moment]
+        assert left in [texts for _, texts in done[max(acknowledged, default=0) :]] or not acknowledged
+
+
+def _made(case: Case, store: tm.Store) -> list[str]:
+    """Return what the new version should have of what the old one has."""
+    return texts(new for one in store.query(OLD).allow_scan() for new in case.made(one))
 
 
 def test_the_power_cuts_find_a_switch_that_is_not_synced(path: Path) -> None:

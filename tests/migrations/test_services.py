@@ -1,0 +1,95 @@
+"""Two versions of a service, each in a process of its own, under load over start, switch, contract and undoing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import tablemapper as tm
+
+from .service import Service
+from .test_twins import OLD, STEPS, migrate, of, path, same, totals
+
+__all__ = ["path"]  # a fixture
+
+
+@contextmanager
+def service(path: Path, version: str, seed: int) -> Iterator[Service]:
+    one = Service(path, version, seed)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "everything"])
+def test_no_request_fails_while_both_versions_are_live(path: Path, step: str, *, full_size: bool) -> None:
+    if step != "rekey" and not full_size:
+        pytest.skip("takes longer")
+    new, aggregate, first = of(step)
+    many = 2_000 if full_size else 10
+    with service(path, "old", 1) as old:
+        old.serve(many)
+        migrate(path, first, limit=10)  # it is expanded, and a part of it copied
+        migrate(path, first)  # and switched
+        assert old.wait() == []
+        with service(path, step, 2) as store:
+            old.serve(many)
+            store.serve(many)
+            assert (old.wait(), store.wait()) == ([], [])
+            with (
+                tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as mine,
+                tm.open(path, models=[new, aggregate], durability="relaxed") as theirs,
+            ):
+                same(mine, theirs, new)
+            old.serve(many)
+            store.serve(many)
+            migrate(path, first, to="")  # back, and forth again, with both of them running
+            migrate(path, first)
+            assert (old.wait(), store.wait()) == ([], [])
+            if full_size:
+                with service(path, "old", 3) as again:  # started anew beside the new one
+                    again.serve(many)
+                    assert again.wait() == []
+            store.serve(many)
+            migrate(path, first, contract=True)
+            assert store.wait() == []
+            old.serve(4)
+            faults = old.wait()
+            assert len(faults) == 4
+            assert all("SchemaMismatch" in fault and "first ended that" in fault for fault in faults)
+            store.serve(4)
+            assert store.wait() == []
+    with tm.open(path, models=[new, aggregate], durability="relaxed") as theirs:
+        assert theirs.check().ok
+
+
+@pytest.mark.long
+def test_no_read_fails_where_the_old_version_can_only_read(path: Path, *, full_size: bool) -> None:
+    new, aggregate, first = of("convert with a way back")
+    many = 2_000 if full_size else 10
+    with service(path, "old", 1) as old:
+        old.serve(many)
+        assert old.wait() == []
+        old.serve(many, "reads")
+        migrate(path, first)
+        with service(path, "convert with a way back", 2) as store:
+            store.serve(many)
+            assert (old.wait(), store.wait()) == ([], [])
+            old.serve(many, "reads")
+            store.serve(many)
+            assert (old.wait(), store.wait()) == ([], [])
+            old.serve(many)
+            assert all("first has changed it, and what it was before can only be read" in one for one in old.wait())
+        with (
+            tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as mine,
+            tm.open(path, models=[new, aggregate], durability="relaxed") as theirs,
+        ):
+            same(mine, theirs, new)
+        migrate(path, first, to="")
+        old.serve(many)
+        assert old.wait() == []
