@@ -72,12 +72,12 @@ class Operation:
 
 @attrs.define(eq=False)
 class Batch:
-    """New entities of one class, and their rows."""
+    """New entities of one class, and their rows; of columns only rows."""
 
     model: Model
     entities: list[Any] = attrs.field(factory=list)
     rows: list[Row] = attrs.field(factory=list)
-    """As long as the entities; their timestamp is left open until the engine replaces them by what was stored."""
+    """As long as the entities, if there are any; their timestamp is left open until the engine replaces them by what was stored."""
 
 
 @attrs.frozen

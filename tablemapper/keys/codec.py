@@ -20,6 +20,7 @@ import attrs
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..limits import MAX_KEY_UNITS
 from .forms import (
+    ABOVE,
     DESCENDING,
     DIGITS,
     FORBIDDEN,
@@ -317,6 +318,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     attributes = _spec(base, spec, refuse, invalid, raw)
     write = attributes["encode"]
     names: dict[str, Any] = {
+        "above": ABOVE,
         "special": SPECIAL_AT,
         "unescape": unescape,
         "utc": UTC,

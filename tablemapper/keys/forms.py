@@ -32,6 +32,7 @@ from ..errors import InvalidEntity
 from ..limits import MAX_KEY_UNITS, utf16_units
 
 __all__ = [
+    "ABOVE",
     "DESCENDING",
     "DIGITS",
     "FORBIDDEN",
@@ -193,16 +194,16 @@ def text_codec(refuse: Refuse) -> tuple[Encode, Encode]:
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 MAX_DIGITS = 26  # one letter a length
-_ABOVE = "`abcdefghijklmnopqrstuvwxyz"
+ABOVE = "`abcdefghijklmnopqrstuvwxyz"
 _BELOW = "[ZYXWVUTSRQPONMLKJIHGFEDCBA"
 TEN = [10**power for power in range(MAX_DIGITS + 1)]
-LENGTH = {letter: k for marks in (_ABOVE, _BELOW) for k, letter in enumerate(marks) if k}
+LENGTH = {letter: k for marks in (ABOVE, _BELOW) for k, letter in enumerate(marks) if k}
 
 
 def _encode_int(number: int) -> str:
     if number >= 0:
         digits = str(number)
-        return _ABOVE[len(digits)] + digits
+        return ABOVE[len(digits)] + digits
     k = len(str(-number))
     return "%s%0*d" % (_BELOW[k], k, TEN[k] - 1 + number)
 
@@ -401,14 +402,15 @@ def beyond_datetime(value: datetime) -> int | None:
 
 _INLINE_TEXT = "$x if $x.isalnum() or not $special($x) else $escape($x)"
 _INLINE_PLAIN = """$t if "~" not in $t and "}" not in $t and ' "' not in $t else $unescape($t)"""
-_INLINE_DATETIME = "$iso($x) if $x.tzinfo is $utc and $x.microsecond else $encode($x)"
+_INLINE_DATETIME = '($iso($x) if $x.microsecond else $iso($x)[:19] + ".000000Z") if $x.tzinfo is $utc else $encode($x)'
+_INLINE_INT = "$above[len(_digits := str($x))] + _digits if 0 <= $x < 10**18 else $encode($x)"
 
 FORMS: dict[type, Form] = {
     str: Form(
         lambda refuse: text_codec(refuse)[0], _decode_text,
         tail=None, prefix_free=False, inline=_INLINE_TEXT, inline_decode=_INLINE_PLAIN,
     ),
-    int: Form(_int, _decode_int, shape=_INT_SHAPE, tail=DIGITS, beyond=_beyond_int),
+    int: Form(_int, _decode_int, shape=_INT_SHAPE, tail=DIGITS, inline=_INLINE_INT, beyond=_beyond_int),
     float: Form(_float, _decode_float, shape=places("f" * 16), beyond=lambda x: None if x != x else 0),
     bool: Form(
         _always(lambda x: "1" if x else "0"), {"0": False, "1": True}.__getitem__,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,11 +42,14 @@ _SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whate
 
 
 def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
-    """Return ``to_row``, ``to_rows``, ``most``, ``build`` and ``build_one`` of a class; see `schema.model.Model`."""
+    """Return ``to_row``, ``to_rows``, ``columns_to_rows``, ``most``, ``build`` and ``build_one`` of a class.
+
+    See `schema.model.Model`.
+    """
     cls: Any = declaration.cls
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(declaration, columns),
-        unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE,
+        unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
         cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
@@ -70,6 +74,7 @@ def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
     yield "        total += n"
     yield "        keep(e); add(row)"
     yield "    return total"
+    yield from _columns_source(made, columns, names)
     yield "def most(row):"
     long = [at for at, field in enumerate(columns, FIRST) if _has_length(field)]
     fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
@@ -115,6 +120,46 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
     also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
     yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+
+
+def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+    """Yield the source of a function that makes rows of lists of checked values, column by column."""
+    lists = {field.name: f"f{at}" for at, field in enumerate(made.fields)}
+    yield "def columns_to_rows(columns, rows):"
+    yield f"    {', '.join(lists.values())}, = columns"
+    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+        held = [name for name in made.arguments if name in template.fields]
+        variables = "".join(f"{keys[name]}, " for name in held)
+        inputs = f"zip({', '.join(lists[name] for name in held)})" if held else "repeat((), len(f0))"
+        yield f"    {key} = [{template.encode_source(keys, names)} for {variables or '()'} in {inputs}]"
+    stored, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
+    for field in columns:
+        column = lists[field.name]
+        value = field.type.store_source("v", names)
+        if field.type.kind is object:
+            value = f"{names.name('store', field.type.store)}(v)"
+        elif field.wide:
+            value = f"{names.name('wide', _store_wide)}(v)"
+        if value != "v":
+            missing = "None if v is None else " if field.optional or field.measure is not None else ""
+            yield f"    {column} = [{missing}{value} for v in {column}]"
+        stored.append(column)
+        if field.type.spillable:
+            texts.append(column)
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if max(map(len, {key}), default=0) > 256:"
+        yield f"        for key in {key}: check_key(key, what={f'{made.name} {part} key'!r})"
+    yield "    longest = total = 0"
+    yield f"    for column in ({', '.join(texts)}):"
+    yield "        lengths = [len(v) for v in column if v is not None]"
+    yield "        longest += max(lengths, default=0); total += sum(lengths)"
+    yield f"    block = list(zip({', '.join(stored)}))"
+    extra = any(field.type.undeclared for field in columns)
+    yield f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:"
+    yield "        for row in block: check_sizes(row)"
+    yield "    rows += block"
+    yield "    return total"
 
 
 def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:

@@ -1,24 +1,34 @@
-"""Columns as entities: all of them are checked before the first entity is made."""
+"""Columns that are inserted: all of them are checked before the first row is written, and once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
 from ..values.arrow import column_values, load_package
-from ..values.scalars import Fault
 
-__all__ = ["entities_of"]
+__all__ = ["entities_of", "has_hooks", "values_of"]
 
 _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index along
 
 
-def entities_of(model: Model, given: Any) -> Iterator[Any]:
-    """Return the entities of a class that columns hold, one of each row.
+def has_hooks(model: Model) -> bool:
+    """Return whether functions of the user look at each entity, so that it has to be built."""
+    return any(field.validator for field in model.declaration.fields) or hasattr(model.cls, "__attrs_post_init__")
+
+
+def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return entities of the values of all fields; what their functions refuse is refused before the first is written."""
+    names = [field.name for field in model.declaration.fields]
+    return [model.cls(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
+    """Return the values of all fields, a list for each.
 
     Args:
         model: the class.
@@ -35,38 +45,35 @@ def entities_of(model: Model, given: Any) -> Iterator[Any]:
         if name not in fields
     ]
     faults += [f"{name}: it is missing" for name, field in fields.items() if field.required and name not in columns]
-    values: dict[str, list[Any]] = {}
+    values: dict[str, Sequence[Any]] = {}
     for name, field in fields.items():
         if name in columns:
             try:
-                values[name] = column_values(columns[name], field.type, optional=field.optional)
-                _check_constraint(field, values[name])
+                values[name] = _checked(field, columns[name])
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
-    if len(lengths := {name: len(column) for name, column in columns.items() if isinstance(column, Sized)}) > 1:
-        _, first = next(iter(lengths.items()))
+    count = 0
+    known = {name: values.get(name, column) for name, column in columns.items()}
+    lengths = {name: len(column) for name, column in known.items() if isinstance(column, Sized)}
+    if lengths:
+        first, count = next(iter(lengths.items()))
         faults += [
-            f"{name}: {length} values, but {next(iter(lengths))} has {first}"
-            for name, length in lengths.items()
-            if length != first
+            f"{name}: {length} values, but {first} has {count}" for name, length in lengths.items() if length != count
         ]
     if faults:
         raise InvalidEntity(f"{model.name} columns", faults)
-    entities = _built(model, values)
-    if any(field.validator for field in fields.values()) or hasattr(model.cls, "__attrs_post_init__"):
-        return iter(list(entities))  # what a user's function refuses is refused before the first row is written, too
-    return entities
+    return [values[name] if name in values else _filled(field, count) for name, field in fields.items()]
 
 
-def _check_constraint(field: FieldModel, values: list[Any]) -> None:
-    """Raise a `Fault` for the first value that the field does not allow."""
-    if field.constraint is not None:
-        for row, value in enumerate(values):
-            try:
-                if value is not None:
-                    field.constraint.check(value)
-            except ValueError as error:
-                raise Fault(str(error), f"row {row}") from None
+def _checked(field: FieldModel, column: Any) -> Sequence[Any]:
+    return column_values(column, field.type, optional=field.optional, constraint=field.constraint)
+
+
+def _filled(field: FieldModel, count: int) -> Sequence[Any]:
+    """Return the values of a column that is left out."""
+    if field.factory is not None:
+        return _checked(field, [field.factory() for _ in range(count)])
+    return [None if field.measure is not None else field.default] * count
 
 
 def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:
@@ -79,19 +86,3 @@ def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:
         )
     table = load_package("pyarrow", "arrow", "insert_columns").table(given)
     return {name: table.column(at) for at, name in enumerate(table.column_names) if not _INDEX(name)}
-
-
-def _built(model: Model, values: dict[str, list[Any]]) -> Iterator[Any]:
-    cls: Any = model.cls
-    in_order = []
-    for field in model.declaration.fields:
-        if field.kw_only or field.name not in values:
-            break
-        in_order.append(values.pop(field.name))
-    if not values:
-        return map(cls, *in_order)
-    names = list(values)
-    return (
-        cls(*row[: len(in_order)], **dict(zip(names, row[len(in_order) :], strict=True)))
-        for row in zip(*in_order, *values.values(), strict=True)
-    )

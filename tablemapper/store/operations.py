@@ -276,7 +276,9 @@ def stamp(operations: Iterable[Operation]) -> None:
 
 
 def stamp_batch(batch: Batch) -> None:
-    """Give the entities of a batch the rows that were stored."""
+    """Give the entities of a batch, if it has them, the rows that were stored."""
+    if not batch.entities:
+        return
     for entity, row in zip(batch.entities, batch.rows, strict=True):
         set_row(entity, row)
 

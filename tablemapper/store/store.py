@@ -31,10 +31,10 @@ from ..query.query import Query
 from ..query.writing import by_function
 from ..schema.check import RepairReport, Report
 from .builds import HOLD, REST, BuildReport, build
-from .columns import entities_of
+from .columns import entities_of, has_hooks, values_of
 from .operations import Operations, not_found
 from .transaction import Buffer, Transaction
-from .windows import load, write_many
+from .windows import load, write_columns, write_many
 
 __all__ = ["Partition", "Store", "Unknown"]
 
@@ -449,8 +449,11 @@ class Store:
             ModuleNotFoundError: pyarrow is needed and not installed.
             EntityExists, EntityTooLarge, UniqueViolation: as `insert`.
         """
-        entities = entities_of(self._operations.writable(cls), columns)
-        return self.insert_many(entities, atomic=atomic, progress=progress)
+        model = self._operations.writable(cls)
+        values = values_of(model, columns)
+        if has_hooks(model):
+            return self.insert_many(entities_of(model, values), atomic=atomic, progress=progress)
+        return write_columns(self._operations, model, values, progress, atomic=atomic)
 
     def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Insert or replace a stream of entities, in windows as `insert_many`; of equal keys the last one wins.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby, islice
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from .operations import Operations, stamp_batch
 
-__all__ = ["Pace", "load", "write_many"]
+__all__ = ["Pace", "load", "write_columns", "write_many"]
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -49,11 +50,7 @@ def write_many(
     items = _stream(verb, items)
     with start_meter(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
         if verb == "insert":
-            for window in batches(operations, items):
-                operations.engine.insert(window)
-                for batch in window:
-                    stamp_batch(batch)
-                    meter.advance(len(batch.rows))
+            _insert(operations, batches(operations, items), meter)
         elif verb == "upsert":
             _write_windows(operations, (operations.upsert(entity, merge=False) for entity in items), meter)
         elif verb == "replace":
@@ -66,11 +63,33 @@ def write_many(
 def load(operations: Operations, entities: Iterable[Any], progress: ProgressOption) -> int:
     """Insert a stream of entities, all of them or none; return their number."""
     check_outside(operations.engine, "insert_many")
-    entities = _stream("insert", entities)
-    with _telling("insert_many", None):
-        return operations.engine.load(
-            batches(operations, entities), lambda what, total: start_meter(progress, what, total=total)
-        )
+    return _load(operations, "insert_many", batches(operations, _stream("insert", entities)), progress)
+
+
+def write_columns(
+    operations: Operations, model: Model, columns: Sequence[Sequence[Any]], progress: ProgressOption, *, atomic: bool
+) -> int:
+    """Insert the rows of values of all fields of a class, which are checked already; return their number."""
+    check_outside(operations.engine, "insert_columns")
+    windows = _windows(operations, [(model, _columns_taker(model, columns))], Pace(time.monotonic))
+    if atomic:
+        return _load(operations, "insert_columns", windows, progress)
+    with start_meter(progress, "insert_columns") as meter, _telling("insert_columns", meter):
+        _insert(operations, windows, meter)
+    return meter.done
+
+
+def _insert(operations: Operations, windows: Iterable[list[Batch]], meter: Meter) -> None:
+    for window in windows:
+        operations.engine.insert(window)
+        for batch in window:
+            stamp_batch(batch)
+            meter.advance(len(batch.rows))
+
+
+def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
+    with _telling(verb, None):
+        return operations.engine.load(windows, lambda what, total: start_meter(progress, what, total=total))
 
 
 def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:
@@ -139,10 +158,38 @@ def batches(operations: Operations, entities: Iterable[Any], *, clock: Clock = t
         entities: of any classes.
         clock: seconds.
     """
-    pace = Pace(clock)
+    runs = ((model := operations.writable(cls), partial(_take, model, run)) for cls, run in groupby(entities, type))
+    return _windows(operations, runs, Pace(clock))
+
+
+def _take(model: Model, run: Iterator[Any], count: int, batch: Batch) -> int:
+    return model.to_rows(islice(run, count), batch.entities, batch.rows)
+
+
+def _columns_taker(model: Model, columns: Sequence[Sequence[Any]]) -> Callable[[int, Batch], int]:
+    at = 0
+
+    def take(count: int, batch: Batch) -> int:
+        nonlocal at
+        part = [column[at : at + count] for column in columns]
+        at += count
+        return model.columns_to_rows(part, batch.rows)
+
+    return take
+
+
+def _windows(
+    operations: Operations, runs: Iterable[tuple[Model, Callable[[int, Batch], int]]], pace: Pace
+) -> Iterator[list[Batch]]:
+    """Yield what runs of one class each give, a batch for each class, as many as are written together.
+
+    Args:
+        operations: of the store.
+        runs: the class, and a function that adds so many to a batch, or what is left, and returns how long they are.
+        pace: says how many are written together.
+    """
     window: dict[Model, Batch] = {}
-    for cls, run in groupby(entities, type):
-        model = operations.writable(cls)
+    for model, take in runs:
         ended = False
         while not ended:
             batch = window.get(model)
@@ -150,7 +197,7 @@ def batches(operations: Operations, entities: Iterable[Any], *, clock: Clock = t
                 batch = window[model] = Batch(model)
             held = len(batch.rows)
             wanted = pace.wanted()
-            characters = model.to_rows(islice(run, wanted), batch.entities, batch.rows)  # noqa: B031  piece by piece
+            characters = take(wanted, batch)
             operations.refuse_reserved(model, islice(batch.rows, held, None))
             count = len(batch.rows) - held
             ended = count < wanted

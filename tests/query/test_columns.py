@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.schema.model import model_of
 
 
 class Color(Enum):
@@ -440,6 +441,125 @@ def test_constraints_and_validators_are_checked_before_the_first_row_is_written(
         with pytest.raises(ValueError, match="must be <= 3"):
             store.insert_columns(Rated, {"name": names, "stars": [1] * 2000})
         assert not store.query(Rated).allow_scan().exists()
+
+
+class Wide(tm.Entity, table="Wides"):
+    """What the class above leaves out: types, falsy and extreme values, a factory, undeclared properties."""
+
+    part: tm.Field[str]
+    at: tm.Field[datetime]
+    number: tm.Field[int]
+    real: tm.Field[float | None]
+    text: tm.Field[str | None]
+    blob: tm.Field[bytes | None]
+    maybe: tm.Field[bool | None]
+    span: tm.Field[timedelta | None]
+    price: tm.Field[Decimal | None]
+    cut: tm.Field[datetime] = tm.field(precision="s")
+    words: tm.Field[list[str]] = tm.field(factory=list)
+    fresh: tm.Field[UUID] = tm.field(factory=lambda: UUID(int=7))
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str, datetime, int](partition="{part}", row=("{at}", "{number}"))
+    by_number = tm.Index[int](partition="{number}", unique=True)
+
+
+EARLY, LATE = datetime(1601, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
+
+
+def wides() -> list[Wide]:
+    odd = ["", "a b", "~}", "\x00\x1f", " !", "é", "\U0001f600", "a/b\\c#?", '"', "x" * 70]
+    return [
+        Wide("", EARLY, 0, None, None, None, None, None, None, NOON),
+        Wide("p", LATE, 2**63 - 1, float("inf"), "", b"", False, timedelta.max // 10_000, Decimal("1E+6144"), NOON),
+        Wide("p", LATE, -(2**63), float("-inf"), "x", b"\0", True, timedelta(0), Decimal("-0.00"), LATE),
+        Wide("p", LATE, -1, 5e-324, "x", b"\0", True, timedelta(0), Decimal(0), LATE, ["", "é"]),
+        Wide("p", NOON, 10**18, -0.0, "y" * 20_000, b"z" * 40_000, True, -timedelta(1), Decimal(1), NOON,
+             more=tm.Extra({"color": "red", "size": 2**40})),
+        *(Wide(text, NOON, at, at / 3, text, text.encode(), None, None, None, NOON) for at, text in enumerate(odd, 1)),
+    ]  # fmt: skip
+
+
+def columns_of(entities: list[Any]) -> dict[str, list[Any]]:
+    names = [field.name for field in type(entities[0]).__declaration__.fields]
+    return {name: [getattr(entity, name) for entity in entities] for name in names}
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_falsy_extreme_and_large_values_go_in_by_columns_as_they_do_in_entities(atomic: bool) -> None:
+    with tm.open(":memory:", models=[Wide]) as rows, tm.open(":memory:", models=[Wide]) as columns:
+        rows.insert_many(wides(), atomic=atomic)
+        columns.insert_columns(Wide, columns_of(wides()), atomic=atomic)
+        one, other = (list(store.query(Wide).allow_scan()) for store in (rows, columns))
+        assert one == other
+        assert [str(entity.price) for entity in one] == [str(entity.price) for entity in other]
+        assert [tm.info(entity)[:2] for entity in one] == [tm.info(entity)[:2] for entity in other]
+        assert columns.check().ok
+
+
+def test_rows_of_columns_are_those_of_entities() -> None:
+    for entities in (wides(), [thing(number) for number in range(1, 9)]):
+        model = model_of(type(entities[0]))
+        rows: list[Any] = []
+        characters = model.columns_to_rows(list(columns_of(entities).values()), rows)
+        wanted: list[Any] = []
+        assert characters == model.to_rows(entities, [], wanted)
+        assert rows == wanted
+        assert [list(map(type, row)) for row in rows] == [list(map(type, row)) for row in wanted]
+
+
+def test_a_factory_gives_each_row_that_lacks_the_column_a_value_of_its_own() -> None:
+    columns = columns_of(wides()[:2])
+    del columns["words"], columns["fresh"], columns["more"]
+    with tm.open(":memory:", models=[Wide]) as store:
+        store.insert_columns(Wide, columns)
+        assert [entity.fresh for entity in store.query(Wide).allow_scan()] == [UUID(int=7)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"part": ["x" * 600, "y"]}, "600 UTF-16 units"),
+        ({"text": [None, "y" * 40_000]}, "text"),
+        ({"more": [tm.Extra(), tm.Extra(text="red")]}, "declared one"),
+    ],
+)
+def test_what_no_row_can_hold_is_refused_as_in_entities(changes: dict[str, Any], fault: str) -> None:
+    with tm.open(":memory:", models=[Wide]) as store:
+        with pytest.raises(tm.TableMapperError, match=fault):
+            store.insert_columns(Wide, columns_of(wides()[:2]) | changes)
+        assert not store.query(Wide).allow_scan().exists()
+
+
+def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_refused(empty: tm.Store) -> None:
+    class Level(IntEnum):
+        LOW = 1
+
+    class Text(str):
+        __slots__ = ()
+
+    one = {"group": [Text("p")], "number": [Level.LOW], "price": [Decimal(1)]}
+    empty.insert_columns(Priced, one)
+    (found,) = empty.query(Priced).where(Priced.group == "p")
+    assert (type(found.group), type(found.number)) == (str, int)
+    for name, value, fault in (
+        ("number", True, "expected int, got bool True"),
+        ("number", 2**63, "does not fit in 64 bits"),
+        ("number", 1.5, "expected int, got float 1.5"),
+        ("group", "\ud800", "lone surrogate"),
+        ("group", None, "no value"),
+        ("group", 5, "expected str, got int 5"),
+    ):
+        with pytest.raises(tm.InvalidEntity, match=f"{name}: row 1: .*{fault}"):
+            empty.insert_columns(
+                Priced, {key: [*values, value if key == name else values[0]] for key, values in one.items()}
+            )
+
+
+def test_a_column_that_is_a_generator_has_to_be_as_long_as_the_others(empty: tm.Store) -> None:
+    columns = {"group": ["p", "p"], "number": (number for number in range(3)), "price": [Decimal(1)] * 2}
+    with pytest.raises(tm.InvalidEntity, match="number: 3 values, but group has 2"):
+        empty.insert_columns(Priced, columns)
 
 
 @pytest.mark.parametrize("columns", [5, None, [{"group": "g"}], "text"])
