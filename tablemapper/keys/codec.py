@@ -319,6 +319,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     write = attributes["encode"]
     names: dict[str, Any] = {
         "above": ABOVE,
+        "int": int,
         "special": SPECIAL_AT,
         "unescape": unescape,
         "utc": UTC,

@@ -410,7 +410,10 @@ FORMS: dict[type, Form] = {
         lambda refuse: text_codec(refuse)[0], _decode_text,
         tail=None, prefix_free=False, inline=_INLINE_TEXT, inline_decode=_INLINE_PLAIN,
     ),
-    int: Form(_int, _decode_int, shape=_INT_SHAPE, tail=DIGITS, inline=_INLINE_INT, beyond=_beyond_int),
+    int: Form(
+        _int, _decode_int, shape=_INT_SHAPE, tail=DIGITS,
+        inline=_INLINE_INT, inline_decode='$int($t[1:]) if $t[0] >= "a" else $decode($t)', beyond=_beyond_int,
+    ),
     float: Form(_float, _decode_float, shape=places("f" * 16), beyond=lambda x: None if x != x else 0),
     bool: Form(
         _always(lambda x: "1" if x else "0"), {"0": False, "1": True}.__getitem__,

@@ -18,7 +18,7 @@ from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
 from .plan import Path
 
-__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout_of", "tuples"]
+__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout_of", "stored_keys", "tuples"]
 
 Values = Sequence[Any]
 
@@ -116,6 +116,44 @@ def _decoded(keyed: dict[str, _Key], needed: set[str], names: Names) -> Iterator
             wanted.setdefault(key, {})[name] = f"f_{name}"
     for (variables, templates), targets in wanted.items():
         yield from decode_source(templates, variables, targets, names)
+
+
+def stored_keys(
+    path: Path, wanted: Sequence[str], *, covering: bool
+) -> tuple[tuple[str, ...], Callable[..., tuple[list[Any], ...]]]:
+    """Return the fields of those wanted that the keys hold, and a function that gives a column of each, in stored form.
+
+    The function takes a column of each key of a row's place: a text that is stored as it stands in a key is not read.
+
+    Args:
+        path: where the rows are from.
+        wanted: fields, by name.
+        covering: whether the rows are those of the index alone.
+    """
+    names = Names(DAMAGE=DAMAGE, unreadable=unreadable)
+    model = path.model
+    places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
+    keyed = _in_keys(path, covering=covering)
+    held = tuple([name for name in dict.fromkeys(wanted) if name in keyed])
+    sources: dict[str, str] = {}
+    for name in held:
+        variables, templates = keyed[name]
+        texts = [template.text_source(name, key) for key, template in zip(variables, templates, strict=True)]
+        if model.declaration.field(name).type.key_text and (text := next(filter(None, texts), None)) is not None:
+            sources[name] = text
+    decoded = set(held) - sources.keys()
+    for name in decoded:
+        sources[name] = model.declaration.field(name).type.store_source(f"f_{name}", names)
+    lines = [f"def columns({', '.join(f'{place}s' for place in places)}):"]
+    lines += [f"    l_{name} = []; a_{name} = l_{name}.append" for name in held]
+    lines.append(f"    {' = '.join(places)} = None")
+    lines.append("    try:")
+    lines.append(f"        for {', '.join(places)} in zip({', '.join(f'{place}s' for place in places)}):")
+    lines += [f"            {line}" for line in _decoded(keyed, decoded, names)]
+    lines += [f"            a_{name}({sources[name]})" for name in held]
+    lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, (pk, rk), error) from error")
+    lines.append(f"    return ({''.join(f'l_{name}, ' for name in held)})")
+    return held, compile_functions(f"{path} key columns", "\n".join(lines) + "\n", names)["columns"]
 
 
 def filtered(

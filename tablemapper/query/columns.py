@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ..errors import InvalidQuery, did_you_mean, shown
 from ..expressions.tree import Attr
-from ..planning.projection import tuples
+from ..planning.projection import stored_keys, tuples
 from ..schema.rows import Row
 from ..values.arrow import ArrowColumn, load_package
 from .pages import counted
@@ -192,24 +192,34 @@ def read_columns(run: Run, wanted: Sequence[Attr[Any, Any]], limit: int | None, 
     """
     prepared, layout = run.prepared, run.layout
     if not stored or not prepared.whole or layout.fields is None:
-        for items in _gathered(map(run.items_of, run.rows(None, limit)), limit, size):
-            yield [(False, values) for values in zip(*items, strict=True)]
-        return
+        made = _gathered(map(run.items_of, run.rows(None, limit)), limit, size)
+        return ([(False, values) for values in zip(*items, strict=True)] for items in made)
     declaration, plan = prepared.plan.model.declaration, prepared.plan
-    at = {name: prepared.width + number for number, name in enumerate(layout.fields)}
-    plain = [
-        attr.name in at and not attr.path and not attr.part and not declaration.field(attr.name).wide for attr in wanted
-    ]
-    others = [attr for attr, is_plain in zip(wanted, plain, strict=True) if not is_plain]
     steps = len(plan.sort)
+    at = {name: prepared.width + number for number, name in enumerate(layout.fields)}
+    plain = [attr.name for attr in wanted if not _derived(attr) and not declaration.field(attr.name).wide]
+    held, keys = stored_keys(plan.path, plain, covering=plan.covering)
+    at |= {name: number - len(held) for number, name in enumerate(held)}
+    whole = [attr.name in at and attr.name in plain and not _derived(attr) for attr in wanted]
+    others = [attr for attr, is_whole in zip(wanted, whole, strict=True) if not is_whole]
     make = tuples(plan.path, layout, others, covering=plan.covering, sorted_by=steps) if others else None
-    for rows in _gathered(run.rows(None, limit), limit, size):
-        columns = list(zip(*rows, strict=True))
-        values = iter(zip(*make(rows, run.bound.values), strict=True) if make is not None else ())
-        yield [
-            (True, columns[at[attr.name]]) if is_plain else (False, next(values))
-            for attr, is_plain in zip(wanted, plain, strict=True)
+
+    def block(rows: list[Row]) -> list[tuple[bool, Sequence[Any]]]:
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        if held:
+            columns += keys(*columns[steps : prepared.width])
+        made = iter(zip(*make(rows, run.bound.values), strict=True) if make is not None else ())
+        return [
+            (True, columns[at[attr.name]]) if is_whole else (False, next(made))
+            for attr, is_whole in zip(wanted, whole, strict=True)
         ]
+
+    return map(block, _gathered(run.rows(None, limit), limit, size))
+
+
+def _derived(attr: Attr[Any, Any]) -> bool:
+    """Return whether an attribute is made of a field's value."""
+    return bool(attr.path or attr.part)
 
 
 def _gathered(chunks: Iterable[Sequence[Row]], limit: int | None, size: int) -> Iterator[list[Row]]:

@@ -53,6 +53,7 @@ class Thing(tm.Entity, table="Things"):
     by_color = tm.Index[Color](partition="{color}")
 
 
+EARLY, LATE = datetime(1601, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
 NOON = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 
 
@@ -462,9 +463,6 @@ class Wide(tm.Entity, table="Wides"):
 
     key = tm.Key[str, datetime, int](partition="{part}", row=("{at}", "{number}"))
     by_number = tm.Index[int](partition="{number}", unique=True)
-
-
-EARLY, LATE = datetime(1601, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
 
 
 def wides() -> list[Wide]:
