@@ -32,6 +32,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 E = TypeVar("E", bound=Entity)
+N = TypeVar("N", bound=Entity)
 E1 = TypeVar("E1", bound=Entity)
 E2 = TypeVar("E2", bound=Entity)
 
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
         """What ``Product.by_name`` is for the checkers."""
 
         def __call__(self, /) -> IndexRange[T]: ...
+
+    class _ClassOf(Protocol[N]):
+        """A class, and no other: what ``type[N]`` would not say, as entities of all classes are entities."""
+
+        def _same(self, entity: N, /) -> N: ...
 
 
 class Migration:
@@ -147,22 +153,49 @@ class Migration:
         """
         self.steps.append(Fill(new, _function(with_)))
 
+    @overload
+    def rewrite(
+        self,
+        old: type[E],
+        with_: Callable[[E], N | None] | EllipsisType,
+        /,
+        *,
+        into: Sequence[_ClassOf[N]],
+        back: Callable[[Any], E | None] | None = None,
+        combine: Callable[[Any, Any], Entity] | None = None,
+    ) -> None: ...
+    @overload
+    def rewrite(
+        self,
+        old: type[E],
+        with_: Callable[[E], Iterable[Entity]] | EllipsisType,
+        /,
+        *,
+        into: Sequence[type[Entity]],
+        back: Callable[[Any], E | None] | None = None,
+        combine: Callable[[Any, Any], Entity] | None = None,
+    ) -> None: ...
+    @overload
     def rewrite(
         self,
         old: type[E],
         with_: Callable[[E], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: Sequence[type[Entity]],
+        into: tuple[type[Entity], type[Entity], *tuple[type[Entity], ...]],
         back: Callable[[Any], E | None] | None = None,
         combine: Callable[[Any, Any], Entity] | None = None,
+    ) -> None: ...
+    def rewrite(
+        self, old: type[Any], with_: Any, /, *, into: Sequence[Any], back: Any = None, combine: Any = None
     ) -> None:
         """Make other entities of each entity of a class.
 
         Args:
             old: the class, of the old shape.
             with_: gives an entity, several, or None, which drops the old one. It may run several times for an entity.
-            into: the classes of what it gives, of the new shape.
+            into: the classes of what it gives, of the new shape. The checkers refuse another class from a function that
+                gives one entity; where that can be one of several classes, name these in a tuple.
             back: gives the old entity for a new one, or None where another new one does.
             combine: makes one of two entities that have the same key; without it that is an error.
 

@@ -630,6 +630,10 @@ def label(product: old.Product) -> new.Label | None:
     return new.Label(product.id) if product.note else None
 
 
+def several(product: old.Product) -> new.Label | old.Product:
+    return product if product.note else new.Label(product.id)
+
+
 def both(a: old.Product | None, b: old.Product | None) -> list[new.Label]:
     return [new.Label(one.id) for one in (a, b) if one is not None]
 
@@ -649,6 +653,7 @@ def migrate(m: tm.Migration) -> None:
     m.rewrite(old.Product, label, into=[new.Label])
     m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Label], combine=lambda a, b: a)
     m.rewrite(old.Product, ..., into=[new.Product, new.Label])
+    m.rewrite(old.Product, several, into=(old.Product, new.Label))
     m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Product, new.Label])
     m.join(old.Product, old.Product, both, into=[new.Label])
     m.resolve(new.Product.by_rank, lambda products: products[:1])

@@ -22,6 +22,7 @@ from .accept import (
     label,
     new,
     old,
+    several,
 )
 
 
@@ -287,7 +288,10 @@ def migrate(m: tm.Migration) -> None:
     m.fill(new.Product, lambda p: 3)  # type: ignore[arg-type]
     m.rekey(old.Product, "Product")  # type: ignore[arg-type]
     m.rewrite(old.Product, lambda p: p.id, into=[new.Label])  # type: ignore[arg-type, return-value]
-    m.rewrite(old.Product, label)  # type: ignore[call-arg]
+    m.rewrite(old.Product, lambda p: p, into=[new.Product])  # type: ignore[arg-type, return-value]
+    m.rewrite(old.Product, label, into=[new.Product])  # type: ignore[arg-type]
+    m.rewrite(old.Product, several, into=[old.Product, new.Label])  # type: ignore[list-item]
+    m.rewrite(old.Product, label)  # type: ignore[call-overload]
     m.join(old.Product, new.Label, both, into=[new.Label])  # type: ignore[arg-type]
     m.resolve(new.Product.rank, lambda products: products)  # type: ignore[arg-type]
     m.drop("maker")  # type: ignore[arg-type]
