@@ -13,7 +13,7 @@ import attrs
 from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition"]
+__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition", "name_of"]
 
 
 @attrs.frozen
@@ -28,6 +28,11 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.where} {self.key}: {self.detail}"
+
+
+def name_of(id: str, *, back: bool) -> str:
+    """Return what a migration is called while it runs."""
+    return f"the undoing of {id}" if back else id
 
 
 @attrs.frozen(eq=False)
@@ -70,7 +75,7 @@ class Transition:
     @property
     def name(self) -> str:
         """What it is called while it runs."""
-        return f"the undoing of {self.id}" if self.back else self.id
+        return name_of(self.id, back=self.back)
 
     @property
     def ending(self) -> frozenset[str]:
@@ -143,6 +148,14 @@ class MigrationEngine(Protocol):
         Raises:
             InvalidMigration: another one is under way.
         """
+        ...
+
+    def under_way(self) -> str | None:
+        """Return what the migration is called that was begun and has not switched."""
+        ...
+
+    def discard(self, name: str) -> None:
+        """Give up a migration that is under way: what was copied for it goes."""
         ...
 
     def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ..engines.migration import Copied, Fault, MigrationEngine, Transition
+from ..engines.migration import Copied, Fault, MigrationEngine, Transition, name_of
 from ..engines.opening import open_engine, open_migrations
 from ..entities.entity import stored_row
 from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, shown
@@ -32,6 +32,7 @@ _CLEARED = 5_000  # rows that are deleted in one transaction, once a migration i
 _ROUNDS = 3  # transactions after which one may take longer, so that writers who never pause cannot hold up the switch
 _LONGER = 10
 _SHOWN = 20
+_LISTED = 10_000  # values that are held twice, in a report
 
 
 def migrate(
@@ -116,12 +117,18 @@ def _rehearse(
             engine.close()
         engine = open_migrations(copy, durability="relaxed")
         try:
-            return attrs.evolve(_Run(engine, scripts, limit, progress, 1.0, 0.0).to(to), applied=())
+            run = _Run(engine, scripts, limit, progress, 1.0, 0.0)
+            report = run.to(to)
         except MigrationStopped as stopped:
-            report: MigrationReport = stopped.report
-            return attrs.evolve(report, applied=())
+            stopped_report: MigrationReport = stopped.report
+            return attrs.evolve(stopped_report, applied=())
         finally:
             engine.close()
+        if report.done and run.last is not None and run.last.new:
+            _build_new(copy, run.last, "relaxed", timeout, 1.0, 0.0)
+            if faults := _resolved(copy, run.last, "relaxed", timeout) or _held_twice(copy, run.last):
+                report = attrs.evolve(report, done=False, faults=faults)
+        return attrs.evolve(report, applied=())
 
 
 def scripts_of(migrations: Any) -> tuple[Script, ...]:
@@ -178,6 +185,7 @@ class _Run:
             if done == end and done and any(isinstance(step, Resolve) for step in self._scripts[done - 1].steps):
                 self.last = self._scripts[done - 1]  # it may have been killed before that step
             ahead = [(script, False) for script in self._scripts[done:end]]
+        self._give_up(ahead, named=target is not None)
         for script, _ in ahead:
             self._plan += plan_steps(script, self._engine.forms(), self._count)
         for script, back in ahead:
@@ -186,6 +194,23 @@ class _Run:
         while self._engine.clear(_CLEARED):
             pass
         return self._report(done=True)
+
+    def _give_up(self, ahead: Sequence[tuple[Script, bool]], *, named: bool) -> None:
+        """Discard the copy of a migration that was begun, if it is not the one that comes now.
+
+        Raises:
+            InvalidMigration: nobody said where to go instead: a program of another version may copy just now.
+        """
+        name = self._engine.under_way()
+        if name is None or [name] == [name_of(script.id, back=back) for script, back in ahead[:1]]:
+            return
+        if not named:
+            *_, last = [script.id for script in self._scripts]
+            raise InvalidMigration(
+                ahead[0][0].id if ahead else last,
+                [f"{name} is under way; let that come to its end first, or say where to go instead, as in to={last!r}"],
+            )
+        self._engine.discard(name)
 
     def _count(self, name: str) -> int:
         return self._engine.count(name)
@@ -307,6 +332,23 @@ def _resolved(
     return tuple(faults.values())
 
 
+def _held_twice(place: str | os.PathLike[str], script: Script) -> tuple[Fault, ...]:
+    """Return the entities that keep a unique index of a script from being one."""
+    engine = open_engine(place, compile_schema(script.new))
+    try:
+        return tuple(
+            [
+                Fault(
+                    one.index.partition(".")[0], holder, f"it has {one.value} of {one.index}, as {one.holders[0]} has"
+                )
+                for one in engine.violations(_LISTED)
+                for holder in one.holders[1:]
+            ]
+        )
+    finally:
+        engine.close()
+
+
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> int:
     """Return how many scripts of a chain a store has seen; the one that is under way is not one of them.
 
@@ -319,13 +361,15 @@ def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> 
     first = next((at for at, one in enumerate(entries) if one.id in known), len(entries))
     ran = entries[first:]  # (those before may have been deleted, once every store was past them)
     for at, entry in enumerate(ran):
+        if not entry.switched:
+            continue  # (it goes on, or what was copied for it is discarded)
         if entry.id not in known:
             faults.append(f"{entry.id} ran over this store, and is not among the scripts: restore its file")
         elif at < len(scripts) and scripts[at].id != entry.id:
             faults.append(
                 f"{entry.id} ran over this store where {scripts[at].id} stands now: restore the order of the scripts"
             )
-        elif entry.switched and known[entry.id].digest != entry.script:
+        elif known[entry.id].digest != entry.script:
             faults.append(
                 f"{entry.id} was edited after it ran over this store: restore its text, and write another script"
             )

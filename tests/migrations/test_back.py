@@ -75,6 +75,11 @@ def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
             tm.InvalidMigration, match="the undoing of first is under way; let that come to its end first"
         ):
             migrate(path, TO_DECIMAL, TO_NUMBER)
+        report = migrate(path, TO_DECIMAL, to="first")  # who says so gives it up
+        assert (report.done, report.entities) == (True, 0)
+        assert store[PRICED.key("a", 1)].price == 100
+        assert migrate(path, TO_DECIMAL).ok
+        migrate(path, TO_DECIMAL, to="", limit=10)
     assert migrate(path, TO_DECIMAL, to="").applied == ("first",)
     with tm.open(path, models=[BARE]) as store:
         assert store[BARE.key("a", 1)].price == "100"
@@ -320,3 +325,51 @@ def test_values_that_stay_the_same_are_faults(path: Path) -> None:
     with pytest.raises(tm.MigrationStopped, match="Part .*: it still has .*'m0'") as stopped:
         migrate(path, one)
     assert len(stopped.value.faults) == 12
+
+
+@pytest.mark.parametrize("instead", ["nothing", "another script", "one before it"])
+def test_a_migration_that_has_not_switched_is_given_up_for_what_is_wanted_instead(path: Path, instead: str) -> None:
+    assert not migrate(path, TO_DECIMAL, limit=10).done
+    engine = SqliteMigrations.open(path)
+    begun = run.transition_of(run.scripts_of([TO_DECIMAL])[0], engine.forms())
+    assert begun is not None
+    engine.start(begun, lambda _: None)
+    slim = part(changed(FIELDS, tags=None))
+    other = script([slim], lambda m: m.drop(BARE.tags), "other", None, [BARE])
+    scripts, to, new = {
+        "nothing": ([TO_DECIMAL], "", BARE),
+        "another script": ([other], "other", slim),
+        "one before it": ([other, script([], lambda _: None, "first", "other", [])], "other", slim),
+    }[instead]
+    assert migrate(path, *scripts, to=to).ok
+    with pytest.raises(tm.InvalidMigration, match="first: another run gave it up while this one copied"):
+        engine.step(10)
+    engine.close()
+    assert [one.id for one in tm.status(path).history] == ([] if instead == "nothing" else ["other"])
+    with tm.open(path, models=[new]) as store:
+        assert len(list(store.query(new).allow_scan())) == 30
+        assert store.check().ok
+
+
+@pytest.mark.parametrize("resolved", [False, True])
+def test_a_dry_run_finds_values_that_are_held_twice(path: Path, *, resolved: bool) -> None:
+    with tm.open(path, models=[BARE], durability="relaxed") as store:
+        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
+    new = unique("only built")
+
+    def apart(holders: list[Any]) -> list[Any]:
+        return holders if holders[0].number == 3 else holders[:1]
+
+    def steps(m: tm.Migration) -> None:
+        if resolved:
+            m.resolve(new.by_maker, apart)
+
+    before = path.read_bytes()
+    report = migrate(path, script([new], steps, "first", None, [BARE]), dry_run=True)
+    assert path.read_bytes() == before
+    assert not report.ok
+    if resolved:
+        assert [(fault.where, fault.key) for fault in report.faults] == [("Part", ("a", "b27"))]
+    else:
+        assert len(report.faults) == 18
+    assert "of Part.by_maker, as ('a', '" in report.faults[0].detail

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -148,7 +148,7 @@ class SqliteMigrations:
                     raise _under_way(transition.id, catalogue.staged)
                 if entry.script == transition.script:
                     return
-                catalogue = _discarded(writer, catalogue, keep=transition.back)
+                catalogue = _discarded(writer, catalogue)
             twin = next((one for one in catalogue.twins if one.migration == transition.id), None)
             if twin is not None:
                 entry = [one for one in catalogue.history if one.id == transition.id][-1]
@@ -176,6 +176,20 @@ class SqliteMigrations:
         self._write(write)
         self._look()
         return self._catalogue.staged is not None
+
+    def under_way(self) -> str | None:
+        """Return what the migration is called that was begun and has not switched."""
+        return None if self._catalogue.staged is None else self._catalogue.staged.migration
+
+    def discard(self, name: str) -> None:
+        """Give up a migration that is under way: what was copied for it goes."""
+
+        def write(writer: Writer) -> None:
+            if self.under_way() == name:
+                self._save(writer, _discarded(writer, self._catalogue))
+
+        self._write(write)
+        self._look()
 
     def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
         """Do a migration that copies nothing, in one transaction.
@@ -238,6 +252,11 @@ class SqliteMigrations:
             began = self._file.monotonic()
             staged = self._catalogue.staged
             if staged is None or staged.migration != transition.name:  # another runner has switched
+                if not _is_done(self._catalogue.history, transition):
+                    raise InvalidMigration(
+                        transition.id,
+                        ["another run gave it up while this one copied; run the one that is wanted again"],
+                    )
                 read, switched = 0, True
                 return
             read, switched = copying.batch(writer, most), copying.ended
@@ -364,8 +383,13 @@ def _reader(writer: Writer) -> Read:
     return read
 
 
-def _discarded(writer: Writer, catalogue: Catalogue, *, keep: bool) -> Catalogue:
-    """Drop what was written for a script that was edited since; return the catalogue without it."""
+def _is_done(history: Iterable[AppliedForm], transition: Transition) -> bool:
+    stands = any(one.id == transition.id and one.switched and one.undone is None for one in history)
+    return stands != transition.back
+
+
+def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
+    """Drop what was copied for a migration that is given up; return the catalogue without it."""
     assert catalogue.staged is not None
     staged = catalogue.staged.catalogue
     here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
@@ -377,8 +401,9 @@ def _discarded(writer: Writer, catalogue: Catalogue, *, keep: bool) -> Catalogue
     for table in (COPIES, QUEUE, LEDGER):
         writer.execute(f"DELETE FROM {table}")
     past = catalogue.past | {name.lower() for name in names}
-    history = catalogue.history if keep else catalogue.history[:-1]
-    return attrs.evolve(catalogue, staged=None, copies=(), history=history, past=past)
+    name = catalogue.staged.migration
+    history = [one for one in catalogue.history if one.id != name or one.switched or one.undone is not None]
+    return attrs.evolve(catalogue, staged=None, copies=(), history=tuple(history), past=past)
 
 
 def _emptied(writer: Writer, name: str) -> bool:
