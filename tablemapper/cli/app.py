@@ -89,9 +89,14 @@ def run(arguments: Sequence[str]) -> int:
     except TableMapperError as error:
         # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
         code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
-        return _fail(type(error).__name__, str(error), code, json=json)
+        return _fail(type(error).__name__, _as_typed(str(error)), code, json=json)
     except KeyboardInterrupt:
         return _fail("KeyboardInterrupt", "interrupted; what was done until then is kept", Exit.INTERRUPTED, json=json)
+
+
+def _as_typed(text: str) -> str:
+    """Return a text of the library with the arguments that it names as they are typed here."""
+    return text.replace("overwrite=True", "--overwrite").replace("as in to=", "as in --to ")
 
 
 def existing(place: Path) -> Path:

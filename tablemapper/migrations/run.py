@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ import attrs
 from ..engines.migration import Copied, Fault, MigrationEngine, Transition, name_of
 from ..engines.opening import open_engine, open_migrations
 from ..entities.entity import stored_row
-from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, shown
+from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
@@ -58,8 +59,9 @@ def migrate(
         place: the path of the store.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
         to: the id of the script to stop behind. One that is behind the store: the scripts after it are undone. ``""``:
-            before the first.
-        dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it.
+            before the first. Another script that is under way is given up.
+        dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it. The
+            copy is made in the folder for temporary files, which TMPDIR names; it needs room for what the scripts make, too.
         contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
         limit: the most entities that are copied in this call; the next one goes on.
         progress: True for a bar, or a function.
@@ -109,6 +111,7 @@ def _rehearse(
 ) -> MigrationReport:
     """Run the scripts over a copy."""
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
+        _check_room(place, folder)
         copy = Path(folder) / "copy.db"
         engine = open_migrations(place, timeout=timeout)
         try:
@@ -129,6 +132,16 @@ def _rehearse(
             if faults := _resolved(copy, run.last, "relaxed", timeout) or _held_twice(copy, run.last):
                 report = attrs.evolve(report, done=False, faults=faults)
         return attrs.evolve(report, applied=())
+
+
+def _check_room(place: str | os.PathLike[str], folder: str) -> None:
+    """Raise StoreFull if a copy of a store has no room in a folder."""
+    needed = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{os.fspath(place)}{end}")).exists())
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise StoreFull(
+            f'a dry run copies the store, and "{os.path.dirname(folder)}" has no room: {needed:,} bytes are needed, and '
+            f"{free:,} are free; name a folder with more of it in the environment variable TMPDIR"
+        )
 
 
 def scripts_of(migrations: Any) -> tuple[Script, ...]:

@@ -137,7 +137,7 @@ def test_a_backup_is_restored(place: Path, capsys: pytest.CaptureFixture[str]) -
     assert _json(capsys, "check", "new.db", "--models", "warehouse")[1]["entities"] == 300
     code, report = _json(capsys, "restore", "copy.db", "new.db")
     assert (code, report["error"]) == (Exit.STORE, "StoreError")
-    assert "is there already" in report["message"]
+    assert "is there already; pass --overwrite to replace it" in report["message"]
     assert _json(capsys, "restore", "copy.db", "new.db", "--overwrite")[0] == Exit.OK
 
 

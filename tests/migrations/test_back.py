@@ -373,3 +373,12 @@ def test_a_dry_run_finds_values_that_are_held_twice(path: Path, *, resolved: boo
     else:
         assert len(report.faults) == 18
     assert "of Part.by_maker, as ('a', '" in report.faults[0].detail
+
+
+def test_a_dry_run_that_has_no_room_for_a_copy_says_how_much_is_needed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    with pytest.raises(tm.StoreFull, match=r"needed, and 1,000 are free; .* TMPDIR") as full:
+        migrate(path, TO_DECIMAL, dry_run=True)
+    assert f"{path.stat().st_size:,} bytes are needed" in str(full.value)
