@@ -57,26 +57,28 @@ class Employee(tm.Entity, table="Staff"):
     key = tm.Key[str, int](partition="{department}", row=("employee", "{number:06d}"))
 
 
-class Department(tm.Aggregate, of=Employee, table="Staff"):
-    """Kept in the same partition as those it counts."""
+class Department(tm.Entity, table="Staff"):
+    """In the same partition as its employees, whom the store counts."""
 
-    department: tm.Field[str] = tm.group_by(Employee.department)
-    employees: tm.Field[int] = tm.count()
+    department: tm.Field[str]
+    floor: tm.Field[int]
+    employees: tm.Field[int] = tm.count(of=Employee)
 
     key = tm.Key[str](partition="{department}", row="department")
 
 
 def several_types_in_a_partition(store: tm.Store) -> None:
     """Read a department and its employees together, in row order, each in its own class."""
+    store.insert(Department("Sales", floor=3))
     store.insert_many(
         Employee("Sales", number, name)
         for number, name in enumerate(["Ada", "Bo", "Cy"], 1)
     )
     for row in store.partition(Employee.department == "Sales"):
         match row:
-            case Department(employees=count):
-                print(f"several types: Sales has {count} employees")
-                assert count == 3
+            case Department(floor=floor, employees=count):
+                print(f"several types: Sales, on floor {floor}, has {count} employees")
+                assert (floor, count) == (3, 3)
             case Employee(name=name):
                 print(f"               {name}")
 

@@ -289,6 +289,10 @@ class Engine(Protocol):
         """See what other processes have built or declared since."""
         ...
 
+    def needed(self, model: Model) -> Sequence[str]:
+        """Return the labels of what has to be ready for a class to be read, as they stand in what is unready."""
+        ...
+
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index that it declares, in what is unready."""
         ...

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..expressions.tree import Predicate
-from .declaration import AbstractDeclaration
+from .declaration import AbstractDeclaration, Declaration, index_table
 from .entity import Record
-from .measures import aggregate_faults
+from .fields import FIELD, FieldModel
+from .key import Key
+from .measures import aggregate_faults, measures_of
 
-__all__ = ["Aggregate"]
+__all__ = ["Aggregate", "keeper_name", "keepers", "kept_field"]
 
 
 class Aggregate(Record):
@@ -42,3 +45,38 @@ class Aggregate(Record):
     @classmethod
     def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
         return [] if declaration.table is None else aggregate_faults(declaration)
+
+
+@lru_cache(maxsize=None)
+def keepers(declaration: Declaration) -> tuple[type[Aggregate], ...]:
+    """Return the aggregates that keep the maintained fields of a class of entities, one for each field."""
+    return tuple([_keeper(declaration, field) for field in declaration.maintained])
+
+
+def _keeper(declaration: Declaration, field: FieldModel) -> type[Aggregate]:
+    assert field.measure is not None
+    measures = measures_of(declaration, field)
+    body: dict[str, Any] = {
+        **measures,
+        "__annotations__": {name: Annotated[declaration.field(name).annotation, FIELD] for name in measures},
+        "__module__": declaration.cls.__module__,
+        "key": Key(partition=declaration.partition.text, row=declaration.row.text),
+    }
+    name = f"{declaration.name}_{field.property}"  # what is generated for a class has its name, which must be one
+    make: Any = type(Aggregate)
+    keeper: type[Aggregate] = make(
+        name, (Aggregate,), body, of=field.measure.of, table=index_table(declaration.table, name)
+    )
+    keeper.__name__ = keeper_name(declaration.name, field.property)
+    return keeper
+
+
+def keeper_name(cls: str, property: str) -> str:
+    """Return the name of the aggregate that keeps a maintained field."""
+    return f"{cls}:{property}"
+
+
+def kept_field(name: str) -> tuple[str, str] | None:
+    """Return the class and the property that the aggregate of a name keeps; None if it is none of these."""
+    cls, colon, property = name.partition("#")[0].partition(":")
+    return (cls, property) if colon else None

@@ -247,8 +247,8 @@ def _field(
         return None
     measure = option if isinstance(option, Measure) else None
     settings = option if isinstance(option, FieldOptions) else FieldOptions(name=measure.name if measure else None)
-    if measure is not None and not aggregate:
-        faults.append(f"{name}: {measure.kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…)")
+    if measure is not None:
+        faults += [f"{name}: {fault}" for fault in _place_faults(name, measure, aggregate=aggregate)]
     if aggregate and measure is None:
         faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
     faults += [f"{name}: {fault}" for fault in _option_faults(name, settings)]
@@ -267,6 +267,8 @@ def _field(
                 constraint.check(default)
         except ValueError as error:
             faults.append(f"{name}: its default: {error}")
+    if measure is not None and measure.of is not None:
+        default = None if optional else kind.kind() if kind.summable else 0
     if constraint is not None and measure is not None:
         faults.append(f"{name}: the store says what the value is, so nothing can be asked of it")
     if default is None and not optional:
@@ -289,6 +291,21 @@ def _field(
         validator=settings.validator,
         measure=measure,
     )
+
+
+def _place_faults(name: str, measure: Measure, *, aggregate: bool) -> Iterator[str]:
+    """Yield why a measure cannot stand in a class, an aggregate or an entity."""
+    kind = measure.kind
+    if kind == "group" and not aggregate:
+        yield "group_by(…) belongs in an Aggregate, class …(tm.Aggregate, of=…)"
+    elif aggregate and measure.of is not None:
+        yield f"of= is for a field of an entity; the class statement of an aggregate says what {kind}(…) is over"
+    elif not aggregate and measure.of is None:
+        given = "" if measure.attr is None else f"{measure.attr!r}, "
+        yield (
+            f"{kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…), or says what it is over: "
+            f"{name} = tm.{kind}({given}of=…)"
+        )
 
 
 def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:

@@ -31,7 +31,7 @@ def _variables(declaration: Declaration) -> dict[str, str]:
     A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
     under names that no field can have, in a function of their own.
     """
-    fields = [f.name for f in declaration.fields]
+    fields = [f.name for f in declaration.parameters]
     if _RESERVED.isdisjoint(fields):
         return {name: name for name in fields}
     return {name: f"_{name}_" for name in fields}
@@ -43,7 +43,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     prologue, tests, assign = [], [], []
     inner = _variables(declaration)
     missing = names.name("missing", _FACTORY)
-    for f in declaration.fields:
+    for f in declaration.parameters:
         parameter, variable = f.name, inner[f.name]
         if f.factory is not None:
             parameter += f"={missing}"
@@ -56,6 +56,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
         test = _test(f, variable, names)
         tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
         assign.append(f"    self.{f.name} = {variable}")
+    assign += [f"    self.{f.name} = {names.name('empty', f.default)}" for f in declaration.fields if f.maintained]
     values = ", ".join(inner.values())
     yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
     if any(name != variable for name, variable in inner.items()):
@@ -74,6 +75,9 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     if hasattr(declaration.cls, "__attrs_post_init__"):
         yield "    self.__attrs_post_init__()"
     for at, f in enumerate(declaration.fields):
+        if f.maintained:
+            yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
+            continue
         test = _test(f, "value", names)
         if f.optional or f.measure is not None:
             test = f"value is None or {test}"
@@ -123,7 +127,7 @@ def _test(f: FieldModel, variable: str, names: Names) -> str:
 def normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
     def normalise(values: tuple[Any, ...]) -> list[Any]:
         faults, checked = [], []
-        for f, value in zip(declaration.fields, values, strict=True):
+        for f, value in zip(declaration.parameters, values, strict=True):
             try:
                 checked.append(check_value(f, value))
             except ValueError as error:

@@ -36,6 +36,7 @@ __all__ = [
     "dump_by_property",
     "index_table",
     "located",
+    "maintained_fault",
 ]
 
 
@@ -119,6 +120,16 @@ class AbstractDeclaration:
             return _TIMESTAMP
         known = [model.name for model in self.fields]
         raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
+
+    @property
+    def parameters(self) -> tuple[FieldModel, ...]:
+        """The fields that a constructor takes: all but those that the store maintains."""
+        return tuple([field for field in self.fields if not field.maintained])
+
+    @property
+    def maintained(self) -> tuple[FieldModel, ...]:
+        """The fields of an entity that the store maintains."""
+        return tuple([field for field in self.fields if field.maintained])
 
     @property
     def properties(self) -> dict[str, str]:
@@ -222,6 +233,13 @@ def check_value(f: FieldModel, value: Any) -> Any:
     return value
 
 
+def maintained_fault(f: FieldModel) -> str:
+    """Return why a maintained field cannot be given a value."""
+    assert f.measure is not None
+    source = f.measure.of.__name__
+    return f"{f.name}: the store maintains it from {source}; write {source} entities instead"
+
+
 def located(name: str, error: ValueError) -> str:
     """Return a fault with its path: ``tags[1]: …``, ``home.city: …``, ``more.color: …``, ``price: …``."""
     text = str(error)
@@ -252,7 +270,7 @@ def declare(
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
-    kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional}
+    kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional and not m.maintained}
     partition, row = _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
     if partition is not None and row is not None:
         for name in dict.fromkeys((*partition.fields, *row.fields)):
@@ -366,6 +384,8 @@ def _unusable(
                 f"{{{slot}}} is optional, and an entity without a value could have no key; make it "
                 f"tm.Field[{kind.name}], or declare an index, which leaves such entities out"
             )
+        elif fields[head].maintained:
+            yield f"{{{slot}}} is maintained by the store, and a key stays as it is; an index can be made of it"
         else:
             try:
                 kind = kind.nested(tuple(path.split("."))) if path else kind

@@ -41,12 +41,14 @@ from .declaration import (
     declaration_of,
     declare,
     located,
+    maintained_fault,
 )
 from .etag import etag_text
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
 from .json import json_form
 from .key import KeyOf
+from .measures import maintained_faults
 from .pydantic import core_schema, document
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "check_whole",
     "info",
     "key_of",
+    "set_maintained",
     "set_row",
     "stored_row",
 ]
@@ -126,7 +129,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
     attrs.define(
         cls,
         these={
-            f.name: attrs.field(default=_default(f), kw_only=f.kw_only, validator=f.validator)
+            f.name: attrs.field(default=_default(f), kw_only=f.kw_only, validator=f.validator, init=not f.maintained)
             for f in declaration.fields
         },
         slots=False,
@@ -135,7 +138,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only,
+        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only, maintained=_maintained,
         validate=_validate, validators_disabled=attrs.validators.get_disabled,
         normalise=normaliser(declaration), normalise_key=key_normaliser(declaration),
     )  # fmt: skip
@@ -146,7 +149,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
         function = functions[name]
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         type.__setattr__(cls, name, function)
-    cls.__init__.__annotations__ = {**annotations, "return": None}
+    cls.__init__.__annotations__ = {**{f.name: annotations[f.name] for f in declaration.parameters}, "return": None}
     if cls.__doc__ is None:
         cls.__doc__ = f"{cls.__name__}({str(inspect.signature(cls.__init__)).partition('self, ')[2]}"
         cls.__doc__ = cls.__doc__.removesuffix(" -> None")
@@ -164,7 +167,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
 
 
 def _default(f: FieldModel) -> Any:
-    if f.measure is not None:
+    if f.measure is not None and not f.maintained:
         return None
     return f.default if f.factory is None else attrs.Factory(f.factory)
 
@@ -199,6 +202,18 @@ def _read_only(entity: Record, name: str) -> None:
         f"{type(entity).__name__}.{name}",
         ["a key field is read-only once the entity is stored; store.move(entity, new_key) gives it another key"],
     )
+
+
+def _maintained(entity: Record, name: str) -> None:
+    cls = type(entity)
+    raise InvalidEntity(cls.__name__, [maintained_fault(declaration_of(cls).field(name))])
+
+
+def set_maintained(entity: Record, fields: Iterable[FieldModel], source: Record | None = None) -> None:
+    """Give maintained fields the values that they have in another entity, or those where there is nothing."""
+    slots = type(entity).__dict__
+    for f in fields:
+        slots[f.name].__set__(entity, f.default if source is None else getattr(source, f.name))
 
 
 # ---------------------------------------------------------------------------------------------- the classes
@@ -272,11 +287,20 @@ class Record(metaclass=RecordType):
             InvalidEntity: a name is no field, or a value cannot be stored; every fault.
         """
         cls = type(self)
-        values = {model.name: getattr(self, model.name) for model in declaration_of(cls).fields}
-        faults = [f'no field "{name}"{did_you_mean(name, values)}' for name in changes if name not in values]
+        declaration = declaration_of(cls)
+        values = {model.name: getattr(self, model.name) for model in declaration.parameters}
+        kept = {model.name: model for model in declaration.maintained}
+        faults = [maintained_fault(kept[name]) for name in changes if name in kept]
+        faults += [
+            f'no field "{name}"{did_you_mean(name, values)}'
+            for name in changes
+            if name not in values and name not in kept
+        ]
         for one in assignments:
             if not isinstance(one, Assignment):
                 faults.append(f"{cls.__name__}.field.set(…) is needed, not {shown(one)}")
+            elif one.attr.name in kept:
+                faults.append(maintained_fault(kept[one.attr.name]))
             elif one.attr.name not in values or one.attr.path or one.attr.part or not issubclass(cls, one.attr.owner):
                 faults.append(f"{one.attr!r} is not a field of {cls.__name__}")
             elif one.adds or isinstance(one.value, Number):
@@ -288,8 +312,9 @@ class Record(metaclass=RecordType):
         if faults:
             raise InvalidEntity(f"{cls.__name__}.replace", faults)
         copy = cls(**(values | changes))
-        if all(getattr(copy, name) == values[name] for name in declaration_of(type(self)).key_fields):
+        if all(getattr(copy, name) == values[name] for name in declaration.key_fields):
             set_row(copy, stored_row(self))
+            set_maintained(copy, declaration.maintained, self)
         return copy
 
     if not TYPE_CHECKING:
@@ -356,7 +381,8 @@ def check_whole(entity: Record) -> None:
     """
     cls = type(entity)
     faults = []
-    for model in declaration_of(cls).fields:
+    set_maintained(entity, declaration_of(cls).maintained)
+    for model in declaration_of(cls).parameters:
         try:
             cls.__dict__[model.name].__set__(entity, check_value(model, getattr(entity, model.name)))
         except AttributeError:
@@ -397,6 +423,10 @@ class Entity(Record):
                 "entities only is declared as tm.Index(…, where=…)"
             )
         return options._replace(of=None, where=None)
+
+    @classmethod
+    def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
+        return list(maintained_faults(declaration))
 
 
 class Info(NamedTuple):

@@ -154,8 +154,8 @@ def field(
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
 
 
-def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None, name: str | None) -> Any:
-    return Measure(kind, attr, where, name)
+def _measure(kind: MeasureKind, attr: Any, where: Predicate[Any] | None, name: str | None, of: Any = None) -> Any:
+    return Measure(kind, attr, where, name, of)
 
 
 @attrs.frozen(eq=False)
@@ -168,6 +168,8 @@ class Measure:
     where: Predicate[Any] | None = None
     name: str | None = None
     """The property it is stored as, if that is not its own name."""
+    of: Any = None
+    """The class whose entities it is over, if it is a maintained field of an entity; an aggregate has that itself."""
 
 
 def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
@@ -180,19 +182,61 @@ def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
     return _measure("group", attr, None, name)  # type: ignore[no-any-return]
 
 
+@overload
 def count(
     attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None, name: str | None = None
-) -> Field[int]:
+) -> Field[int]: ...
+@overload
+def count(
+    attr: Expr[Any] | None = None,
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[int]: ...
+def count(
+    attr: Expr[Any] | None = None,
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Count the entities of the group, or those that have a value in a field.
 
-    What is measured is a field, or calculated of fields: ``tm.sum(Line.price * Line.quantity)``.
+    What is measured is a field, or calculated of fields: ``tm.sum(Line.price * Line.quantity)``. With ``of=``, which all
+    measures take, it is a maintained field of an ordinary entity: ``employees: tm.Field[int] = tm.count(of=Employee)``.
+    (``init`` tells type checkers that such a field is no argument of the constructor.)
     """
-    return _measure("count", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("count", attr, where, name, of)
 
 
-def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]:
+@overload
+def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]: ...
+@overload
+def sum(
+    attr: Expr[T],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[T]: ...
+def sum(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding."""
-    return _measure("sum", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("sum", attr, where, name, of)
 
 
 @overload
@@ -207,33 +251,155 @@ def avg(  # type: ignore[overload-overlap]
 def avg(
     attr: Expr[float | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[float | None]: ...
-def avg(attr: Expr[Any], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Any:
+@overload
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[Decimal | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[Decimal | None]: ...
+@overload
+def avg(  # type: ignore[overload-overlap]
+    attr: Expr[timedelta | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[timedelta | None]: ...
+@overload
+def avg(
+    attr: Expr[float | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[float | None]: ...
+def avg(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Divide the sum of a field by the number of its values."""
-    return _measure("avg", attr, where, name)
+    return _measure("avg", attr, where, name, of)
 
 
-def min(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T | None]:
+@overload
+def min(
+    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[T | None]: ...
+@overload
+def min(
+    attr: Expr[T | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[T | None]: ...
+def min(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Keep the least value of a field, also when the entity that held it goes."""
-    return _measure("min", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("min", attr, where, name, of)
 
 
-def max(attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T | None]:
+@overload
+def max(
+    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+) -> Field[T | None]: ...
+@overload
+def max(
+    attr: Expr[T | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[T | None]: ...
+def max(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Keep the greatest value of a field, also when the entity that held it goes."""
-    return _measure("max", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("max", attr, where, name, of)
 
 
+@overload
 def min_ever(
     attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
-) -> Field[T | None]:
+) -> Field[T | None]: ...
+@overload
+def min_ever(
+    attr: Expr[T | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[T | None]: ...
+def min_ever(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added."""
-    return _measure("min_ever", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("min_ever", attr, where, name, of)
 
 
+@overload
 def max_ever(
     attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
-) -> Field[T | None]:
+) -> Field[T | None]: ...
+@overload
+def max_ever(
+    attr: Expr[T | None],
+    /,
+    *,
+    of: type[Any],
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Field[T | None]: ...
+def max_ever(
+    attr: Expr[Any],
+    /,
+    *,
+    of: type[Any] | None = None,
+    where: Predicate[Any] | None = None,
+    name: str | None = None,
+    init: bool = False,
+) -> Any:
     """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added."""
-    return _measure("max_ever", attr, where, name)  # type: ignore[no-any-return]
+    return _measure("max_ever", attr, where, name, of)
 
 
 _property = property  # a field model has an attribute of this name
@@ -262,6 +428,11 @@ class FieldModel:
     def required(self) -> bool:
         """Whether the constructor needs a value."""
         return self.default is attrs.NOTHING and self.factory is None
+
+    @_property
+    def maintained(self) -> bool:
+        """Whether it is a field of an entity that the store maintains."""
+        return self.measure is not None and self.measure.of is not None
 
     @_property
     def missing(self) -> Any:

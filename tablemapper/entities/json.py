@@ -174,6 +174,8 @@ def _read(
             if f.required:
                 faults.append(f"{name}: it is missing")
             continue
+        if f.maintained:  # it was written for those who read it
+            continue
         reader = form.readers[name]
         try:
             values[f.name] = check_value(f, value_of(reader, name))
@@ -254,6 +256,8 @@ def _bounds(f: FieldModel) -> dict[str, Any]:
 
 
 def _default(f: FieldModel) -> dict[str, Any]:
+    if f.maintained:
+        return {"readOnly": True}
     if f.default is attrs.NOTHING:
         return {}
     return {"default": None if f.default is None else f.type.to_json(f.default)}

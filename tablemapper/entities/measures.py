@@ -1,8 +1,15 @@
-"""What an aggregate may measure, and group by: every fault of a declaration."""
+"""What an aggregate may measure, and group by: every fault of a declaration.
+
+A maintained field of an entity is the measure of an aggregate that nobody sees: it is grouped by the fields of the entity's
+key, and the source has fields of the same names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import attrs
 
 from ..errors import InvalidQuery, shown
 from ..expressions.arithmetic import Computed
@@ -10,7 +17,44 @@ from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .fields import FieldModel, Measure
 
-__all__ = ["aggregate_faults"]
+__all__ = ["aggregate_faults", "maintained_faults", "measures_of"]
+
+
+def measures_of(declaration: Declaration, field: FieldModel) -> dict[str, Measure]:
+    """Return the groups and the measure of the aggregate that keeps a maintained field, by the fields of the entity.
+
+    Raises:
+        InvalidQuery: the source lacks a field of the key.
+    """
+    assert field.measure is not None
+    source = field.measure.of
+    found = {}
+    for name in declaration.arguments:
+        attr: Attr[Any, Any] = Attr(source, name, abstract_declaration(source).field(name).type)
+        found[name] = Measure("group", attr, None, declaration.field(name).property)
+    return found | {field.name: attrs.evolve(field.measure, of=None, name=field.property)}
+
+
+def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
+    """Yield what is wrong with the maintained fields of an entity."""
+    if not isinstance(declaration, Declaration):
+        return
+    for field in declaration.maintained:
+        assert field.measure is not None
+        source = field.measure.of
+        if not isinstance(source, type) or "__declaration__" not in source.__dict__:
+            yield f"{field.name}: of={shown(source)}: the class of the entities that it is over is needed"
+            continue
+        if lost := [one for one in declaration.arguments if one not in abstract_declaration(source).properties]:
+            yield (
+                f"{field.name}: it is over the entities with the values of this key, but {source.__name__} has no field "
+                f"{_listed(set(lost))}"
+            )
+            continue
+        measures = measures_of(declaration, field)
+        fields = tuple([attrs.evolve(declaration.field(name), measure=one) for name, one in measures.items()])
+        faults = aggregate_faults(attrs.evolve(declaration, of=source, fields=fields))
+        yield from (fault if fault.startswith(f"{field.name}: ") else f"{field.name}: {fault}" for fault in faults)
 
 
 def aggregate_faults(declaration: AbstractDeclaration) -> list[str]:
@@ -28,6 +72,9 @@ def aggregate_faults(declaration: AbstractDeclaration) -> list[str]:
     for field in declaration.fields:
         if field.measure is not None:
             faults += [f"{field.name}: {fault}" for fault in _measure_faults(field, field.measure, source)]
+    for attr in () if declaration.where is None else declaration.where.attributes():
+        if abstract_declaration(source).field(attr.name).maintained:
+            faults.append(f"where=: {attr!r} is maintained itself; nothing can be maintained by it")
     groups = {f.name for f in declaration.fields if f.measure is not None and f.measure.kind == "group"}
     if isinstance(declaration, Declaration):
         lossless = declaration.partition.lossless_fields | declaration.row.lossless_fields
@@ -61,6 +108,8 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
             return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
         if one.name == TIMESTAMP_NAME:
             return [f"{one!r} changes with each write; nothing can be maintained by it"]
+        if abstract_declaration(source).field(one.name).maintained:
+            return [f"{one!r} is maintained itself; measure what it is made of"]
     if isinstance(attr, Each) and measure.kind != "group":
         return [f"{attr!r} is what groups are made by, and cannot be measured"]
     if measure.kind == "count":

@@ -20,7 +20,7 @@ def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
         for step in script.steps
         if isinstance(step, Rename | Convert) and step.new.owner is new
     }
-    names = [field.name for field in abstract_declaration(new).fields]
+    names = [field.name for field in abstract_declaration(new).parameters]
     own = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
     same = {name: name for name in names if name not in moved and name in own}
     return {name: moved[name] for name in names if name in moved} | same

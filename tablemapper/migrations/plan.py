@@ -14,11 +14,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..engines.migration import Conversion, Edit, Transition
+from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
 from ..expressions.tree import Attr
 from ..schema.definitions import is_former
+from ..schema.evolution import reads
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
@@ -97,7 +99,8 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
         if isinstance(step, Rewrite) and step.combine is not None
     ]
     faults += [
-        f"{name} {'is maintained from' if forms[name].aggregate else 'shares a table with'} what is migrated: name it in "
+        f"{'.'.join(kept_field(name) or (name,))} {'is maintained from' if forms[name].aggregate else 'shares a table with'} "
+        f"what is migrated: name {(kept_field(name) or ('it',))[0]} in "
         "old=, and in new= or in m.drop(…)"
         for name in affected
         if name not in old and name not in former
@@ -143,6 +146,10 @@ def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
     while True:
         tables |= {forms[name].table for name in affected if name in forms}
         more = {name for name, form in forms.items() if form.table in tables}
+        for name in forms:
+            if (kept := kept_field(name)) is not None and kept[0] in forms:
+                over = any(reads(index, kept[1]) for index in forms[kept[0]].indexes.values())
+                more |= {name} if kept[0] in affected else {kept[0]} if over and name in affected else set()
         more |= {name for name, form in forms.items() if form.aggregate is not UNSET and form.aggregate.of in affected}
         more |= {
             form.aggregate.of for name in affected | more if (form := forms.get(name)) and form.aggregate is not UNSET

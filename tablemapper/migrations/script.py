@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import attrs
 
+from ..entities.aggregates import keepers
+from ..entities.declaration import Declaration
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..expressions.tree import Attr
@@ -319,9 +321,35 @@ def load_script(id: str, declared: MigrationFunction, *, module: Any = None) -> 
     doc = inspect.getdoc(declared.function) or (module is not None and inspect.getdoc(module)) or ""
     text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
     digest = hashlib.blake2b(text, digest_size=16).hexdigest()
-    return Script(
-        id, declared.after, declared.old, declared.new, tuple(m.steps), digest, doc.partition("\n")[0].strip()
-    )
+    old, new = _with_keepers(declared.old), _with_keepers(declared.new)
+    steps = tuple([one for step in m.steps for one in _of_fields(step)])
+    return Script(id, declared.after, old, new, steps, digest, doc.partition("\n")[0].strip())
+
+
+def _with_keepers(classes: Sequence[type[Record]]) -> tuple[type[Record], ...]:
+    """Return classes with the aggregates that keep their maintained fields."""
+    return tuple(dict.fromkeys([*classes, *(one for cls in classes for one in _keepers(cls).values())]))
+
+
+def _keepers(cls: Any) -> dict[str, Any]:
+    """Return the aggregates that keep the maintained fields of a class, by field."""
+    declaration = getattr(cls, "__dict__", {}).get("__declaration__")
+    if not isinstance(declaration, Declaration):
+        return {}
+    return {field.name: keeper for field, keeper in zip(declaration.maintained, keepers(declaration), strict=True)}
+
+
+def _of_fields(step: Step) -> Iterator[Step]:
+    """Yield a step as what it is where maintained fields are kept."""
+    match step:
+        case Drop(what=Attr() as attr) if attr.name in (kept := _keepers(attr.owner)):
+            yield Drop(kept[attr.name])
+        case RenameClass(old=old, new=new):
+            yield step
+            after = _keepers(new)
+            yield from (RenameClass(one, after[name]) for name, one in _keepers(old).items() if name in after)
+        case _:
+            yield step
 
 
 def _source(function: Callable[[Migration], None]) -> bytes:

@@ -136,8 +136,10 @@ def _field(side: str, attr: Any, script: Script) -> Any:
         return False
     if (yield from _class(side, attr.owner, script)) is False:
         return False
-    if side == "new" and issubclass(attr.owner, Aggregate):
-        yield f"{attr!r} is maintained, and no step sets it"
+    if (side == "new" and issubclass(attr.owner, Aggregate)) or abstract_declaration(attr.owner).field(
+        attr.name
+    ).maintained:
+        yield f"{attr!r} is maintained, and no step sets it; a new one is built when the store is opened"
         return False
     return True
 

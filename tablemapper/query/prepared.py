@@ -284,7 +284,7 @@ class PlanCache:
         """
         model = spec.model
         of = self.engine.label
-        for label in (of(model), of(model, spec.range and spec.range.name)):
+        for label in (of(model), *self.engine.needed(model), of(model, spec.range and spec.range.name)):
             if label in self._unready:
                 raise self.engine.describe(label).error()
         labels = {index.name: of(model, index.name) for index in model.indexes}

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import check_type, check_value, located
+from ..entities.declaration import check_type, check_value, located, maintained_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
@@ -160,6 +160,8 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
             faults.append(
                 f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
             )
+        elif field.maintained:
+            faults.append(maintained_fault(field))
         elif twin is not None:
             faults.append(f"{label}: it is assigned twice{'' if twin.path == path else f', as {twin.label} is, too'}")
         else:

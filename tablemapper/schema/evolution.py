@@ -8,6 +8,7 @@ opened again, unless it was retired. Nothing here touches a store.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,6 +19,7 @@ import attrs
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from ..entities.aggregates import kept_field
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template, compile_template
@@ -30,7 +32,7 @@ from .renames import with_properties
 from .rows import DAMAGE
 from .sources import attribute_name, default_source
 
-__all__ = ["Evolution", "Versions", "evolve", "form_changes", "key_templates", "retirement"]
+__all__ = ["Evolution", "Versions", "evolve", "form_changes", "key_templates", "reads", "retirement"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every form that was ever opened, by the name of the class."""
@@ -44,8 +46,12 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
             if not form.aggregate:
                 gone.append(Change(name, "open", "it is not among the classes, and stays in the file"))
             elif form.aggregate.of in schema.by_name:
-                what = "the aggregate is not declared, and stays maintained"
-                gone.append(Change(name, "open", what, f"m.drop(old.{name})"))
+                kept = kept_field(name)
+                what = "the aggregate" if kept is None else "the maintained field"
+                where = name if kept is None else ".".join(kept)
+                gone.append(
+                    Change(where, "open", f"{what} is not declared, and stays maintained", f"m.drop(old.{where})")
+                )
     return (*evolve(forms, {}, schema, Anything()).changes, *gone)
 
 
@@ -359,6 +365,16 @@ def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Chang
 
 def _beside_old(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) -> Change:
     """Return the change of an aggregate that is declared in another way."""
+    if (kept := kept_field(model.name)) is not None:
+        owner, property = kept
+        rekeyed = (old.partition, old.row) != (model.form.partition, model.form.row)  # (which is told of the class)
+        over = [name for name, one in catalogue[owner].indexes.items() if reads(one, property)]
+        if over and not rekeyed:
+            return Change(
+                model.name, "refused",
+                f"what the store maintains there differs from that in the file, which the index {owner}.{over[0]} is over; "
+                "declare another field, and another index over it",
+            )  # fmt: skip
     others = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
     others += [one.name for one in schema.models if one is not model and one.table == model.table]
     if others:
@@ -519,6 +535,22 @@ def _widens(old: FieldForm, new: FieldForm) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------- indexes
+
+
+def reads(index: IndexForm, property: str) -> bool:
+    """Return whether the rows of an index are made of a property."""
+    return property in index.fields or property in _words(index.where)
+
+
+def _words(form: Any) -> Iterator[str]:
+    """Yield the texts in the form of a condition: the properties that it reads, without their parts, among them."""
+    if isinstance(form, str):
+        yield re.split(r"[.\[]", form, maxsplit=1)[0]
+    elif isinstance(form, list | tuple):
+        for one in form:
+            yield from _words(one)
+    elif isinstance(form, dict):
+        yield from _words(list(form.values()))
 
 
 def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:

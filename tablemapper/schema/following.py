@@ -311,9 +311,13 @@ class _Classes:
     def __init__(self, source: Model, form: ModelForm) -> None:
         self._form = form
         known = source.declaration
-        options: dict[str, FieldOptions] = {}
+        options: dict[str, FieldOptions | Measure] = {}
         annotations: dict[str, Any] = {}
         for field in known.fields:
+            if field.measure is not None:
+                annotations[field.name] = Annotated[field.annotation, FIELD]
+                options[field.name] = field.measure
+                continue
             stored = form.fields[field.property]
             # What is stored of an Enum, and of a field that can hold more by now, is what the catalogue says.
             annotations[field.name] = Annotated[
@@ -326,7 +330,7 @@ class _Classes:
                 name = _name(property, annotations)
                 annotations[name] = Annotated[_kind(hidden), FIELD]
                 options[name] = FieldOptions(name=property, kw_only=True)
-        body = {
+        body: dict[str, Any] = {
             **options,
             "__annotations__": annotations,
             "__module__": known.cls.__module__,
@@ -359,7 +363,9 @@ class _Classes:
             body[index] = _declared(one, names)
         where = shape.where
         options = {} if where is None else {"where": lambda _: load(where, field)}
-        plain = name.replace("#", "_")  # what is generated for a class has its name, which must be one
+        plain = name.replace("#", "_").replace(
+            ":", "_"
+        )  # what is generated for a class has its name, which must be one
         made = _Aggregates(plain, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
         made.__name__ = name
         return model_of(made)

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration, IndexModel, declaration_of
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, shown
@@ -58,6 +59,16 @@ class Model:
     @cached_property
     def table(self) -> str:
         return self.declaration.table
+
+    @cached_property
+    def maintained(self) -> tuple[FieldModel, ...]:
+        """The columns that are no properties of its own: the store maintains them from other entities."""
+        return tuple([field for field in self.columns if field.maintained])
+
+    @cached_property
+    def stored(self) -> tuple[FieldModel, ...]:
+        """The columns that are."""
+        return tuple([field for field in self.columns if not field.maintained])
 
     @property
     def indexes(self) -> tuple[IndexModel, ...]:
@@ -127,7 +138,9 @@ class Model:
             "type": made.type_name,
             "partition": partition.to_json(made.properties),
             "row": row.to_json(made.properties),
-            "fields": {field.property: _field_form(field, in_key=field.name in made.key_only) for field in made.fields},
+            "fields": {
+                field.property: _field_form(field, in_key=field.name in made.key_only) for field in made.parameters
+            },
             "indexes": {index.name: index.to_json(made.properties) for index in made.indexes},
         }
         if self.aggregate is not None:
@@ -212,14 +225,16 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
             models.append(model_of(cls))
         except InvalidModel as error:
             faults += [f"{error.subject}: {fault}" for fault in error.faults]
-    schema = Schema(tuple(models))
-    if len(schema.by_name) < len(models):
+    models += [model_of(one) for model in list(models) if model.maintained for one in keepers(model.declaration)]
+    schema = Schema(tuple(dict.fromkeys(models)))
+    if len(schema.by_name) < len(schema.models):
         names = [model.name for model in models]
         faults += [f"two classes are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
     faults += _table_faults(schema)
     for model in models:
         if model.aggregate is not None and model.aggregate.source not in schema.by_class:
-            faults.append(f"{model.name} is an aggregate of {model.aggregate.source.__name__}, which is not among them")
+            what = "is maintained from" if ":" in model.name else "is an aggregate of"
+            faults.append(f"{model.name} {what} {model.aggregate.source.__name__}, which is not among them")
     for table, members in schema.tables().items():
         faults += _overlaps(table, members)
     if faults:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ..entities.aggregates import kept_field
 from .changes import Change
 from .definitions import is_former
 from .forms import Forms
@@ -70,10 +71,14 @@ def _steps(changes: Sequence[Change]) -> list[str]:
 def _closed(forms: Forms, names: set[str]) -> list[str]:
     """Return classes with the aggregates of them, and what those are maintained from."""
     found = set(names)
-    for name in names:
-        form = forms.get(name)
-        if form is not None and form.aggregate:
-            found.add(form.aggregate.of)
+    while True:
+        more = {form.aggregate.of for name in found if (form := forms.get(name)) is not None and form.aggregate}
+        for name, form in forms.items():
+            if (kept := kept_field(name)) is not None and form.aggregate and {kept[0], form.aggregate.of} & found:
+                more |= {name, kept[0]}
+        if more <= found:
+            break
+        found |= more
     return [
         name for name, form in forms.items()
         if not is_former(name) and (name in found or (form.aggregate and form.aggregate.of in found))

@@ -18,7 +18,9 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from ..entities.aggregates import kept_field
 from ..entities.declaration import index_table
 from ..entities.entity import Record
 from ..entities.fields import MeasureKind
@@ -35,6 +37,7 @@ from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotat
 __all__ = ["Shape", "attribute_name", "call", "default_source", "imports_of"]
 
 WIDTH = 88
+_LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
     "datetime": "dt.datetime", "date": "dt.date", "time": "dt.time", "timedelta": "dt.timedelta", "int32": "tm.Int32",
     "extra": "tm.Extra", "GeoPoint": "tm.GeoPoint",
@@ -175,27 +178,41 @@ class Shape:
     @property
     def names(self) -> list[str]:
         """What the decorator lists: ``old.Product``."""
-        return [f"{self.side}.{name}" for name in self._forms]
+        return [f"{self.side}.{name}" for name in self._forms if kept_field(name) is None]
 
     def lines(self) -> list[str]:
         """Return the source, two empty lines before each class at the top."""
-        entities = [name for name, form in self._forms.items() if not form.aggregate]
-        aggregates = [name for name, form in self._forms.items() if form.aggregate]
-        base = f"{self.side}_entities" if aggregates else self.side
-        bodies = [self._entity(name, self._forms[name]) for name in entities]
-        totals = [self._aggregate(name, self._forms[name], base) for name in aggregates]
+        levels: dict[int, list[str]] = {}
+        for name, form in self._forms.items():
+            if kept_field(name) is None:
+                levels.setdefault(_LAST if form.aggregate else self._depth(name), []).append(name)
+        spaces: list[tuple[str, list[list[str]]]] = []
+        for number, level in enumerate(sorted(levels), 1):
+            space = self.side if number == len(levels) else f"{self.side}_entities{'' if number == 1 else f'_{number}'}"
+            base = spaces[-1][0] if spaces else ""
+            write = self._aggregate if level == _LAST else self._entity
+            bodies = [write(name, self._forms[name], base) for name in levels[level]]
+            spaces.append((space, bodies))
         found = []
         if self._types:
             found += _namespace(f"{self.side}_types", [source.splitlines() for _, source in self._types.values()])
-        if bodies:
-            found += _namespace(base, bodies)
-        if totals:
-            found += _namespace(f"{self.side}({base})", totals)
+        for at, (space, bodies) in enumerate(spaces):
+            found += _namespace(f"{space}({spaces[at - 1][0]})" if at else space, bodies)
         return found
+
+    def _keepers(self, name: str) -> dict[str, ModelForm]:
+        """Return the forms of the aggregates that keep the maintained fields of a class, by property."""
+        kept = {other: kept_field(other) for other in self._forms}
+        return {field[1]: self._forms[other] for other, field in kept.items() if field is not None and field[0] == name}
+
+    def _depth(self, name: str) -> int:
+        """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
+        sources = [form.aggregate.of for form in self._keepers(name).values() if form.aggregate]
+        return max([1 + self._depth(source) for source in sources], default=0)
 
     # ------------------------------------------------------------------------------------------ classes
 
-    def _entity(self, name: str, form: ModelForm) -> list[str]:
+    def _entity(self, name: str, form: ModelForm, base: str) -> list[str]:
         options = ["tm.Entity", f"table={_text(form.table)}"]
         if form.type is not None:
             options.append(f"type={_text(form.type)}")
@@ -204,7 +221,12 @@ class Shape:
         lines = call(f"class {name}", options, ":", indent=4)
         for property, field in fields:
             lines += self._field(property, field, stored=property in stored)
-        return [*lines, "", *self._key(form), *self._indexes(form)]
+        keepers = self._keepers(name)
+        for property, keeper in keepers.items():
+            assert keeper.aggregate is not UNSET
+            lines += self._measure(property, keeper, f"{base}.{keeper.aggregate.of}", maintained=True)
+        whole = replace(form, fields={**form.fields, **{name: keeper.fields[name] for name, keeper in keepers.items()}})
+        return [*lines, "", *self._key(form), *self._indexes(whole)]
 
     def _stored(self, form: ModelForm) -> set[str]:
         """Return the fields that the key holds, and that are stored all the same."""
@@ -266,16 +288,32 @@ class Shape:
         if shape.where is not None:
             options.append(f"where=lambda e: {self._condition(shape.where, source, 'e')}")
         lines = call(f"class {name}", options, ":", indent=4)
-        for property, field in form.fields.items():
-            none: tuple[MeasureKind, Any, Any] = ("group", shape.groups.get(property), None)
-            kind, label, where = shape.measures.get(property, none)
-            arguments = [] if label is None else [_value(label, of)]
-            if where is not None:
-                arguments.append(f"where={self._condition(where, source, of)}")
-            verb = "group_by" if kind == "group" else kind
-            head = f"{attribute_name(property)}: tm.Field[{self._optional(field)}]"
-            lines += call(f"{head} = tm.{verb}", arguments, indent=8)
+        for property in form.fields:
+            lines += self._measure(property, form, of)
         return [*lines, "", *self._key(form), *self._indexes(form)]
+
+    def _measure(self, property: str, form: ModelForm, of: str, *, maintained: bool = False) -> list[str]:
+        """Return a group or a measure of an aggregate, or a maintained field.
+
+        Args:
+            property: the field.
+            form: of the aggregate.
+            of: what the class of its entities is called there.
+            maintained: whether it stands in an entity.
+        """
+        shape = form.aggregate
+        assert shape is not UNSET
+        none: tuple[MeasureKind, Any, Any] = ("group", shape.groups.get(property), None)
+        kind, label, where = shape.measures.get(property, none)
+        arguments = [] if label is None else [_value(label, of)]
+        attr = attribute_name(property)
+        if maintained:
+            arguments += [f"of={of}", *([f"name={_text(property)}"] if attr != property else [])]
+        if where is not None:
+            arguments.append(f"where={self._condition(where, self._forms[shape.of], of)}")
+        verb = "group_by" if kind == "group" else kind
+        head = f"{attr}: tm.Field[{self._optional(form.fields[property])}]"
+        return call(f"{head} = tm.{verb}", arguments, indent=8)
 
     def _parameters(self, form: ModelForm, templates: Iterable[TemplateForm]) -> str:
         """Return ``[str, int]``, the types of what a key or an index is called with; nothing if they cannot be said."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
+from ..entities.declaration import maintained_fault
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
@@ -23,8 +24,10 @@ def has_hooks(model: Model) -> bool:
 
 def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Return entities of the values of all fields; what their functions refuse is refused before the first is written."""
-    names = [field.name for field in model.declaration.fields]
-    return [model.cls(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
+    fields = model.declaration.fields
+    names = [field.name for field in fields if not field.maintained]
+    given = [column for field, column in zip(fields, columns, strict=True) if not field.maintained]
+    return [model.cls(**dict(zip(names, values, strict=True))) for values in zip(*given, strict=True)]
 
 
 def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
@@ -38,11 +41,12 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
         InvalidEntity: columns are missing, unknown, of different lengths, or hold what cannot be stored; every fault.
     """
     columns = _by_name(model, given)
-    fields = {field.name: field for field in model.declaration.fields}
-    faults = [
+    fields = {field.name: field for field in model.declaration.parameters}
+    faults = [maintained_fault(field) for field in model.maintained if field.name in columns]
+    faults += [
         f"{name}: no such field (fields: {', '.join(fields)}){did_you_mean(str(name), fields)}"
         for name in columns
-        if name not in fields
+        if name not in fields and name not in model.declaration.properties
     ]
     faults += [f"{name}: it is missing" for name, field in fields.items() if field.required and name not in columns]
     values: dict[str, Sequence[Any]] = {}
@@ -62,7 +66,7 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
         ]
     if faults:
         raise InvalidEntity(f"{model.name} columns", faults)
-    return [values[name] if name in values else _filled(field, count) for name, field in fields.items()]
+    return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
 
 
 def _checked(field: FieldModel, column: Any) -> Sequence[Any]:

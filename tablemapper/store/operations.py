@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from ..engines.context import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
-from ..entities.entity import Record, key_of, set_row, stored_row
+from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
@@ -272,7 +272,7 @@ def stamp(operations: Iterable[Operation]) -> None:
                 merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
                 operation.entity.__setstate__(merged.__getstate__())
             else:
-                set_row(operation.entity, None if operation.verb == "delete" else operation.new)
+                _stamp(operation.model, operation.entity, None if operation.verb == "delete" else operation.new)
 
 
 def stamp_batch(batch: Batch) -> None:
@@ -280,7 +280,13 @@ def stamp_batch(batch: Batch) -> None:
     if not batch.entities:
         return
     for entity, row in zip(batch.entities, batch.rows, strict=True):
-        set_row(entity, row)
+        _stamp(batch.model, entity, row)
+
+
+def _stamp(model: Model, entity: Any, row: Row | None) -> None:
+    set_row(entity, row)
+    if model.maintained and row is not None:
+        set_maintained(entity, model.maintained, model.build_one(row))
 
 
 def not_found(key: KeyOf[Any]) -> EntityNotFound:

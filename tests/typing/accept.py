@@ -161,8 +161,20 @@ class Employee(tm.Entity, table="Staff"):
 class Department(tm.Entity, table="Staff"):
     department: tm.Field[str]
     city: tm.Field[str]
+    employees: tm.Field[int] = tm.count(of=Employee)
+    numbers: tm.Field[int | None] = tm.sum(Employee.number, of=Employee, where=Employee.city == "Oslo", name="Numbers")
+    mean: tm.Field[float | None] = tm.avg(Employee.number, of=Employee)
+    first: tm.Field[str | None] = tm.min(Employee.city, of=Employee)
+    last: tm.Field[str | None] = tm.max_ever(Employee.city, of=Employee)
+    floor: tm.Field[int] = tm.field(default=0)
 
     key = tm.Key[str](partition="{department}", row="department")
+
+
+sales = Department("Sales", "Oslo", 3)
+assert_type(sales.employees, int)
+assert_type(sales.mean, float | None)
+by_size = Department.employees > 3
 
 
 class Headcount(tm.Aggregate, of=Employee, table="Staff"):

@@ -43,6 +43,20 @@ class Wrong(tm.Entity, table="Wrong"):
     by_d = tm.Index[int](partition="{c}", unique="yes")  # type: ignore[arg-type]
 
 
+class WrongMaintained(tm.Entity, table="WrongMaintained"):
+    department: tm.Field[str]
+    n: tm.Field[str] = tm.count(of=Employee)  # type: ignore[assignment]
+    m: tm.Field[int] = tm.max(Employee.number, of=Employee)  # type: ignore[assignment]
+    o: tm.Field[int | None] = tm.max(Employee.number, of="Employee")  # type: ignore[call-overload]
+    p: tm.Field[int] = tm.count(of=Employee, init=True)  # type: ignore[call-overload]
+
+    key = tm.Key[str](partition="{department}")
+
+
+Department("Sales", "Oslo", employees=3)  # type: ignore[call-arg]
+Department("Sales", "Oslo", 3, 4)  # type: ignore[call-arg]
+
+
 class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
     device: tm.Field[int] = tm.group_by(Reading.device_id)  # type: ignore[arg-type]
     place: tm.Field[int] = tm.group_by(Reading.location)  # type: ignore[arg-type]
@@ -55,7 +69,7 @@ class WrongAggregate(tm.Aggregate, of=Reading, table="WrongAggregate"):
     nothing: tm.Field[float] = tm.sum(Reading.temperature * Reading.device_id)  # type: ignore[operator]
     tag: tm.Field[int] = tm.group_by(Product.tags.each())  # type: ignore[arg-type]
     letter: tm.Field[str] = tm.group_by(Product.name.each())  # type: ignore[misc]
-    named: tm.Field[int] = tm.count(name=3)  # type: ignore[arg-type]
+    named: tm.Field[int] = tm.count(name=3)  # type: ignore[call-overload]
 
     key = tm.Key[int, date](partition="{device}", row="{day}")
 

@@ -13,7 +13,8 @@ import apsw
 from ...errors import CorruptStore
 from ...schema.maintenance import IndexMaintenance, IndexRow
 from .file.writer import Writer, sorted_rows
-from .statements import IndexTable, SqliteSchema
+from .maintained_tables import IndexTable
+from .statements import SqliteSchema
 
 __all__ = [
     "COUNT_VALUES",

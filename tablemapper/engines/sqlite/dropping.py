@@ -12,8 +12,10 @@ from typing import Any
 import attrs
 import msgspec
 
+from ...entities.aggregates import kept_field
 from ...errors import InvalidQuery
 from ...schema.definitions import is_former, plain_name, takes_place_of
+from ...schema.evolution import reads
 from ...schema.forms import TombstoneForm
 from ..protocol import Built
 from .building import states_after
@@ -31,7 +33,13 @@ _FORGET = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
 
 
 def drop(
-    writer: Writer, catalogue: Catalogue, label: str, by: str | None = None, instead: str | None = None
+    writer: Writer,
+    catalogue: Catalogue,
+    label: str,
+    by: str | None = None,
+    instead: str | None = None,
+    *,
+    whole: bool = False,
 ) -> Catalogue:
     """Take an index, an aggregate or a class, with all that is maintained from it, out of a catalogue; return it without.
 
@@ -41,6 +49,7 @@ def drop(
         label: of what is dropped.
         by: the migration that drops it.
         instead: the label of the index that answers those who declare it.
+        whole: whether the class goes that has it, too.
 
     Raises:
         InvalidQuery: the catalogue does not have it.
@@ -49,6 +58,10 @@ def drop(
     form = catalogue.models.get(owner)
     if form is None or (index and index not in form.indexes):
         raise InvalidQuery(f"drop: the store has no {label}")
+    if (kept := kept_field(owner)) is not None and kept[0] in catalogue.models:
+        over = [name for name, one in catalogue.models[kept[0]].indexes.items() if reads(one, kept[1])]
+        if over and not (is_former(owner) or whole):
+            raise InvalidQuery(f"drop: the index {kept[0]}.{over[0]} is over {'.'.join(kept)}; drop that first")
     models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
     gone = {label}
     physical: list[str] = []
@@ -58,9 +71,13 @@ def drop(
         )
         physical.append(index_tables.pop(label))
     else:
-        maintained = [name for name, one in catalogue.models.items() if one.aggregate and one.aggregate.of == owner]
+        maintained = [
+            name
+            for name, one in catalogue.models.items()
+            if one.aggregate and (one.aggregate.of == owner or (kept_field(name) or ("",))[0] == owner)
+        ]
         for name in maintained:
-            catalogue = drop(writer, catalogue, name, by)
+            catalogue = drop(writer, catalogue, name, by, whole=True)
         models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
         gone |= {f"{owner}.{name}" for name in form.indexes}
         del models[owner]

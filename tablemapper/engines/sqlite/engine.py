@@ -64,14 +64,15 @@ class SqliteEngine:
         self.unready: Mapping[str, str] = sqlite.unready
         self._gets: dict[Model, Get] = ByModel(sqlite.retired)
         self._gets |= {model: Get(statements) for model, statements in sqlite.statements.items()}
-        for model, name in sqlite.names.items():
-            if model.aggregate is not None and name in self.unready:
+        for model in sqlite.names:
+            if any(label in self.unready for label in self.needed(model)):
                 self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
 
     def _ready_get(self, model: Model) -> Get:
         self.catch_up()
-        if (label := self.label(model)) in self.unready:
-            raise self.describe(label).error()
+        for label in self.needed(model):
+            if label in self.unready:
+                raise self.describe(label).error()
         return self._gets[model]
 
     @classmethod
@@ -283,6 +284,11 @@ class SqliteEngine:
         """Return the label of a class, or of an index that it declares, in what is unready."""
         return self._sqlite.label(model, index)
 
+    def needed(self, model: Model) -> Sequence[str]:
+        """Return the labels of the aggregates that have to be ready for a class to be read: itself, and what keeps its fields."""
+        keepers = self._sqlite.keepers.get(model, {}).values()
+        return [self.label(one) for one in (model, *keepers) if one.aggregate is not None]
+
     def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
@@ -489,11 +495,18 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     for property, _ in first.table.properties:
         place[property] = len(listed)
         listed.append(first.table.value(property, "t"))
+    for at, one in enumerate(statements):
+        for field in one.model.maintained:
+            place[f"{at} {field.property}"] = len(listed)
+            listed.append(one.value(field, "t"))
     tail = []
     if first.has_big:
         tail = [len(listed)]
         listed.append('t."_big"')
-    pickers = [[0, 1, 2, *(place[field.property] for field in s.model.columns), *tail] for s in statements]
+    pickers = [
+        [0, 1, 2, *(place[f"{at} {f.property}" if f.maintained else f.property] for f in s.model.columns), *tail]
+        for at, s in enumerate(statements)
+    ]
     return ", ".join(listed), pickers
 
 

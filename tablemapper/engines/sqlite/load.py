@@ -64,9 +64,10 @@ class SortedLoad:
             EntityExists, UniqueViolation: the caller rolls back.
         """
         self._sqlite = sqlite
-        for model in [one for one in self._numbers if isinstance(one, Model)]:
+        models = [one for one in self._numbers if isinstance(one, Model)]
+        for model in sorted(models, key=sqlite.depth):  # what maintained fields are made of comes before them
             for rows in self._sorted(model, 2):
-                stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, model, rows))
+                stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
                 writer.proof = sqlite.statements[model].there, stored[0][:3]
                 for index in sqlite.maintenance[model].indexes:
                     self._keep(index, index.rows(stored))
@@ -96,7 +97,7 @@ class SortedLoad:
     def _hold_back(self, index: IndexMaintenance, change: IndexChanges, writer: Writer) -> None:
         """Keep the rows that groups come to have in an index until every group is what it will be.
 
-        A unique value can be another group's until then. A group has one row at most.
+        A unique value can be another group's until then.
         """
         gone = [*change.deletes, *change.rewrites]
         if index in self._numbers:
@@ -106,8 +107,10 @@ class SortedLoad:
         self._keep(index, [*change.puts, *change.rewrites])
 
     def _taken_back(self, index: IndexMaintenance, row: Row) -> bool:
-        """Drop the row of a group that is held back, if there is one."""
-        self._connection.execute(f"DELETE FROM t{self._numbers[index]} WHERE c2 = ? AND c3 = ?", row[2:4])
+        """Drop a row of a group, or of an entity with maintained fields, that is held back, if there is one."""
+        self._connection.execute(
+            f"DELETE FROM t{self._numbers[index]} WHERE c2 = ? AND c3 = ? AND c0 = ? AND c1 = ?", (*row[2:4], *row[:2])
+        )
         return bool(self._connection.changes())
 
     def _keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
@@ -117,7 +120,7 @@ class SortedLoad:
         if number is None:
             number = self._numbers[what] = len(self._numbers)
             self._connection.execute(f"CREATE TABLE t{number}({', '.join(f'c{at}' for at in range(len(rows[0])))})")
-            if isinstance(what, IndexMaintenance) and what.owner.aggregate is not None:
+            if isinstance(what, IndexMaintenance) and (what.owner.aggregate is not None or what.owner.maintained):
                 self._connection.execute(f"CREATE INDEX i{number} ON t{number}(c2, c3)")
         self._connection.executemany(f"INSERT INTO t{number} VALUES({', '.join('?' * len(rows[0]))})", rows)
 

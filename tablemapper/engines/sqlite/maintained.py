@@ -6,21 +6,31 @@ entities, or two groups, can swap a unique value in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import Any, Literal
 
 import apsw
 
-from ...errors import CorruptStore, TableMapperError, UniqueViolation
+from ...errors import CorruptStore, SchemaMismatch, TableMapperError, UniqueViolation
 from ...schema.groups import Delta, Seek
-from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, IndexChanges, IndexMaintenance, IndexRow
+from ...schema.maintenance import (
+    AggregateMaintenance,
+    ChangeSet,
+    Groups,
+    IndexChanges,
+    IndexMaintenance,
+    IndexRow,
+    Maintenance,
+)
+from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from .contested import delete_contested, is_noted, put_contested
 from .file.writer import Writer, sorted_rows
 from .jobs import owed
-from .statements import IndexTable, SqliteSchema, Values
+from .maintained_tables import IndexTable, Values
+from .statements import SqliteSchema
 
 __all__ = ["delete_rows", "put_rows", "seek_value", "write_changes", "write_groups", "write_indexes"]
 
@@ -40,10 +50,29 @@ def write_indexes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> N
         _put(sqlite, index, writer, change)
 
 
-def write_groups(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
-    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes on them."""
+def write_groups(
+    sqlite: SqliteSchema, writer: Writer, changes: ChangeSet, apart: Collection[tuple[Model, tuple[str, str]]] = ()
+) -> None:
+    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes.
+
+    Those are on the groups, and on entities that have maintained fields in groups.
+
+    Args:
+        sqlite: the schema.
+        writer: the transaction.
+        changes: of the entities that are grouped.
+        apart: entities with maintained fields, by class and key, that change themselves: their rows are left out.
+    """
+    before: dict[Model, dict[tuple[str, str], Row]] = {}
     for aggregate, groups in changes.groups.items():
-        _write_groups(sqlite, writer, aggregate, groups, changes)
+        _write_groups(sqlite, writer, aggregate, groups, changes, before)
+    for owner, rows in before.items():
+        get = sqlite.statements[owner].get
+        after = {key: writer.get(get, key) for key in rows if (owner, key) not in apart}
+        pairs = [(rows[key], row) for key, row in after.items() if row is not None]
+        for maintenance, passed in owed(sqlite, writer.get, owner):
+            some = pairs if passed is None else [pair for pair in pairs if passed(pair[0])]
+            changes.changed(Maintenance(maintenance.indexes, ()), some)
 
 
 def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
@@ -101,9 +130,16 @@ def _violation(
 
 
 def _write_groups(
-    sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups, changes: ChangeSet
+    sqlite: SqliteSchema,
+    writer: Writer,
+    aggregate: AggregateMaintenance,
+    groups: Groups,
+    changes: ChangeSet,
+    before: dict[Model, dict[tuple[str, str], Row]],
 ) -> None:
     model, slots = aggregate.model, aggregate.aggregate
+    if (reason := sqlite.blocked.get(model)) is not None:
+        raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
     statements, values = sqlite.statements[model], sqlite.values.get(model)
     tail = (None,) if statements.has_big else ()
     puts: list[Row] = []
@@ -140,6 +176,12 @@ def _write_groups(
         raise
     except DAMAGE as error:  # what is stored of the group, or of its live values
         raise unreadable(model.name, key, error, "call store.repair()") from error
+    if (owner := sqlite.owners.get(model)) is not None:
+        held = before.setdefault(owner, {})
+        for row in (*new, *gone, *[row for _, row in changed]):
+            entity = None if row[:2] in held else writer.get(sqlite.statements[owner].get, row[:2])
+            if entity is not None:
+                held[row[:2]] = entity
     if puts:
         writer.run(statements.put, puts)
     if gone:

@@ -23,8 +23,9 @@ from .file.timestamps import STATE
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .jobs import LEDGER, QUEUE
+from .maintained_tables import index_column_names
 from .names import Names, composed, index_columns_of, with_names, without
-from .statements import SqliteSchema, index_column_names
+from .statements import SqliteSchema
 from .switch import ended, linked, swapped, switched
 from .tables import quoted
 from .takeover import stage, take_format

@@ -20,6 +20,7 @@ from ...errors import CorruptStore, TableMapperError
 from ...schema.check import Check, Finding, Problem, same
 from ...schema.groups import Delta, State
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
+from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row
 from ..protocol import Note
 from .catalogue import READ_NOTE, write_note
@@ -257,15 +258,24 @@ class _Tables:
             if state is not None:
                 slots.settle(state, partial(seek_value, self._writer, values, key))
         old = get(statements.get, key)
+        owner = self._sqlite.owners.get(model)
+        owned = None if owner is None else get(self._sqlite.statements[owner].get, key)
         new = None if state is None else self._put_group(aggregate, key, state, old)
         if new is None:
             execute(f'DELETE FROM {quoted(statements.table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', key)
+        self._follow(model, key, old, new)
+        if owner is not None and owned is not None:
+            self._follow(owner, key, owned, get(self._sqlite.statements[owner].get, key))
+        return None
+
+    def _follow(self, model: Model, key: tuple[Any, ...], *rows: Row | None) -> None:
+        """Make right the rows that a group, or an entity with maintained fields, had in indexes, and those that it has."""
+        whole = self._sqlite.statements[model].model
         for maintenance, passed in owed(self._sqlite, self._writer.get, model):
             for index in maintenance.indexes if passed is None or passed(key) else ():
-                for row in (old, new):
-                    for entry in index.rows_of(row, model) or ():
+                for row in rows:
+                    for entry in index.rows_of(row, whole) or ():
                         self._fix_entry(index, entry[:4])
-        return None
 
     def _put_group(self, aggregate: AggregateMaintenance, key: tuple[Any, ...], state: State, old: Row | None) -> Row:
         slots, statements = aggregate.aggregate, self._sqlite.statements[aggregate.model]
@@ -287,7 +297,8 @@ def _built_anew(sqlite: SqliteSchema, of: object) -> str | None:
     for model in sqlite.models:
         if model.name == name and model.aggregate is not None:
             # (What was once the most extreme is known from nothing else.)
-            return None if model.aggregate.keeps_empty or len(sqlite.table_of(model).types) > 1 else name
+            special = model.aggregate.keeps_empty or model in sqlite.owners
+            return None if special or len(sqlite.table_of(model).types) > 1 else name
     return None
 
 

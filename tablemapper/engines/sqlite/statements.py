@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import attrs
 
 from ...codegen import compile_functions
+from ...entities.aggregates import keeper_name, kept_field
 from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import SchemaMismatch
-from ...schema.definitions import aggregate_in, as_declared, indexes_in
-from ...schema.evolution import retirement
+from ...schema.definitions import aggregate_in, as_declared, indexes_in, is_former
+from ...schema.evolution import reads, retirement
 from ...schema.following import Followed, follow
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
 from .catalogue import Catalogue, CopyForm, Twin, values_label
 from .file.functions import SqlFunction
-from .names import Names, guests, seen_by
+from .maintained_tables import IndexTable, Values, upsert
+from .names import guests, seen_by
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
 
-__all__ = ["SPILL_ROW", "ByModel", "IndexTable", "Job", "SqliteSchema", "Statements", "Values", "index_column_names"]
+__all__ = ["SPILL_ROW", "ByModel", "Job", "SqliteSchema", "Statements"]
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
 T = TypeVar("T")
+_NOTHING: Mapping[str, tuple[str, str]] = MappingProxyType({})
 WIDE = 4  # properties of bytes: so many are the parts of one large value, and all of them are moved
 
 
@@ -87,11 +92,14 @@ class SqliteSchema:
         self.retired: dict[str, str] = {}
         for model in schema.models:
             of = model if model.aggregate is None else schema.by_class[model.aggregate.source]
-            for one in (of, model):
+            kept_by = [schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained]
+            for one in (of, *kept_by, model):
                 reason = retirement(one, catalogue.versions) or self._dropped(catalogue, one)
                 if reason is not None:
                     self.retired[model.name] = (
-                        reason if one is model else f"{one.name}, which it is maintained from: {reason}"
+                        reason
+                        if one is model
+                        else f"{one.name}, which {'keeps a field' if one in kept_by else 'it is maintained from'}: {reason}"
                     )
         if self.retired:
             schema = Schema(tuple([model for model in schema.models if model.name not in self.retired]))
@@ -108,8 +116,15 @@ class SqliteSchema:
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
         self.statements: dict[Model, Statements] = ByModel(self.retired)
+        self.keepers: dict[Model, dict[str, Model]] = {}
+        """The aggregates that keep the maintained fields of classes, by field."""
+        for model in schema.models:
+            if model.maintained:
+                self.keepers[model] = {
+                    field.name: schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained
+                }
         self.statements |= {
-            model: Statements(self.table_of(model), model, self.followed.get(model), name)
+            model: Statements(self.table_of(model), model, self.followed.get(model), name, self._kept(model))
             for model, name in self.names.items()
         }
         self.maintenance: dict[Model, Maintenance] = ByModel(self.retired)
@@ -141,6 +156,13 @@ class SqliteSchema:
             for index in kept.indexes:
                 if index.model.unique and self.unready.get(index.label) in ("building", "violated"):
                     self.contested[index] = self.unready[index.label] == "building"
+        self.owners: dict[Model, Model] = {}
+        """The classes that have an index over a field which an aggregate keeps, by that aggregate."""
+        for owner, keepers in self.keepers.items():
+            read = {name for index in whole[owner].indexes for name in _read_by(index)}
+            self.owners |= {keeper: owner for name, keeper in keepers.items() if name in read}
+        self.blocked = {model: reason for model in self.models if (reason := self._unknown_index(model, whole))}
+        """Aggregates that cannot be maintained here, and why."""
         self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
         """Those of the aggregates that count their live values."""
 
@@ -153,6 +175,30 @@ class SqliteSchema:
             for model, name in self.names.items():
                 if name in names:
                     found[model] = (*found.get(model, ()), twin)
+        return found
+
+    def _unknown_index(self, keeper: Model, whole: Mapping[Model, Maintenance]) -> str | None:
+        """Return which index over a field that an aggregate keeps is not known here, so that it cannot follow it."""
+        if (kept := kept_field(keeper.name)) is None or is_former(keeper.name) or kept[0] not in self.catalogue.models:
+            return None
+        owner, property = kept
+        known = {index.label for model, one in whole.items() if model.name == owner for index in one.indexes}
+        for name, form in self.catalogue.models[owner].indexes.items():
+            if reads(form, property) and f"{owner}.{name}" not in known:
+                return f"{owner}.{name} needs a program that opens {owner} as it declares it; nothing was written"
+        return None
+
+    def depth(self, model: Model) -> int:
+        """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
+        sources = [one.aggregate.source for one in self.keepers.get(model, {}).values() if one.aggregate is not None]
+        return max([1 + self.depth(self.schema.by_class[source]) for source in sources], default=0)
+
+    def _kept(self, model: Model) -> dict[str, tuple[str, str]]:
+        """Return the tables and columns of the maintained fields of a class."""
+        found = {}
+        for field in model.maintained:
+            table = self.table_of(self.keepers[model][field.name])
+            found[field.name] = table.name, table.column(field.property)
         return found
 
     @staticmethod
@@ -228,13 +274,20 @@ class SqliteSchema:
 
     @property
     def all_jobs(self) -> list[Job]:
-        """What is being built, entities first: an index on groups is built once they are."""
+        """What is being built: an index on groups, and one over maintained fields, comes once they are built."""
         jobs = [job for several in self.jobs.values() for job in several]
-        return sorted(jobs, key=lambda job: job.model.aggregate is not None)
+        return sorted(jobs, key=lambda job: (job.model.aggregate is not None, self.depth(job.model)))
 
     @cached_property
     def by_table(self) -> dict[str, list[Model]]:
         return self.schema.tables()
+
+
+def _read_by(index: IndexMaintenance) -> set[str]:
+    """Return the fields that an index's rows are made of."""
+    where = () if index.model.where is None else index.model.where.attributes()
+    included = {field.name for field in index.model.include}
+    return included.union({name.partition(".")[0] for name in index.model.fields}, {attr.name for attr in where})
 
 
 def _jobs(catalogue: Catalogue, whole: Mapping[Model, Maintenance]) -> dict[Model, tuple[Job, ...]]:
@@ -259,19 +312,25 @@ class Statements:
     """
 
     def __init__(
-        self, table: EntityTable, model: Model, followed: Followed | None = None, name: str | None = None
+        self,
+        table: EntityTable,
+        model: Model,
+        followed: Followed | None = None,
+        name: str | None = None,
+        kept: Mapping[str, tuple[str, str]] = _NOTHING,
     ) -> None:
         self.table = table
         self.name = name or model.name
         self.model = model = model if followed is None else followed.model
         self._followed = followed
+        self._kept = kept
         narrow_keys = followed is not None and followed.narrow_keys
         self._key_check = SqlFunction(followed.check_key) if followed is not None and narrow_keys else None
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
         self.spilled = tuple(
             at
             for at, field in enumerate(model.columns, FIRST)
-            if field.type.spillable and table.column(field.property) in table.spills
+            if field.type.spillable and not field.maintained and table.column(field.property) in table.spills
         )
         self.has_big = "_big" in table.has
         # The parts of a large value lie one behind the other: a subselect for each would pass those before it again.
@@ -286,8 +345,8 @@ class Statements:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """The columns of a row as it is read."""
-        columns = [*FIXED, *(self.table.column(field.property) for field in self.model.columns)]
+        """The columns of a row that have their places in the table."""
+        columns = [*FIXED, *(self.table.column(field.property) for field in self.model.stored)]
         return [*columns, "_big"] if self.has_big else columns
 
     @cached_property
@@ -328,7 +387,7 @@ class Statements:
 
     @cached_property
     def put(self) -> str:
-        return _upsert(self.insert, self._written[2:])
+        return upsert(self.insert, self._written[2:])
 
     @cached_property
     def update(self) -> str:
@@ -360,6 +419,8 @@ class Statements:
         return ", ".join([*values, 't."_big"'] if self.has_big else values)
 
     def _selected(self, field: FieldModel) -> str:
+        if field.maintained:
+            return self._maintained(field, "t")
         name = quoted(self.table.column(field.property))
         both = self.wide and field.type.spillable
         return self.checked(field.name, f"coalesce(t.{name}, b.{name})" if both else self.value(field, "t"))
@@ -386,7 +447,36 @@ class Statements:
 
     def value(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""
+        if field.maintained:
+            return self._maintained(field, alias)
         return self.table.value(field.property, alias, moved=field.type.spillable)
+
+    def _maintained(self, field: FieldModel, alias: str) -> str:
+        """Return the SQL of a field that the group of the same key holds, if there is one."""
+        table, column = self._kept[field.name]
+        held = (
+            f"(SELECT g.{quoted(column)} FROM {quoted(table)} g "
+            f'WHERE g."PartitionKey" = {alias}."PartitionKey" AND g."RowKey" = {alias}."RowKey")'
+        )
+        empty = self.model.defaults[field.property]
+        return held if empty is None else f"coalesce({held}, {literal(empty)})"
+
+    @cached_property
+    def maintained(self) -> str:
+        """The maintained fields of a key."""
+        values = ", ".join([self._maintained(field, "t") for field in self.model.maintained])
+        return f'SELECT {values} FROM (SELECT ?1 AS "PartitionKey", ?2 AS "RowKey") t'
+
+    @cached_property
+    def maintained_places(self) -> tuple[int, ...]:
+        """Where they stand in a row."""
+        return tuple([at for at, field in enumerate(self.model.columns, FIRST) if field.maintained])
+
+    @cached_property
+    def own_values(self) -> Callable[[Row], Row] | None:
+        """Takes them out of a row; None if there are none."""
+        kept = [at for at in range(self.width) if at not in self.maintained_places]
+        return itemgetter(*kept) if self.maintained_places else None
 
     @cached_property
     def lean_list(self) -> str | None:
@@ -394,9 +484,14 @@ class Statements:
         return ", ".join(self._lean(quoted)) if self.has_big and not self.wide else None
 
     def _lean(self, name: Callable[[str], str]) -> Iterator[str]:
-        fields = [None] * len(FIXED) + [field.name for field in self.model.columns] + [None] * self.has_big
-        for field, column in zip(fields, self._columns, strict=True):
-            yield f"t.{name(column)}" if field is None else self.checked(field, f"t.{name(column)}")
+        yield from (f"t.{name(column)}" for column in FIXED)
+        for field in self.model.columns:
+            if field.maintained:
+                yield self._maintained(field, "t")
+            else:
+                yield self.checked(field.name, f"t.{name(self.table.column(field.property))}")
+        if self.has_big:
+            yield f"t.{name('_big')}"
 
     @cached_property
     def beside(self) -> str:
@@ -417,7 +512,7 @@ class Statements:
     @cached_property
     def get_lean(self) -> str:
         """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
-        listed = ",".join(self._lean(short) if self._checks else map(short, self._columns))
+        listed = ",".join(self._lean(short) if self._checks or self._kept else map(short, self._columns))
         return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
 
     @cached_property
@@ -494,62 +589,5 @@ def _stamp(
     return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
-def _upsert(insert: str, columns: Iterable[str]) -> str:
-    """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""
-    assigned = ",".join(f"{short(column)}=excluded.{short(column)}" for column in columns)
-    return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
-
-
 def _check(followed: Followed, name: str) -> SqlFunction:
     return SqlFunction(lambda value, partition, row: followed.check(name, value, partition, row))
-
-
-def index_column_names(properties: Iterable[str]) -> list[str]:
-    """Return the columns of properties in the table of an index: two that differ only in case cannot both have their name."""
-    names: list[str] = []
-    for property in properties:
-        name, number = property, 2
-        while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
-            name, number = f"{property}_{number}", number + 1
-        names.append(name)
-    return names
-
-
-class IndexTable:
-    """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
-
-    def __init__(self, model: Model, index: IndexModel, table: str, renames: Names) -> None:
-        self.name = table
-        self.model = model
-        self.index = index
-        included = [field.property for field in index_columns(model, index)]
-        names = index_column_names([renames.get(property, property) for property in included])
-        columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
-        self.columns = dict(zip(included, names, strict=True))
-        key = columns[:2] if index.unique else columns[:4]
-        listed = ", ".join(map(quoted, columns))
-        name = quoted(table)
-        hot, places = short(table), ",".join(["?"] * len(columns))
-        self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
-        self.insert = f"INSERT INTO {hot} VALUES({places})"
-        self.put = _upsert(self.insert, columns[len(key) :])
-        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
-        self.get = f"SELECT {listed} FROM {name} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
-        self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
-        self.drop = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk IS ? AND _rk IS ?"
-        self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
-
-
-class Values:
-    """The statements over an aggregate's table of live values."""
-
-    def __init__(self, table: str) -> None:
-        name = quoted(table)
-        slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
-        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
-        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
-        self.drop = f"DELETE FROM {name} {slot} AND value = ?"
-        self.scan = f"SELECT * FROM {name}"
-        self.of_group = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
-        self.least = f"SELECT min(value) FROM {name} {slot}"
-        self.greatest = f"SELECT max(value) FROM {name} {slot}"

@@ -191,7 +191,7 @@ class EntityTable:
             return name
 
         only = not self.types or self.types == (model.name,)
-        for field in model.columns:
+        for field in model.stored:
             if field.property not in properties:
                 default = model.defaults[field.property] if self.types and only else None
                 if isinstance(default, str) and "\0" in default:

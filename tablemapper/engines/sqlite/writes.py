@@ -5,7 +5,7 @@ Statement by statement would cost more: each table's rows are written together, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -14,14 +14,14 @@ import attrs
 from ...entities.etag import etag_text
 from ...errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
 from ...schema.following import Followed
-from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups
+from ...schema.maintenance import AggregateMaintenance, ChangeSet, Groups, Maintenance
 from ...schema.model import Model
 from ...schema.rows import DAMAGE, Row, unreadable
 from ..protocol import Batch, Operation
 from .building import settle
 from .file.writer import Writer, sorted_rows
 from .jobs import Passed, owed, queue
-from .maintained import put_rows, write_changes, write_indexes
+from .maintained import put_rows, write_changes, write_groups, write_indexes
 from .statements import SqliteSchema, Statements
 from .twins import in_step
 
@@ -50,6 +50,10 @@ class _Batch:
     updates: list[Operation] = attrs.field(factory=list)
     deletes: list[Operation] = attrs.field(factory=list)
 
+    @property
+    def all(self) -> Sequence[Operation]:
+        return (*self.deletes, *self.updates, *self.inserts)
+
     def only(self, passed: Passed) -> _Batch:
         """Return the operations on entities that a cursor has passed."""
         return _Batch(
@@ -67,7 +71,9 @@ def apply(
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
     try:
-        if len(operations) == 1 and operations[0].verb == "insert" and maintained_limit is None and sqlite.plain:
+        one = operations[0]
+        single = len(operations) == 1 and maintained_limit is None and sqlite.plain
+        if single and one.verb == "insert" and one.model not in sqlite.keepers:
             _insert_one(sqlite, writer, operations[0])
         else:
             _apply(sqlite, writer, operations, maintained_limit)
@@ -109,8 +115,11 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         if operation.verb == "insert":
             batch.inserts.append(operation)
             continue
-        # (What was read before the file had more properties is too short.)
-        if operation.old is None or len(operation.old) != sqlite.statements[operation.model].width:
+        # (What was read before the file had more properties is too short; maintained fields change at any time.)
+        dependent = operation.model in sqlite.keepers
+        if dependent and operation.old is not None and operation.etag is None:
+            operation.etag = operation.old[2]
+        if dependent or operation.old is None or len(operation.old) != sqlite.statements[operation.model].width:
             _read(sqlite, writer, operation)
         if operation.verb == "delete":
             batch.deletes.append(operation)
@@ -122,15 +131,16 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         if followed.checked and (found := batches.get(model)) is not None:
             _complete(followed, found)
     changes = ChangeSet()
-    for model, batch in batches.items():
-        for kept, passed in owed(sqlite, writer.get, model):
-            some = batch if passed is None else batch.only(passed)
-            if some.deletes:
-                changes.removed(kept, _olds(some.deletes))
-            if some.updates:
-                changes.changed(kept, list(zip(_olds(some.updates), _news(some.updates), strict=True)))
-            if some.inserts:
-                changes.added(kept, _news(some.inserts))
+    if dependents := sqlite.keepers.keys() & batches.keys():
+        # Groups first: what entities are in indexes may depend on what they come to be.
+        _collect(sqlite, writer, batches, changes, lambda kept: Maintenance((), kept.aggregates))
+        own = {(model, one.key) for model in dependents for one in batches[model].all}
+        write_groups(sqlite, writer, changes, own)
+        for model in dependents:
+            _maintain(sqlite.statements[model], writer, batches[model])
+        _collect(sqlite, writer, batches, changes, lambda kept: Maintenance(kept.indexes, ()))
+    else:
+        _collect(sqlite, writer, batches, changes, None)
     for model, batch in batches.items():
         statements = sqlite.statements[model]
         if batch.deletes:
@@ -142,15 +152,49 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
     for model, batch in batches.items() if sqlite.copies else ():
-        queue(sqlite, writer, model, [one.key for one in (*batch.deletes, *batch.updates, *batch.inserts)])
-    write_changes(sqlite, writer, changes)
+        queue(sqlite, writer, model, [one.key for one in batch.all])
+    (write_indexes if dependents else write_changes)(sqlite, writer, changes)
     for model, batch in batches.items() if sqlite.twins else ():
-        keep_in_step(sqlite, writer, model, [one.key for one in (*batch.deletes, *batch.updates, *batch.inserts)])
+        keep_in_step(sqlite, writer, model, [one.key for one in batch.all])
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
             f"than {maintained_limit} in one entity group transaction; split it"
         )
+
+
+def _collect(
+    sqlite: SqliteSchema,
+    writer: Writer,
+    batches: Mapping[Model, _Batch],
+    changes: ChangeSet,
+    part: Callable[[Maintenance], Maintenance] | None,
+) -> None:
+    """Add to a set what operations change in what is maintained, or in a part of that."""
+    for model, batch in batches.items():
+        for whole, passed in owed(sqlite, writer.get, model):
+            kept = whole if part is None else part(whole)
+            some = batch if passed is None else batch.only(passed)
+            if some.deletes:
+                changes.removed(kept, _olds(some.deletes))
+            if some.updates:
+                changes.changed(kept, list(zip(_olds(some.updates), _news(some.updates), strict=True)))
+            if some.inserts:
+                changes.added(kept, _news(some.inserts))
+
+
+def _maintain(statements: Statements, writer: Writer, batch: _Batch) -> None:
+    """Give rows that are written the maintained fields that their keys have."""
+    for operation in (*batch.updates, *batch.inserts):
+        assert operation.new is not None
+        operation.new = _maintained(statements, writer, operation.new)
+
+
+def _maintained(statements: Statements, writer: Writer, row: Row) -> Row:
+    values = list(row)
+    for at, value in zip(statements.maintained_places, writer.get(statements.maintained, row[:2]) or (), strict=True):
+        values[at] = value
+    return tuple(values)
 
 
 def _complete(followed: Followed, batch: _Batch) -> None:
@@ -162,10 +206,12 @@ def _complete(followed: Followed, batch: _Batch) -> None:
         followed.check_writable()
 
 
-def completed_rows(sqlite: SqliteSchema, model: Model, rows: list[Row]) -> list[Row]:
-    """Return rows of new entities with what their class does not know of them."""
+def completed_rows(sqlite: SqliteSchema, writer: Writer, model: Model, rows: list[Row]) -> list[Row]:
+    """Return rows of new entities with what their class does not know of them, and what is maintained."""
     followed = sqlite.followed.get(model)
-    return rows if followed is None or not followed.checked else [followed.completed(row) for row in rows]
+    if followed is not None and followed.checked:
+        rows = [followed.completed(row) for row in rows]
+    return rows if model not in sqlite.keepers else [_maintained(sqlite.statements[model], writer, row) for row in rows]
 
 
 def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
@@ -181,7 +227,9 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
         chunk = _CHUNK if pages < _PAGES else len(batch.rows)
         for at in range(0, len(batch.rows), chunk):
-            rows = insert_rows(statements, writer, completed_rows(sqlite, batch.model, batch.rows[at : at + chunk]))
+            rows = insert_rows(
+                statements, writer, completed_rows(sqlite, writer, batch.model, batch.rows[at : at + chunk])
+            )
             batch.rows[at : at + chunk] = rows
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
@@ -320,15 +368,17 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
 def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Return rows with this transaction's timestamp, as they are read and as the table holds them.
 
-    Large values are moved aside, and the table's rows are without them.
+    Large values are moved aside, and the table's rows are without them, and without maintained fields.
     """
     stored, large = statements.stamp(rows, writer.timestamp)
-    if not large:
-        return stored, stored
-    in_table = stored.copy()
-    moved = _move_aside(statements, writer, [stored[at] for at in large])
-    for at, (row, lean) in zip(large, moved, strict=True):
-        stored[at], in_table[at] = row, lean
+    in_table = stored
+    if large:
+        in_table = stored.copy()
+        moved = _move_aside(statements, writer, [stored[at] for at in large])
+        for at, (row, lean) in zip(large, moved, strict=True):
+            stored[at], in_table[at] = row, lean
+    if statements.own_values is not None:
+        in_table = list(map(statements.own_values, in_table))
     return stored, in_table
 
 

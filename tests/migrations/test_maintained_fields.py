@@ -1,0 +1,203 @@
+"""Migrations of classes with fields that the store maintains, and of what those are made of."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import entity
+
+
+def company(
+    *,
+    row: Any = "Department",
+    table: str = "Departments",
+    title: str = "name",
+    age: Any = int,
+    fields: bool = True,
+    index: bool = True,
+    name: str = "Department",
+    over: int = 60,
+) -> list[Any]:
+    """Return a version of the classes."""
+    annotations = {"department": str, "number": int, "age": age}
+    employee = entity("Employee", "Employees", annotations, tm.Key[str, int](partition="{department}", row="{number}"))
+    kept = {
+        "employees": (int, tm.count(of=employee)),
+        "oldest": (age | None, tm.max(employee.age, of=employee)),
+        "retiring": (int, tm.count(of=employee, where=employee.age > (over if age is int else Decimal(over)))),
+    }
+    body: dict[str, Any] = {
+        "__annotations__": {"department": tm.Field[str], title: tm.Field[str]},
+        "__module__": __name__,
+        "key": tm.Key(partition="{department}", row=row),
+    }
+    for field, (kind, measure) in kept.items() if fields else ():
+        body[field] = measure
+        body["__annotations__"][field] = tm.Field[kind]
+    if fields and index:
+        body["by_size"] = tm.Index(partition="{employees}", row="{department}")
+    return [employee, type(tm.Entity)(name, (tm.Entity,), body, table=table)]
+
+
+def filled(path: Path, models: list[Any]) -> Path:
+    employee, department = models
+    with tm.open(path, models=models) as store:
+        store.insert_many(employee(name, number, 30 + number) for name in "abc" for number in range(40))
+        store.insert_many(department(name, name.upper()) for name in "abd")
+    return path
+
+
+OLD = company()
+PLAIN = company(index=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return filled(tmp_path / "store.db", OLD)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    """A store without the index over a maintained field."""
+    return filled(tmp_path / "plain.db", PLAIN)
+
+
+def assert_kept(path: Path, models: list[Any]) -> None:
+    employee, department = models
+    with tm.open(path, models=models) as store:
+        assert store.check().ok, store.check()
+        found = {one.department: one for one in store.query(department).allow_scan()}
+        assert {name: (one.employees, one.oldest, one.retiring) for name, one in found.items()} == {
+            "a": (40, 69, 9), "b": (40, 69, 9), "d": (0, None, 0),
+        }  # fmt: skip
+        if indexed := department.__declaration__.indexes:
+            assert [one.department for one in store.query(department.by_size(40))] == ["a", "b"]
+        store.insert(employee("d", 1, employee.age.type.kind(20)))
+        assert store[found["d"].key].employees == 1
+        if indexed:
+            assert [one.department for one in store.query(department.by_size(1))] == ["d"]
+        store.delete(employee.key("d", 1))
+        assert store.check().ok
+
+
+def run(path: Path, old: list[Any], new: list[Any], steps: Callable[[Any], None]) -> Any:
+    @tm.migration(after=None, old=old, new=new)
+    def change(m: tm.Migration) -> None:
+        steps(m)
+
+    assert tm.migrate(path, [change]).ok
+    return change
+
+
+@pytest.mark.parametrize(
+    ("new", "steps"),
+    [
+        (company(row="Info", index=False), lambda m, new: m.rekey(PLAIN[1], new[1])),
+        (company(table="Company", index=False), lambda m, new: m.rename_class(PLAIN[1], new[1])),
+        (company(title="title", index=False), lambda m, new: m.rename(PLAIN[1].name, new[1].title)),
+        (company(age=Decimal, index=False), lambda m, new: m.convert(PLAIN[0].age, new[0].age, Decimal, back=int)),
+    ],
+    ids=["rekey", "table", "rename", "convert"],
+)
+def test_fields_are_kept_whatever_is_migrated(plain: Path, new: list[Any], steps: Any) -> None:
+    change = run(plain, PLAIN, new, lambda m: steps(m, new))
+    assert_kept(plain, new)
+    assert tm.migrate(plain, [change], to="").ok
+    assert_kept(plain, PLAIN)
+
+
+def test_an_index_over_a_field_is_kept_and_its_classes_are_written_once_the_migration_is_contracted(path: Path) -> None:
+    new = company(row="Info")
+    change = run(path, OLD, new, lambda m: m.rekey(OLD[1], new[1]))
+    with tm.open(path, models=new) as store:
+        assert [one.department for one in store.query(new[1].by_size(40))] == ["a", "b"]
+        with pytest.raises(tm.SchemaMismatch, match="by_size"):
+            store.insert(new[0]("d", 1, 20))
+    assert tm.migrate(path, [change], contract=True).ok
+    assert_kept(path, new)
+
+
+def test_a_class_that_its_fields_hang_on_has_to_be_named(path: Path) -> None:
+    old, new = company(), company(age=Decimal)
+
+    @tm.migration(after=None, old=old[:1], new=new[:1])
+    def change(m: tm.Migration) -> None:
+        m.convert(old[0].age, new[0].age, Decimal)
+
+    with pytest.raises(
+        tm.InvalidMigration, match=r"Department.employees is maintained from what is migrated: name Department in"
+    ):
+        tm.migrate(path, [change])
+
+
+def test_a_field_goes_by_a_step(path: Path) -> None:
+    old, new = company(), company(fields=False)
+
+    def steps(m: Any) -> None:
+        m.drop(old[1].by_size)
+        for name in ("employees", "oldest", "retiring"):
+            m.drop(getattr(old[1], name))
+
+    @tm.migration(after=None, old=old, new=new)
+    def change(m: tm.Migration) -> None:
+        steps(m)
+
+    assert tm.migrate(path, [change]).ok
+    assert tm.migrate(path, [change], contract=True).ok
+    with tm.open(path, models=new) as store:
+        assert store.build().done
+        assert [item.where for item in store.status().items if item.state == "ready"] == ["Employee", "Department"]
+        assert store.check().ok
+
+
+def test_a_field_that_is_declared_in_another_way_is_built_beside_the_old_one(path: Path) -> None:
+    with tm.open(path, models=OLD) as old, tm.open(path, models=(new := company(over=40))) as store:
+        old.insert(OLD[0]("d", 1, 50))
+        assert [old[OLD[1].key("d")].retiring, store[new[1].key("d")].retiring] == [0, 1]
+        assert [old[OLD[1].key("a")].retiring, store[new[1].key("a")].retiring] == [9, 29]
+        assert store.check().ok
+        assert old.check().ok
+
+
+def test_no_step_sets_a_maintained_field(path: Path) -> None:
+    old, new = company(), company()
+
+    @tm.migration(after=None, old=old, new=new)
+    def change(m: tm.Migration) -> None:
+        m.fill(new[1].employees, lambda _: 3)
+
+    with pytest.raises(tm.InvalidMigration, match="is maintained, and no step sets it"):
+        tm.migrate(path, [change])
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "scripts_of_maintained_fields"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    importlib.invalidate_caches()
+    yield name
+    for module in [one for one in sys.modules if one.split(".")[0] == name]:
+        del sys.modules[module]
+
+
+def test_a_script_has_maintained_fields_as_a_person_writes_them(path: Path, package: str) -> None:
+    scripts = tm.Migrations(package)
+    scripts.write(OLD, "initial")
+    new = company(row="Info")
+    text = scripts.write(new, "rekey").read_text(encoding="utf-8")
+    assert "employees: tm.Field[int] = tm.count(of=old_entities.Employee)" in text
+    assert "class new(new_entities):" in text
+    assert tm.migrate(path, package).ok
+    assert tm.migrate(path, package, contract=True).ok
+    assert_kept(path, new)

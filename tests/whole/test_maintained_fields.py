@@ -1,0 +1,423 @@
+"""Fields of an ordinary entity that the store maintains from other entities."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite import takeover
+
+
+class Employee(tm.Entity, table="Company"):
+    department: tm.Field[str]
+    number: tm.Field[int]
+    age: tm.Field[int]
+    salary: tm.Field[Decimal]
+    team: tm.Field[str | None] = tm.field(default=None)
+
+    key = tm.Key[str, int](partition="{department}", row="{number:05d}")
+
+
+class Department(tm.Entity, table="Company"):
+    department: tm.Field[str]
+    name: tm.Field[str]
+    employees: tm.Field[int] = tm.count(of=Employee)
+    salaries: tm.Field[Decimal] = tm.sum(Employee.salary, of=Employee)
+    oldest: tm.Field[int | None] = tm.max(Employee.age, of=Employee)
+    retiring: tm.Field[int] = tm.count(of=Employee, where=Employee.age > 60, name="Retiring")
+    note: tm.Field[str | None] = tm.field(default=None)
+
+    key = tm.Key[str](partition="{department}", row="Department")
+    by_size = tm.Index[int, str](partition="all", row=("{employees}", "{name}"), include=("oldest",))
+    by_oldest = tm.Index[int](partition="{oldest}", where=lambda d: d.retiring > 0)
+
+
+class Plain(tm.Entity, table="Company"):
+    department: tm.Field[str]
+    name: tm.Field[str]
+    note: tm.Field[str | None] = tm.field(default=None)
+
+    key = tm.Key[str](partition="{department}", row="Department")
+
+
+Plain.__name__ = "Department"
+MODELS = [Employee, Department]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tm.Store]:
+    with tm.open(tmp_path / "store.db", models=MODELS) as opened:
+        yield opened
+
+
+def person(department: str, number: int, age: int = 30, salary: str = "10.50") -> Employee:
+    return Employee(department, number, age, Decimal(salary))
+
+
+def kept(store: tm.Store, department: str) -> tuple[Any, ...]:
+    """Return the maintained fields of a department, each way of reading it compared."""
+    one = store[Department.key(department)]
+    values = (one.employees, one.salaries, one.oldest, one.retiring)
+    query = store.query(Department).where(Department.department == department)
+    assert list(query) == [one] == store.get_many([Department.key(department)])
+    (selected,) = query.select(Department.employees, Department.salaries, Department.oldest, Department.retiring)
+    assert selected == values
+    assert (
+        next(one for one in store.partition(Department.department == department) if isinstance(one, Department)) == one
+    )
+    assert query.columns()["employees"] == [one.employees]
+    assert one in list(store.query(Department.by_size(one.employees, one.name)))
+    assert [one.retiring > 0] == [one in list(store.query(Department.by_oldest(one.oldest or 0)))]
+    assert store.check().ok
+    return values
+
+
+def recomputed(people: list[Employee]) -> tuple[Any, ...]:
+    salaries = sum([one.salary for one in people], Decimal(0))
+    ages = [one.age for one in people]
+    return len(people), salaries, max(ages, default=None), sum(age > 60 for age in ages)
+
+
+NOTHING = (0, Decimal(0), None, 0)
+
+
+def test_a_field_is_right_whichever_comes_first(store: tm.Store) -> None:
+    store.insert(Department("a", "First"))
+    assert kept(store, "a") == NOTHING
+    store.insert(person("a", 1, 61))
+    store.insert(person("a", 2, salary="1"))
+    assert kept(store, "a") == (2, Decimal("11.50"), 61, 1)
+    store.insert(person("b", 1, 70))
+    late = Department("b", "Second")
+    assert (late.employees, late.salaries, late.oldest) == (0, Decimal(0), None)
+    store.insert(late)
+    assert (late.employees, late.oldest) == (1, 70)
+    assert kept(store, "b") == (1, Decimal("10.50"), 70, 1)
+
+
+def test_a_department_that_comes_again_has_the_fields_that_its_people_make(store: tm.Store) -> None:
+    first = Department("a", "First")
+    store.insert(first)
+    store.insert(person("a", 1))
+    store.delete(first, if_match="*")
+    store.insert(person("a", 2, 50))
+    assert store.check().ok
+    store.insert(Department("a", "Again"))
+    assert kept(store, "a") == (2, Decimal("21.00"), 50, 0)
+
+
+def test_a_change_of_a_maintained_field_moves_no_etag_and_conflicts_with_nobody(store: tm.Store) -> None:
+    department = Department("a", "First")
+    store.insert(department)
+    before = tm.info(department)
+    read = store[Department.key("a")]
+    store.insert(person("a", 1))
+    assert tm.info(store[Department.key("a")]) == before
+    read.name = "Renamed"
+    store.replace(read)
+    assert kept(store, "a")[0] == 1
+    assert tm.info(store[Department.key("a")]).etag != before.etag
+    with pytest.raises(tm.PreconditionFailed):
+        store.replace(department)
+    store.insert(person("a", 2))
+    store.delete(read)
+    assert store.check().ok
+
+
+def test_what_an_entity_held_when_it_was_read_is_never_written_back(store: tm.Store) -> None:
+    department = Department("a", "First")
+    store.insert(department)
+    store.insert_many([person("a", number) for number in range(5)])
+    for write in (
+        lambda: store.replace(department),
+        lambda: store.upsert(Department("a", "Second")),
+        lambda: store.upsert(Department("a", "Third"), merge=True),
+        lambda: store.merge(Department.key("a"), name="Fourth"),
+        lambda: store.query(Department).where(Department.department == "a").update(name="Fifth"),
+    ):
+        write()
+        assert kept(store, "a")[0] == 5
+    assert store.merge(Department.key("a"), name="Sixth", returning=True).employees == 5
+    assert department.replace(name="Seventh").employees == department.employees
+
+
+def test_one_transaction_changes_people_and_departments(store: tm.Store) -> None:
+    store.insert_many([Department("a", "First"), person("a", 1), Department("b", "Second")])
+    with store.transaction(across_partitions=True) as tx:
+        tx.merge(Department.key("a"), name="Renamed")
+        tx.insert(person("a", 2, 80))
+        tx.insert(person("b", 1))
+        tx.delete(Department.key("b"))
+        tx.insert(Department("c", "Third"))
+        tx.insert(person("c", 1))
+    assert kept(store, "a") == (2, Decimal("21.00"), 80, 1)
+    assert kept(store, "c")[0] == 1
+    with pytest.raises(tm.EntityExists), store.transaction() as tx:
+        tx.insert(person("a", 3))
+        tx.insert(Department("a", "Again"))
+    assert kept(store, "a")[0] == 2
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_many_at_once_in_any_order(store: tm.Store, atomic: bool) -> None:
+    store.insert_many([Department("a", "First"), person("a", 1), person("b", 1)])
+    people = [person(department, number, 30 + number) for department in "abc" for number in range(10, 40)]
+    store.insert_many([people[0], Department("c", "Third"), *people[1:], Department("b", "Second")], atomic=atomic)
+    assert [kept(store, name)[:1] for name in "abc"] == [(31,), (31,), (30,)]
+
+
+def test_columns_are_written_without_the_fields(store: tm.Store) -> None:
+    store.insert(person("a", 1, 70))
+    assert store.insert_columns(Department, {"department": ["a", "b"], "name": ["First", "Second"]}) == 2
+    assert [kept(store, "a")[0], kept(store, "b")] == [1, NOTHING]
+
+
+def test_clearing_the_people_leaves_departments_of_nobody(store: tm.Store) -> None:
+    store.insert_many([Department("a", "First"), *[person("a", number, 70) for number in range(9)]])
+    assert store.clear(Employee) == 9
+    assert kept(store, "a") == NOTHING
+    store.insert(person("a", 1))
+    assert store.clear(Department) == 1
+    store.insert(Department("a", "First"))
+    assert kept(store, "a")[0] == 1
+
+
+def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
+    rng = random.Random(7)
+    departments = [f"d{number}" for number in range(12)]
+    store.insert_many([Department(name, rng.choice("xyz")) for name in departments])
+    numbers = {name: rng.randrange(6) for name in departments}
+    store.insert_many(
+        [
+            person(name, at, rng.randrange(20, 90), f"{rng.randrange(999)}.5")
+            for name in departments
+            for at in range(numbers[name])
+        ]
+    )
+    everyone = list(store.query(Department).allow_scan())
+    d = Department
+    conditions: list[tuple[Any, Callable[[Department], bool]]] = [
+        (d.employees == 3, lambda e: e.employees == 3),
+        (d.employees > 2, lambda e: e.employees > 2),
+        (d.oldest.is_null(), lambda e: e.oldest is None),
+        (d.oldest > d.employees, lambda e: e.oldest is not None and e.oldest > e.employees),
+        (d.salaries >= Decimal("500.5"), lambda e: e.salaries >= Decimal("500.5")),
+        (~(d.retiring > 0) & (d.name == "x"), lambda e: not e.retiring > 0 and e.name == "x"),
+        (d.employees.is_in([1, 5]) | (d.retiring == 2), lambda e: e.employees in (1, 5) or e.retiring == 2),
+    ]
+    orders: list[tuple[Any, Callable[[Department], Any]]] = [
+        (d.employees, lambda e: e.employees), (d.salaries, lambda e: e.salaries), (d.oldest, lambda e: e.oldest or -1),
+    ]  # fmt: skip
+    for condition, test in conditions:
+        query = store.query(d).where(condition).allow_scan()
+        expected = [e for e in everyone if test(e)]
+        assert sorted(query, key=lambda e: e.department) == sorted(expected, key=lambda e: e.department)
+        assert query.count() == len(expected)
+        for order, value in orders:
+            assert [value(e) for e in query.order_by(order.desc())] == sorted(map(value, expected), reverse=True)
+            page = query.order_by(order).page(2)
+            pages = list(page.items)
+            while page.token is not None:
+                page = query.order_by(order).page(2, token=page.token)
+                pages += page.items
+            assert len(pages) == len(expected)
+            assert [value(e) for e in pages] == sorted(map(value, expected))
+
+
+def test_random_writes_keep_fields_as_a_recomputation_makes_them(store: tm.Store, full_size: bool) -> None:
+    rng = random.Random(3)
+    people: dict[tuple[str, int], Employee] = {}
+    departments: set[str] = set()
+    for _ in range(3_000 if full_size else 150):
+        name, number = rng.choice("abcd"), rng.randrange(6)
+        one = person(name, number, rng.randrange(20, 90), f"{rng.randrange(99)}.{rng.randrange(9)}")
+        match rng.randrange(6):
+            case 0 | 1:
+                store.upsert(one)
+                people[name, number] = one
+            case 2 if (name, number) in people:
+                store.delete(Employee.key(name, number))
+                del people[name, number]
+            case 3 if (name, number) in people:
+                store.merge(Employee.key(name, number), age=one.age)
+                people[name, number] = people[name, number].replace(age=one.age)
+            case 4:
+                store.upsert(Department(name, rng.choice("xy")))
+                departments.add(name)
+            case 5 if name in departments:
+                store.delete(Department.key(name))
+                departments.remove(name)
+            case _:
+                continue
+        if name in departments:
+            assert kept(store, name) == recomputed([e for (d, _), e in people.items() if d == name])
+
+
+# ---------------------------------------------------------------------------------------------- it is read only
+
+
+def test_nobody_sets_a_maintained_field(store: tm.Store) -> None:
+    department: Any = Department("a", "First")
+    store.insert(department)
+    message = "employees: the store maintains it from Employee; write Employee entities instead"
+    for write in (
+        lambda: setattr(department, "employees", 3),
+        lambda: department.replace(employees=3),
+        lambda: department.replace(Department.employees.set(3)),
+        lambda: store.merge(Department.key("a"), employees=3),
+        lambda: store.merge(Department.key("a"), Department.employees.add(1)),
+        lambda: store.query(Department).where(Department.department == "a").update(employees=3),
+        lambda: store.insert_columns(Department, {"department": ["b"], "name": ["x"], "employees": [3]}),
+    ):
+        with pytest.raises(tm.InvalidEntity, match=message):
+            write()
+    with pytest.raises(TypeError, match="employees"):
+        Department("a", "First", employees=3)  # type: ignore[call-arg]
+    assert kept(store, "a") == NOTHING
+
+
+def test_json_has_it_for_those_who_read(store: tm.Store) -> None:
+    store.insert_many([Department("a", "First"), person("a", 1)])
+    read = store[Department.key("a")]
+    assert tm.to_dict(read)["employees"] == 1
+    back = tm.from_json(Department, tm.to_json(read, etag=True))
+    assert (back.name, back.employees) == ("First", 0)
+    store.replace(back)
+    assert kept(store, "a")[0] == 1
+    schema = tm.json_schema(Department)
+    assert schema["properties"]["employees"] == {"type": "integer", "readOnly": True}
+    assert schema["required"] == ["department", "name"]
+
+
+def _class(base: Any = tm.Entity, /, *, table: str = "Faulty", key: Any = None, of: Any = None, **body: Any) -> Any:
+    annotations = {"department": tm.Field[str], **{name: tm.Field[one[0]] for name, one in body.items()}}
+    fields = {name: one[1] for name, one in body.items() if len(one) > 1}
+    key = key or tm.Key(partition="{department}", row="Department")
+    made = {"__annotations__": annotations, "__module__": __name__, "key": key, **fields}
+    return type(tm.Entity)("Faulty", (base,), made, table=table, **({} if of is None else {"of": of}))
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: _class(n=(int, tm.count())), r"n: count\(…\) belongs in an Aggregate, .* n = tm.count\(of=…\)"),
+        (lambda: _class(n=(int | None, tm.max(Employee.age))), r"n = tm.max\(Employee.age, of=…\)"),
+        (lambda: _class(n=(str, tm.group_by(Employee.team))), r"group_by\(…\) belongs in an Aggregate"),
+        (lambda: _class(n=(int, tm.count(of=3))), "n: of=3: the class of the entities that it is over is needed"),  # type: ignore[call-overload]
+        (lambda: _class(n=(str, tm.count(of=Employee))), "n: a count is an int, not str"),
+        (lambda: _class(n=(int, tm.max(Employee.age, of=Employee))), r"n: .* make it Field\[int \| None\]"),
+        (lambda: _class(n=(int | None, tm.max(Employee.age, of=Department))), "n: Employee.age is not a field of Department"),
+        (lambda: _class(n=(int, tm.sum(Department.employees, of=Department))), "maintained itself; measure what it is made of"),
+        (
+            lambda: _class(n=(int, tm.count(of=Employee)), city=(str,), key=tm.Key(partition="{city}", row="{department}")),
+            "n: it is over the entities with the values of this key, but Employee has no field city",
+        ),
+        (
+            lambda: _class(n=(int, tm.count(of=Employee)), key=tm.Key(partition="{department:fold}", row="x")),
+            "n: its key must hold department without loss",
+        ),
+        (
+            lambda: _class(n=(int, tm.count(of=Employee)), key=tm.Key(partition="{department}", row="{n}")),
+            r"\{n\} is maintained by the store, and a key stays as it is; an index can be made of it",
+        ),
+        (
+            lambda: _class(tm.Aggregate, of=Department, n=(int, tm.count(of=Employee))),
+            "n: of= is for a field of an entity; the class statement of an aggregate says what",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_maintained_is_refused_with_the_class(declare: Callable[[], Any], message: str) -> None:
+    with pytest.raises(tm.InvalidModel, match=message):
+        declare()
+
+
+def test_a_store_without_the_source_is_refused() -> None:
+    with pytest.raises(
+        tm.InvalidModel, match="Department:employees is maintained from Employee, which is not among them"
+    ):
+        tm.open(":memory:", models=[Department])
+
+
+# ---------------------------------------------------------------------------------------------- stores that are there
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    with tm.open(path, models=[Employee, Plain]) as store:
+        store.insert_many([person(name, number, 20 + number) for name in "abc" for number in range(30)])
+        store.insert_many([Plain("a", "First"), Plain("b", "Second"), Plain("d", "Empty")])
+    return path
+
+
+def test_a_field_that_is_new_is_built_when_the_store_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_AT_ONCE", 10)
+    with tm.open(path, models=MODELS, build=False) as store:
+        with pytest.raises(tm.NotReady, match="Department:"):
+            store[Department.key("a")]
+        with pytest.raises(tm.NotReady, match="Department:"):
+            list(store.query(Department).where(Department.department == "a"))
+        store.insert(person("a", 99))
+        store.merge(Department.key("b"), name="Renamed")
+        store.insert(Department("c", "Third"))
+        assert store.build(limit=40) is not None
+        store.delete(Employee.key("a", 3))
+        store.delete(Employee.key("c", 3))
+        assert store.check().ok
+    with tm.open(path, models=MODELS) as store:
+        assert [kept(store, name)[0] for name in "abcd"] == [30, 30, 29, 0]
+
+
+def test_an_older_version_goes_on_without_the_field(path: Path) -> None:
+    class Counted(tm.Entity, table="Company"):
+        department: tm.Field[str]
+        name: tm.Field[str]
+        note: tm.Field[str | None] = tm.field(default=None)
+        employees: tm.Field[int] = tm.count(of=Employee)
+
+        key = tm.Key[str](partition="{department}", row="Department")
+
+    Counted.__name__ = "Department"
+    with tm.open(path, models=[Employee, Plain]) as old, tm.open(path, models=[Employee, Counted]) as new:
+        old.insert(person("a", 99))
+        old.merge(Plain.key("a"), name="Renamed")
+        old.insert(Plain("c", "Third"))
+        old.delete(Employee.key("b", 1))
+        assert [new[Counted.key(name)].employees for name in "abcd"] == [31, 29, 30, 0]
+        assert old.check().ok
+        assert new.check().ok
+        new.delete(Counted.key("a"))
+        old.insert(Plain("a", "Again"))
+        assert new[Counted.key("a")].employees == 31
+
+
+def test_an_older_version_writes_nothing_that_an_index_over_the_field_would_miss(path: Path) -> None:
+    with tm.open(path, models=[Employee, Plain]) as old, tm.open(path, models=MODELS) as new:
+        with pytest.raises(tm.SchemaMismatch, match="by_size|by_oldest"):
+            old.insert(person("a", 99))
+        with pytest.raises(tm.SchemaMismatch, match="by_size|by_oldest"):
+            old.insert(Plain("c", "Third"))
+        assert kept(new, "a")[0] == 30
+
+
+def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with tm.open(path, models=MODELS) as store:
+        store.insert_many([Department("a", "First"), person("a", 1, 70), person("a", 2, 80)])
+    connection = apsw.Connection(str(path))
+    connection.execute('UPDATE "CompanyDepartmentEmployees" SET employees = 7')
+    connection.execute('DELETE FROM "CompanyDepartmentOldest"')
+    connection.execute('DELETE FROM "CompanyBySize"')
+    connection.close()
+    with tm.open(path, models=MODELS) as store:
+        assert {problem.where for problem in store.check().problems} >= {"Department:employees", "Department.by_size"}
+        report = store.repair()
+        assert report.ok, report
+        assert kept(store, "a") == (2, Decimal("21.00"), 80, 2)
