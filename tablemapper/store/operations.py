@@ -225,9 +225,9 @@ class Operations:
         """Return the condition that an entity is as it was read, or that the one with a key is there."""
         if not isinstance(target, Record):
             model, partition, row = self.key(target)
-            return Operation("require", self.writable(model.cls), partition, row)
+            return Operation("require", self._ready(model), partition, row)
         key, read = key_of(target), stored_row(target)
-        operation = Operation("require", self.writable(type(target)), key.partition, key.row)
+        operation = Operation("require", self._ready(self.model(type(target))), key.partition, key.row)
         if read is None:
             raise PreconditionFailed(
                 f"{operation}: it has no ETag, as it was not read from the store, or was deleted since; require its key, "
@@ -237,6 +237,12 @@ class Operations:
             )
         operation.etag = read[2]
         return operation
+
+    def _ready(self, model: Model) -> Model:
+        """Return a model whose rows can be relied on; raise NotReady if it is of an aggregate that is being built."""
+        if model.aggregate is not None and (label := self.engine.label(model)) in self.engine.unready:
+            raise self.engine.describe(label).error()
+        return model
 
     # ------------------------------------------------------------------------------------------ writing
 

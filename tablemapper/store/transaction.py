@@ -253,7 +253,8 @@ class Transaction:
     def require(self, target: Entity | KeyOf[Any], /) -> None:
         """Let the transaction depend on an entity that it only reads: as it was read, or on a key, that it is there.
 
-        It counts as an operation, and is none that can be in the transaction beside a write of the same entity.
+        It counts as an operation, and is none that can be in the transaction beside a write of the same entity. A group
+        of an aggregate can be required too: it is judged as it was before the transaction's own writes.
 
         Raises:
             PreconditionFailed: the entity has no ETag.

@@ -166,12 +166,51 @@ def test_two_who_read_both_and_write_one_each_cannot_both_be_right(store: tm.Sto
     assert total.balance == 15
 
 
+def test_a_transaction_depends_on_a_group_as_it_was_before_its_own_writes(store: tm.Store) -> None:
+    total, late = store[Totals.key("b")], store[Totals.key("b")]
+    with store.transaction(across_partitions=True) as tx:
+        tx.insert(Account("b", 3, 100 - total.balance))
+        tx.require(total)
+    assert store[Totals.key("b")].balance == 100
+    with pytest.raises(tm.PreconditionFailed, match="require Totals .*: it was written since it was read"), \
+            store.transaction(across_partitions=True) as tx:  # fmt: skip
+        tx.require(late)
+        tx.insert(Account("b", 4, 100 - late.balance))
+    assert store[Totals.key("b")].balance == 100
+    store.merge(ONE, tags=["x"])  # (no value of the group changes)
+    again = store[Totals.key("b")]
+    store.merge(ONE, tags=["y"])
+    with store.transaction(across_partitions=True) as tx:
+        tx.require(again)
+        tx.merge(TWO, tags=["z"])
+
+
+def test_a_group_that_is_required_by_its_key_has_to_be_there(store: tm.Store) -> None:
+    with store.transaction(across_partitions=True) as tx:
+        tx.require(Totals.key("b"))
+        tx.insert(Account("c", 1))
+    with pytest.raises(tm.EntityNotFound, match="require Totals"), store.transaction(across_partitions=True) as tx:
+        tx.insert(Account("d", 1))
+        tx.require(Totals.key("d"))
+    assert not store.exists(Account.key("d", 1))
+    gone = store[Totals.key("c")]
+    store.delete(Account.key("c", 1))
+    with pytest.raises(tm.EntityNotFound, match="it was deleted since"), store.transaction(across_partitions=True) as tx:
+        tx.require(gone)
+
+
+def test_what_is_read_of_a_group_beside_it_is_as_it_was(store: tm.Store) -> None:
+    with store.transaction(across_partitions=True) as tx:
+        tx.require(Totals.key("b"))
+        assert tx[Totals.key("b")].balance == 30
+
+
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
         (lambda tx: tx.require(Account("b", 1)), tm.PreconditionFailed, "require its key"),
         (lambda tx: tx.require(3), tm.InvalidEntity, "is needed, not 3"),
-        (lambda tx: tx.require(Totals.key("b")), tm.InvalidEntity, "maintained from Account"),
+        (lambda tx: tx.require(Totals.key("b")), tm.InvalidTransaction, "is not in the table and partition"),
         (lambda tx: tx.require(Account.key("other", 1)), tm.InvalidTransaction, "is not in the table and partition"),
         (lambda tx: (tx.require(ONE), tx.merge(ONE, balance=1)), tm.InvalidTransaction, "can be in it once"),
     ],
