@@ -351,6 +351,9 @@ def _templates(
     is_key = isinstance(declared, Key)
     for part in ("partition", "row"):
         text = getattr(declared, part)
+        if is_key and part == "row":
+            levels = {name: tuple for name, field in fields.items() if field.type.hierarchy and not field.optional}
+            kinds = {**kinds, **levels}
         problems = list(_unusable(text, kinds, fields, is_key=is_key))
         try:
             template = None if problems else compile_template(text, kinds, subject=f"{name} {part}=", raw=is_key)
@@ -379,7 +382,9 @@ def _unusable(
         kind = fields[head].type
         if path and is_key:
             yield f"{{{slot}}} is nested, and a key is made of fields; an index can be made of it"
-        elif fields[head].optional and kind.keyable:
+        elif kind.hierarchy and is_key and not fields[head].optional:
+            yield f"{{{slot}}} is {kind.name}, which only the row of a key can end in: add it to row, as the last"
+        elif fields[head].optional and (kind.keyable or (kind.hierarchy and is_key)):
             yield (
                 f"{{{slot}}} is optional, and an entity without a value could have no key; make it "
                 f"tm.Field[{kind.name}], or declare an index, which leaves such entities out"

@@ -91,7 +91,7 @@ def dump(predicate: Predicate[Any], label: Callable[[Attr[Any, Any]], str] = att
         case IsNull(attr=attr):
             return ["null", label(attr)]
         case StartsWith(attr=attr, text=text):
-            return ["startswith", label(attr), text]
+            return ["startswith", label(attr), attr.type.dump(text)]
         case Contains(attr=attr, value=value):
             return ["contains", label(attr), (attr.type.element or attr.type).dump(value)]
         case SameText(attr=attr, specs=specs, value=value):
@@ -120,7 +120,7 @@ def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
         return IsNull(attr=attr)
     value = rest[1]
     if op == "startswith":
-        return StartsWith(attr=attr, text=value)
+        return StartsWith(attr=attr, text=attr.type.undump(value))
     if op == "in":
         values = tuple(map(attr.type.undump, value))
         return In(attr=known_as(attr, *values), values=values)

@@ -122,6 +122,8 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
             case IsNull(attr=attr):
                 return f"({value(attr)} is None)"
             case StartsWith(attr=attr, text=text):
+                if attr.type.hierarchy:
+                    return f"((a := {value(attr)}) is not None and a[:len({given(text)})] == {given(text)})"
                 return f"((a := {value(attr)}) is not None and a.startswith({given(text)}))"
             case Contains(attr=attr, value=constant):
                 return f"((a := {value(attr)}) is not None and {given(constant)} in a)"

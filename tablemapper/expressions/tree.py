@@ -255,14 +255,22 @@ class Attr(Number[O, T]):
         """Hold where the field has a value."""
         return Not(part=IsNull(attr=self))
 
-    def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]:
-        """Hold for texts that begin with ``prefix``, case-sensitive.
+    @overload
+    def startswith(self: Attr[O, str] | Attr[O, str | None], prefix: str, /) -> Predicate[O]: ...
+    @overload
+    def startswith(
+        self: Attr[O, tuple[str, ...]] | Attr[O, tuple[str, ...] | None], prefix: tuple[str, ...], /
+    ) -> Predicate[O]: ...
+    def startswith(self, prefix: Any, /) -> Predicate[O]:
+        """Hold for texts that begin with ``prefix``, case-sensitive, and for tuples of texts whose first ones it has.
 
         Raises:
-            InvalidQuery: the field or the prefix is no text.
+            InvalidQuery: the field or the prefix is no text, and no tuple of texts.
         """
+        if self.type.hierarchy and isinstance(prefix, tuple):
+            return StartsWith(attr=self, text=self._operand(prefix, "begins with"))
         if not self.type.text or prefix.__class__ is not str:
-            raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text")
+            raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text, or a tuple of texts")
         return StartsWith(attr=self, text=prefix)
 
     @overload

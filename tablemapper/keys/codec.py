@@ -25,6 +25,7 @@ from .forms import (
     DIGITS,
     FORBIDDEN,
     FORMS,
+    HIERARCHY,
     LENGTH,
     MAX_DIGITS,
     MICROSECOND,
@@ -139,7 +140,7 @@ class KeyCodec:
     @property
     def starts(self) -> bool:
         """Whether the text can be compared by ``startswith``."""
-        return self.base is str and (self.spec in ("", "fold", "raw") or self.head > 0)
+        return self.base is tuple or (self.base is str and (self.spec in ("", "fold", "raw") or self.head > 0))
 
     def end(self, text: str, start: int) -> int:
         """Return where the text of a value ends that begins there, if it ends by itself."""
@@ -185,7 +186,11 @@ class KeyCodec:
             value = value.value
         if self.head:
             return self._cuts_of_head(op, value)
-        if self.starts and len(value) > MAX_KEY_UNITS:
+        if op == "startswith" and self.base is tuple:
+            text = self.write(value)
+            above = raise_last(text)
+            return [(">=", text), *([("<", above)] if above else [])]
+        if self.starts and self.base is str and len(value) > MAX_KEY_UNITS:
             if op in ("==", "startswith"):
                 return None
             value = value[: MAX_KEY_UNITS + 1]  # above and below it are the same keys
@@ -359,7 +364,7 @@ class _Members(dict[str, Any]):
 
 def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
     """Return the type of the values that are written."""
-    if kind in FORMS:
+    if kind in FORMS or kind is tuple:
         return kind  # type: ignore[no-any-return]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         types = {type(member.value) for member in kind}
@@ -377,6 +382,10 @@ _SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "
 
 def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn], raw: bool) -> dict[str, Any]:
     """Return the attributes of a `KeyCodec` that a spec decides."""
+    if base is tuple:
+        if spec:
+            invalid("a tuple of texts has no specs")
+        return _plain_form(HIERARCHY, refuse)
     if not spec:
         form = FORMS[base]
         return (

@@ -37,6 +37,7 @@ __all__ = [
     "DIGITS",
     "FORBIDDEN",
     "FORMS",
+    "HIERARCHY",
     "LENGTH",
     "MAX_DIGITS",
     "MICROSECOND",
@@ -189,6 +190,18 @@ def text_codec(refuse: Refuse) -> tuple[Encode, Encode]:
         return value if value.isalnum() or not SPECIAL_AT(value) else escape(value)
 
     return encode, escape
+
+
+# -- hierarchies: each level ends with the separator, so that one is in front of all that is below it ------------------
+
+
+def _levels(refuse: Refuse) -> Encode:
+    encode = text_codec(refuse)[0]
+    return lambda levels: "".join([encode(level) + SEPARATOR for level in levels])
+
+
+def _decode_levels(text: str) -> tuple[str, ...]:
+    return tuple(map(_decode_text, text.split(SEPARATOR)[:-1]))
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -438,6 +451,10 @@ FORMS: dict[type, Form] = {
     UUID: Form(_always(str), UUID, shape=places("f" * 8 + "-ffff" * 3 + "-" + "f" * 12)),
     bytes: Form(_always(bytes.hex), bytes.fromhex, tail=_HEX, prefix_free=False, inline="$x.hex()"),
 }  # fmt: skip
+
+
+HIERARCHY = Form(_levels, _decode_levels, tail=None, prefix_free=False)
+"""Of a ``tuple[str, ...]``, where a row key ends in one."""
 
 
 def _mirrored(kind: type, flip: Callable[[Any], Any], back: Callable[[Any], Any] | None = None) -> Form:

@@ -31,7 +31,7 @@ def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "o
 
 def _apart(a: Template, b: Template) -> bool:
     """Return whether no text can be of both templates."""
-    if any(slot.spec == "raw" for slot in a.slots + b.slots):  # it may hold a separator
+    if any(slot.spec == "raw" or slot.open_ended for slot in a.slots + b.slots):  # it may hold a separator
         return _differ(a.parts, b.parts)
     if len(a.components) != len(b.components):
         return True

@@ -75,6 +75,11 @@ class Slot:
         return self.text.buckets
 
     @property
+    def open_ended(self) -> bool:
+        """Whether it holds any number of components."""
+        return self.text.base is tuple
+
+    @property
     def mark(self) -> str:
         return f' "{ord(self.delimiter):02x}'
 
@@ -223,8 +228,13 @@ class Template:
         """Yield the slots, each with what stands in it; arguments and errors as `decode` has them."""
         return zip(self.slots, self._pieces(text), strict=True)
 
+    @property
+    def _splits(self) -> int:
+        """How often a key is split; as often as it can be, if only the separators of components are in it."""
+        return len(self.components) - 1 if self.slots and self.slots[-1].open_ended else -1
+
     def _pieces(self, text: str) -> Iterator[str]:
-        texts = text.split(SEPARATOR) if len(self.components) > 1 else [text]
+        texts = text.split(SEPARATOR, self._splits) if len(self.components) > 1 else [text]
         if len(texts) != len(self.components):
             raise NotAKey(f"{shown(text)} has {len(texts)} components, {self.text!r} has {len(self.components)}")
         for component, part in zip(self.components, texts, strict=True):
@@ -293,12 +303,13 @@ class Template:
             names = {0: text}
         else:
             names = {number: f"{text}_{number}" for number in range(len(self.components))}
+            split = f'{text}.split("{SEPARATOR}"{"" if self._splits < 0 else f", {self._splits}"})'
             if len(wanted) == 1:
                 (number,) = wanted
-                statements.append(f'{names[number]} = {text}.split("{SEPARATOR}")[{number}]')
+                statements.append(f"{names[number]} = {split}[{number}]")
             elif wanted:
                 heads = ", ".join(names[number] if number in wanted else "_" for number in names)
-                statements.append(f'{heads} = {text}.split("{SEPARATOR}")')
+                statements.append(f"{heads} = {split}")
         for number, slots_wanted in sorted(wanted.items()):
             statements += _component_source(self.components[number], names[number], slots_wanted, env)
         return statements
@@ -315,7 +326,12 @@ class Template:
             cut: how many characters of the text are wanted; 0 for all.
         """
         for slot in self.slots:
-            if slot.field == field and not slot.spec and len(self.components[slot.component]) == 1:
+            if (
+                slot.field == field
+                and not slot.spec
+                and not slot.open_ended
+                and len(self.components[slot.component]) == 1
+            ):
                 if slot.component == 0 and slot.text.fixed is not None:
                     return f"{key}[:{cut or slot.text.fixed}]"
                 if len(self.components) > 1:
@@ -456,6 +472,11 @@ def compile_template(
             index += 1
         components.append(tuple(parts))
     slots = [part for component in components for part in component if isinstance(part, Slot)]
+    faults += [
+        f"{slot} is a tuple of any length, and nothing can follow it in a key: put it last"
+        for slot in slots
+        if slot.open_ended and not slot.ends_key
+    ]
     if any(slot.spec == "raw" for slot in slots) and (len(slots) > 1 or len(texts) > 1):
         faults.append('"raw" has to be the only slot of a template of one text, since it may hold any separator')
     if faults:

@@ -41,6 +41,7 @@ __all__ = [
     "field_name",
     "named",
     "normal",
+    "of_elements",
     "present",
     "time_comparisons",
 ]
@@ -197,6 +198,17 @@ class Conditions:
     """The predicates that the five above come from, with the field's name."""
 
 
+def of_elements(way: Conditions, fan_out: str) -> Conditions:
+    """Return what conditions say along an index that has a row for each element of a list: nothing of it as a whole."""
+    if not any(fan_out in known for known in (way.equal, way.among, way.compared)):
+        return way
+
+    def rest(known: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in known.items() if name != fan_out}
+
+    return attrs.evolve(way, equal=rest(way.equal), among=rest(way.among), compared=rest(way.compared))
+
+
 def field_name(attr: Attr[Any, Any]) -> str | None:
     """Return the name under which a template knows an attribute, or the time that it is cut from.
 
@@ -247,7 +259,7 @@ def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
             return way.elements.setdefault(name, value) is value
         case SameText(value=value):
             return way.texts.setdefault(name, value) is value
-        case Compare() | In() if predicate.attr.type.element is not None:
+        case Compare() | In() if predicate.attr.type.element is not None and not predicate.attr.type.hierarchy:
             return False  # (no slot holds a whole list)
         case Compare(op="==", value=value):
             return way.equal.setdefault(name, value) is value

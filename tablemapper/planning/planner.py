@@ -19,7 +19,7 @@ from ..keys.template import Slot
 from ..keys.times import is_within
 from .advice import lack, refusal
 from .bounds import reach
-from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal
+from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal, of_elements
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
@@ -127,6 +127,8 @@ def _known(slot: Slot, way: Conditions) -> bool:
 def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
     index = path.index
+    if index is not None and index.fan_out is not None:
+        ways = [of_elements(way, index.fan_out) for way in ways]
     accesses = [_access(form, path, way) for way in ways]
     partition = path.templates[0]
     # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
@@ -263,6 +265,8 @@ def _direction(
     """Return whether a path is followed backwards, and whether its partitions are merged, for the order of the query."""
     if not form.order:
         return False, False
+    if path.index is not None and any(step.attr.name == path.index.fan_out for step in form.order):
+        return None  # (it has the elements in order, not the lists)
     partition, row = path.templates
     base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
     choices = [((*partition.slots, *row.slots, *base), False)]

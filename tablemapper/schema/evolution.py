@@ -239,7 +239,8 @@ def _members(old: FieldForm, new: FieldForm) -> Any:
 # ---------------------------------------------------------------------------------------------- a class that is new
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes)
+    kind.__name__: kind
+    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
 }
 
 

@@ -341,18 +341,19 @@ def _ends_after(kind: type, ends: list[Any], change: dict[Any, int], number: int
     return _widened_by(ends, [value for value, count in change.items() if count > 0])
 
 
-_DECIMAL = key_codec(Decimal)
+_BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tuple)}
+"""Of types whose values sort by their key texts only."""
 
 
 def sortable(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
-    return _DECIMAL.encode if kind.name == "Decimal" else kind.store
+    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else kind.store
 
 
 def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
     """Return source of what `sortable` gives."""
-    if kind.name == "Decimal":
-        return f"{names.name('sortable', _DECIMAL.encode)}({variable})"
+    if kind.name in _BY_KEY:
+        return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
     return kind.store_source(variable, names)
 
 
@@ -365,7 +366,7 @@ def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
     if stored.__class__ is int and kind.kind is int and kind.enum is None:
         return stored  # (one that is a sum can be beyond 64 bits)
-    return _DECIMAL.parse(stored) if kind.name == "Decimal" else kind.load(stored)
+    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else kind.load(stored)
 
 
 _KINDS: dict[MeasureKind, type[Slot]] = {

@@ -40,7 +40,7 @@ WIDTH = 88
 _LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
     "datetime": "dt.datetime", "date": "dt.date", "time": "dt.time", "timedelta": "dt.timedelta", "int32": "tm.Int32",
-    "extra": "tm.Extra", "GeoPoint": "tm.GeoPoint",
+    "extra": "tm.Extra", "GeoPoint": "tm.GeoPoint", "json[tuple[str, ...]]": "tuple[str, ...]",
 }  # fmt: skip
 _FORMATS: dict[str, tuple[str, Any]] = {
     "bytes": ("bytes", bytes), "date-time": ("dt.datetime", datetime), "date": ("dt.date", date),
@@ -317,18 +317,20 @@ class Shape:
 
     def _parameters(self, form: ModelForm, templates: Iterable[TemplateForm]) -> str:
         """Return ``[str, int]``, the types of what a key or an index is called with; nothing if they cannot be said."""
-        slots = [(field, spec) for template in templates for field, spec, _ in template.slots]
-        fields = dict.fromkeys(field for field, spec in slots if not spec.startswith("shard"))
-        types = [self._argument(form, field) for field in fields]
+        slots = [slot for template in templates for slot in template.slots]
+        fields = {field: kind for field, spec, kind in slots if not spec.startswith("shard")}
+        types = [self._argument(form, field, whole=kind == "tuple") for field, kind in fields.items()]
         if not types or len(types) > 6 or None in types:
             return "[*tuple[Any, ...]]" if types else "[()]"
         return f"[{', '.join(map(str, types))}]"
 
-    def _argument(self, form: ModelForm, label: str) -> str | None:
+    def _argument(self, form: ModelForm, label: str, *, whole: bool) -> str | None:
         head, *path = label.split(".")
         field = form.fields[head]
         if not path:
             text = self._type(field)
+            if text == "tuple[str, ...]" and not whole:
+                return "str"
             return text[5:-1] if text.startswith("list[") else text
         schema = _member(field.json, path)
         return None if schema is None else self._json(schema, {})
@@ -388,7 +390,7 @@ class Shape:
         name = form.type[5:-1] if listed else form.type
         if form.members is not UNSET:
             name = f"Literal[{', '.join(map(value_source, form.members))}]"
-        elif form.type.startswith("json["):
+        elif form.type.startswith("json[") and form.type not in _TYPES:
             return self._nested(form)
         else:
             name = _TYPES.get(name, name)
@@ -516,7 +518,8 @@ class Shape:
 
 _SETTINGS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes)
+    kind.__name__: kind
+    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
 }
 
 

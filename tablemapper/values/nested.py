@@ -211,12 +211,13 @@ def _json_type(annotation: Any) -> ValueType:
         name = f"list[{element.name}]"
     elif shape is not GeoPoint:
         name, schema = f"json[{name}]", json_schema(info, _readable, _plain_default)
+    levels = shape is tuple and element is not None and element.name == "str"
     return ValueType(
         name, object, "String", lambda value: both(value)[0], store, load,
         lambda value: msgspec.json.decode(store(value)), lambda plain: load(encode(plain).decode()),
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
-        objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=False, sql_ordered=False, keyable=False, spillable=True,
+        objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, sql_ordered=False, keyable=False, spillable=True,
         element=element, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
     )  # fmt: skip
 

@@ -113,6 +113,8 @@ class ValueType:
     """Whether only each value says what type it is of."""
     undeclared: bool = False
     """Whether the values are the properties that a class does not declare."""
+    hierarchy: bool = False
+    """Whether the values are tuples of texts, in which the row of a key can end."""
     keyable: bool = True
     key_kind: Any = None
     """What the key codec gets: the scalar type, or the Enum."""

@@ -195,7 +195,10 @@ def test_a_group_that_is_required_by_its_key_has_to_be_there(store: tm.Store) ->
     assert not store.exists(Account.key("d", 1))
     gone = store[Totals.key("c")]
     store.delete(Account.key("c", 1))
-    with pytest.raises(tm.EntityNotFound, match="it was deleted since"), store.transaction(across_partitions=True) as tx:
+    with (
+        pytest.raises(tm.EntityNotFound, match="it was deleted since"),
+        store.transaction(across_partitions=True) as tx,
+    ):
         tx.require(gone)
 
 

@@ -689,3 +689,17 @@ async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:
     assert_type([row for part in query.select(Product.name).split(2) for row in part], list[tuple[str]])
     assert_type(await (await tasks.query(Product).split(2))[0].first(), Product | None)
     assert_type(await tasks.query(Product).part("x").list(), list[Product])
+
+
+class Document(tm.Entity, table="Documents"):
+    site: tm.Field[str]
+    path: tm.Field[tuple[str, ...]]
+
+    key = tm.Key[str, tuple[str, ...]](partition="{site}", row="{path}")
+
+
+def hierarchies(store: tm.Store) -> None:
+    documents = store.query(Document).where(Document.site == "a", Document.path.startswith(("a", "b")))
+    assert_type(documents.where(Document.path > ("a",)).order_by(Document.path.desc()).first(), Document | None)
+    assert_type(store[Document.key("a", ("b", "c"))].path, tuple[str, ...])
+    assert_type(documents.max(Document.path), tuple[str, ...] | None)

@@ -322,3 +322,18 @@ def parts_of_queries(store: tm.Store) -> None:
     store.query(Product, Reading).split(4)  # type: ignore[attr-defined]
     for product in store.query(Product).split(4):
         product.town  # type: ignore[attr-defined]
+
+
+class Document(tm.Entity, table="Documents"):
+    site: tm.Field[str]
+    path: tm.Field[tuple[str, ...]]
+
+    key = tm.Key[str, tuple[str, ...]](partition="{site}", row="{path}")
+
+
+def hierarchies(store: tm.Store) -> None:
+    Document.path.startswith("a")  # type: ignore[arg-type]
+    Document.path.startswith((1,))  # type: ignore[arg-type]
+    Document.site.startswith(("a",))  # type: ignore[arg-type]
+    Document.path > "a"  # type: ignore[operator]
+    Document.key("a", "b")  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ class MemoryFile(File):
 
     read_few, seek = read, get
 
-    def upper_keys(self, *_: object) -> list[Key]:
+    def upper_keys(self, *_: object, **__: object) -> list[Key]:
         """Return nothing: there is no file to look at."""
         return []
 
