@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ..keys.forms import check_key
 from ..keys.template import Template
 from .forms import FieldForm, LinkForm, ModelForm, stored_default
 from .model import Model
@@ -58,9 +59,12 @@ class Translation:
         self._defaults = [stored_default(form.fields[field.property]) for field in target.columns]
 
     def key(self, partition: str, row: str) -> tuple[str, str]:
-        """Return the key that an entity has there."""
+        """Return the key that an entity has there; raise InvalidEntity if it is too long."""
         values = self._key_values(partition, row)
-        first, second = (self._encoded(template, values) for template in self._target.declaration.templates)
+        name = f"what {self._source.name} {(partition, row)} is as {self._target.name}"
+        first, second = (
+            check_key(self._encoded(template, values), what=name) for template in self._target.declaration.templates
+        )
         return first, second
 
     def row(self, row: Row, other: Row | None) -> Row:

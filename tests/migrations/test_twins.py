@@ -383,3 +383,15 @@ def test_without_a_way_back_the_old_version_stops(path: Path) -> None:
             [before],
         )
         assert [step.old_version for step in migrate(path, first, dry_run=True).plan] == ["stops"]
+
+
+def test_an_entity_whose_key_would_be_too_long_for_the_new_version_is_refused(path: Path) -> None:
+    fields = {"id": str, "number": int}
+    before = entity("Long", "Longs", fields, tm.Key[str, int](partition="{id}", row="{number}"))
+    after = entity("Long", "Longs", fields, tm.Key[str, int](partition="{id}", row=("{id}", "{number}")))
+    first = script([after], lambda m: m.rekey(before, after), "first", None, [before])
+    with tm.open(path, models=[before]) as old:
+        migrate(path, first)
+        with pytest.raises(tm.InvalidEntity, match=r"as Long: .* a key may have 512"):
+            old.insert(before("x" * 512, 1))
+        assert old.query(before).allow_scan().count() == 0

@@ -260,7 +260,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
         writer.execute(CREATE_CATALOGUE)
     if not catalogue.models or catalogue.first_format:
         take_format(writer, catalogue)
-    wider: set[tuple[str, str | None]] = {*evolution.widened} | {(name, None) for name in evolution.dropped}
+    wider = {*evolution.widened, *((name, None) for name in evolution.dropped)}
     for twin in catalogue.twins:  # what it is kept in step with can hold more by now
         properties = {(link.new, one) for link in twin.links for one in (None, *link.properties.values())}
         if properties & wider:
