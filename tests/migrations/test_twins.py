@@ -395,3 +395,74 @@ def test_an_entity_whose_key_would_be_too_long_for_the_new_version_is_refused(pa
         with pytest.raises(tm.InvalidEntity, match=r"as Long: .* a key may have 512"):
             old.insert(before("x" * 512, 1))
         assert old.query(before).allow_scan().count() == 0
+
+
+def test_all_entities_go_at_once_on_both_sides(path: Path) -> None:
+    new, aggregate, first = of("rename_class")
+    migrate(path, first)
+    with (
+        tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as old,
+        tm.open(path, models=[new, aggregate], durability="relaxed") as store,
+    ):
+        assert old.clear(OLD) == 30
+        assert contents(store, new) == []
+        same(old, store, new)
+
+
+LOOSE = {"id": str, "number": int, "name": str, "grade": Old}
+
+
+def loose(key: Any, grade: Any = Old, **body: Any) -> Any:
+    return entity("Loose", "Looses", {**LOOSE, "grade": grade}, key, **body)
+
+
+PLAIN = tm.Key[str, int](partition="{id}", row="{number}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "function"),
+    [
+        pytest.param(
+            loose(PLAIN), loose(tm.Key[str, str, int](partition="{name}", row=("{id}", "{number}"))),
+            lambda m, a, b: m.rekey(a, b), id="the new key holds more",
+        ),
+        pytest.param(
+            loose(tm.Key[str, str, int](partition="{name}", row=("{id}", "{number}"))), loose(PLAIN),
+            lambda m, a, b: m.rekey(a, b), id="the old key holds more",
+        ),
+        pytest.param(
+            loose(PLAIN), loose(tm.Key[str, int](partition="{id:fold}", row="{number}")),
+            lambda m, a, b: m.rekey(a, b), id="a key holds less of a value",
+        ),
+        pytest.param(
+            loose(PLAIN, by_name=tm.Index[str](partition="{name}", unique=True)), loose(PLAIN, New),
+            lambda m, a, b: m.convert(a.grade, b.grade, GRADES), id="values had to differ",
+        ),
+        pytest.param(
+            loose(PLAIN), loose(PLAIN, New),
+            lambda m, a, b: m.convert(a.grade, b.grade, {**GRADES, Old.NEW: New.USED}), id="two values become one",
+        ),
+        pytest.param(
+            loose(PLAIN), loose(tm.Key[str, int](partition="{id:shard(4)}", row=("{id}", "{number}"))),
+            lambda m, a, b: (m.rekey(a, b), m.convert(a.name, b.name, {"a": "b"})), id="a value becomes one that others are",
+        ),
+        pytest.param(
+            loose(PLAIN), entity("Loose", "Looses", {"id": str, "number": int, "grade": Old}, PLAIN),
+            lambda m, a, b: m.drop(a.name), id="a field goes that always has a value",
+        ),
+    ],
+)  # fmt: skip
+def test_where_the_versions_cannot_be_kept_in_step_the_old_one_stops(
+    tmp_path: Path, before: Any, after: Any, function: Callable[[tm.Migration, Any, Any], object]
+) -> None:
+    def steps(m: tm.Migration) -> None:
+        if before.__declaration__.indexes and not after.__declaration__.indexes:
+            m.drop(before.by_name)
+        function(m, before, after)
+
+    first = script([after], steps, "first", None, [before])
+    with tm.open(tmp_path / "s.db", models=[before], durability="relaxed") as old:
+        assert {step.old_version for step in migrate(tmp_path / "s.db", first, dry_run=True).plan} == {"stops"}
+        migrate(tmp_path / "s.db", first)
+        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+            list(old.query(before).allow_scan())

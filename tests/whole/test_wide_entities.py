@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,16 @@ def test_all_parts_of_a_wide_entity_are_read_by_one_cursor() -> None:
     wide, narrow = by_class["Film"], by_class["Clip"]
     assert [sql.count("LEFT JOIN") for sql in (wide.get, wide.scan, narrow.get, narrow.scan)] == [1, 1, 0, 0]
     assert "(SELECT" not in wide.get
+
+
+def test_a_text_that_is_called_id_is_stored_and_moved_aside_like_any_other(tmp_path: Path) -> None:
+    class Thing(tm.Entity, table="Things"):
+        number: tm.Field[int]
+        id: tm.Field[str]
+        key = tm.Key[int](partition="{number}")
+
+    with tm.open(tmp_path / "s.db", models=[Thing]) as store:
+        store.insert_many([Thing(1, id="short"), Thing(2, id="x" * 3_000)])
+    with tm.open(tmp_path / "s.db", models=[Thing]) as store:
+        assert [len(one.id) for one in store.query(Thing).where(Thing.id != "").allow_scan()] == [5, 3_000]
+        assert store.check().ok

@@ -196,6 +196,8 @@ class EntityTable:
                 default = model.defaults[field.property] if self.types and only else None
                 if isinstance(default, str) and "\0" in default:
                     default = None  # no literal can hold it: the rows that are there are updated
+                if field.type.spillable:
+                    taken.add("id")  # so the number of a large value is called in the table beside
                 properties[field.property] = add(field.property, default)
             column = properties[field.property]
             if field.type.spillable and column not in spills:
