@@ -27,6 +27,7 @@ __all__ = [
     "FieldOptions",
     "Measure",
     "MeasureKind",
+    "SourceName",
     "avg",
     "count",
     "field",
@@ -170,6 +171,12 @@ class Measure:
     """The property it is stored as, if that is not its own name."""
     of: Any = None
     """The class whose entities it is over, if it is a maintained field of an entity; an aggregate has that itself."""
+
+
+class SourceName(str):
+    """Stands for the source of a maintained field in a class that is made of a catalogue's form."""
+
+    __slots__ = ()
 
 
 def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:

@@ -15,7 +15,7 @@ from ..errors import InvalidQuery, shown
 from ..expressions.arithmetic import Computed
 from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
-from .fields import FieldModel, Measure
+from .fields import FieldModel, Measure, SourceName
 
 __all__ = ["aggregate_faults", "maintained_faults", "measures_of"]
 
@@ -42,6 +42,8 @@ def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
     for field in declaration.maintained:
         assert field.measure is not None
         source = field.measure.of
+        if isinstance(source, SourceName):
+            continue
         if not isinstance(source, type) or "__declaration__" not in source.__dict__:
             yield f"{field.name}: of={shown(source)}: the class of the entities that it is over is needed"
             continue

@@ -8,6 +8,7 @@ fields of the known class first, so that its functions work on the known class's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from keyword import iskeyword
 from typing import Annotated, Any
@@ -17,10 +18,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.aggregates import Aggregate
+from ..entities.aggregates import Aggregate, kept_field
 from ..entities.declaration import compile_index
 from ..entities.entity import Entity, Record
-from ..entities.fields import FIELD, FieldOptions, Measure
+from ..entities.fields import FIELD, FieldOptions, Measure, SourceName
 from ..entities.index import Index
 from ..entities.key import Key
 from ..errors import InvalidModel, SchemaMismatch
@@ -28,14 +29,14 @@ from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..keys.overlap import disjoint
 from ..keys.template import Template, renamed_text
-from .definitions import as_declared, plain_name
-from .evolution import key_templates
+from .definitions import as_declared, is_former, plain_name
+from .evolution import key_templates, reads
 from .forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation, stored_default
 from .maintenance import IndexMaintenance, index_maintenance
 from .model import Model, Schema, model_of
 from .rows import DAMAGE, FIRST, Row
 
-__all__ = ["Followed", "entity_model", "follow"]
+__all__ = ["Followed", "depth_of", "entity_model", "follow", "owners_of"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -225,8 +226,40 @@ def follow(schema: Schema, forms: Forms, names: Mapping[Model, str]) -> dict[Mod
             source = schema.by_class[model.aggregate.source]
         if targets or special or _knows_more(form, model.form):
             origin = forms.get(source.name, source.form)
-            key = msgspec.json.encode([form, origin, targets])
+            kept = _unknown_fields(model, forms) if model.aggregate is None else {}
+            key = msgspec.json.encode([form, origin, targets, kept])
             found[model] = attrs.evolve(_followed(model, source, key), special=special)
+    return found
+
+
+def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:
+    """Yield classes that are not opened, with an index over fields that are maintained from classes which are."""
+    for name, form in forms.items():
+        if name in schema.by_name or form.aggregate is not UNSET:
+            continue
+        kept = {label: field[1] for label in forms if (field := kept_field(label)) is not None and field[0] == name}
+        shapes = [shape for label in kept if (shape := forms[label].aggregate) is not UNSET]
+        over = any(reads(index, property) for index in form.indexes.values() for property in kept.values())
+        if over and any(shape.of in schema.by_name for shape in shapes):
+            with suppress(*_UNKNOWN):  # what is maintained for it cannot be, then
+                yield entity_model(name, form)
+
+
+def depth_of(name: str, forms: Forms) -> int:
+    """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
+    kept = [form.aggregate for label, form in forms.items() if (kept_field(label) or ("",))[0] == name]
+    return max([1 + depth_of(shape.of, forms) for shape in kept if shape is not UNSET], default=0)
+
+
+def _unknown_fields(model: Model, forms: Forms) -> dict[str, ModelForm]:
+    """Return the aggregates that keep fields which a class does not know, by property, where an index is over them."""
+    known = {field.property for field in model.maintained}
+    found = {}
+    for label, keeper in forms.items():
+        if (kept := kept_field(label)) is not None and kept[0] == model.name and not is_former(label):
+            indexes = forms[model.name].indexes.values()
+            if kept[1] not in known and any(reads(index, kept[1]) for index in indexes):
+                found[kept[1]] = keeper
     return found
 
 
@@ -258,17 +291,20 @@ def _special(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, 
 
 @lru_cache(maxsize=256)
 def _followed(model: Model, source: Model, key: bytes) -> Followed:
-    form, origin, targets = msgspec.json.decode(key, type=tuple[ModelForm, ModelForm, dict[str, ModelForm]])
-    classes = _Classes(source, origin)
+    form, origin, targets, kept = msgspec.json.decode(
+        key, type=tuple[ModelForm, ModelForm, dict[str, ModelForm], dict[str, ModelForm]]
+    )
+    classes = _Classes(source, origin, kept)
     stored = classes.source if source is model else classes.aggregate(model.name, form, model)
     known = len(model.columns)
-    hidden = [form.fields[field.property] for field in stored.columns[known:]]
+    own = form.fields | {property: keeper.fields[property] for property, keeper in kept.items()}
+    hidden = [own[field.property] for field in stored.columns[known:]]
     refusals: list[str] = []
     indexes: list[IndexMaintenance] = []
     aggregates: list[Model] = []
     for name, index in form.indexes.items():
-        own = model.form.indexes.get(name)
-        if own is None or not as_declared(index, own):
+        declared = model.form.indexes.get(name)
+        if declared is None or not as_declared(index, declared):
             try:
                 indexes.append(index_maintenance(stored, _index(stored, name, index)))
             except _UNKNOWN as error:
@@ -308,7 +344,7 @@ _Aggregates: Any = type(Aggregate)
 class _Classes:
     """Makes classes of forms: the entity class with its hidden properties, and the aggregates of it."""
 
-    def __init__(self, source: Model, form: ModelForm) -> None:
+    def __init__(self, source: Model, form: ModelForm, kept: Mapping[str, ModelForm]) -> None:
         self._form = form
         known = source.declaration
         options: dict[str, FieldOptions | Measure] = {}
@@ -330,6 +366,12 @@ class _Classes:
                 name = _name(property, annotations)
                 annotations[name] = Annotated[_kind(hidden), FIELD]
                 options[name] = FieldOptions(name=property, kw_only=True)
+        for property, keeper in kept.items():
+            shape = keeper.aggregate
+            assert shape is not UNSET
+            name = _name(property, annotations)
+            annotations[name] = Annotated[_kind(keeper.fields[property]), FIELD]
+            options[name] = Measure(shape.measures[property][0], None, None, property, SourceName(shape.of))
         body: dict[str, Any] = {
             **options,
             "__annotations__": annotations,

@@ -398,13 +398,27 @@ def test_an_older_version_goes_on_without_the_field(path: Path) -> None:
         assert new[Counted.key("a")].employees == 31
 
 
-def test_an_older_version_writes_nothing_that_an_index_over_the_field_would_miss(path: Path) -> None:
-    with tm.open(path, models=[Employee, Plain]) as old, tm.open(path, models=MODELS) as new:
-        with pytest.raises(tm.SchemaMismatch, match="by_size|by_oldest"):
-            old.insert(person("a", 99))
-        with pytest.raises(tm.SchemaMismatch, match="by_size|by_oldest"):
-            old.insert(Plain("c", "Third"))
-        assert kept(new, "a")[0] == 30
+def test_an_older_version_maintains_an_index_over_a_field_that_it_does_not_know(path: Path) -> None:
+    with (
+        tm.open(path, models=[Employee, Plain]) as old,
+        tm.open(path, models=[Employee]) as people,
+        tm.open(path, models=MODELS) as new,
+    ):
+        old.insert(person("a", 99, 90))
+        people.insert(person("b", 99))
+        people.insert_many([person("d", number, 70) for number in range(3)])
+        people.delete(Employee.key("b", 3))
+        old.insert(Plain("c", "Third"))
+        old.merge(Plain.key("a"), name="Renamed")
+        with old.transaction(across_partitions=True) as tx:
+            tx.merge(Plain.key("b"), name="Other")
+            tx.insert(person("b", 100, 80))
+        assert [kept(new, name)[0] for name in "abcd"] == [31, 31, 30, 3]
+        assert old.check().ok
+        assert people.check().ok
+        old.delete(Plain.key("a"))
+        assert people.clear(Employee) == 95
+        assert kept(new, "d") == NOTHING
 
 
 def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:

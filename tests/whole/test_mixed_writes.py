@@ -1,6 +1,6 @@
 """Many writes of all kinds: what is maintained is what a recomputation makes of the entities, bit for bit.
 
-Maintained fields, an index over them, groups by day, and an index on those, all at once.
+Maintained fields, an index over them, groups by day, of a place where clocks change too, and indexes on those, all at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import tablemapper as tm
 
@@ -53,14 +54,30 @@ class Day(tm.Aggregate, of=Sale, table="Days"):
     by_sales = tm.Index[int](partition="{sales}")
 
 
-DAYS: dict[Any, Callable[[datetime], date]] = {Day: lambda at: at.date()}
-"""Aggregates of the fields of `Day`, each with what its days are: those of a place belong here, too."""
+class OsloDay(tm.Aggregate, of=Sale, table="OsloDays"):
+    shop: tm.Field[str] = tm.group_by(Sale.shop)
+    day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
+    sales: tm.Field[int] = tm.count()
+    revenue: tm.Field[Decimal] = tm.sum(Sale.price * Sale.quantity)
+    mean: tm.Field[float | None] = tm.avg(Sale.weight)
+
+    key = tm.Key[str, date](partition="{shop}", row="{day}")
+    by_sales = tm.Index[int](partition="{sales}")
+
+
+OSLO = ZoneInfo("Europe/Oslo")
+DAYS: dict[Any, Callable[[datetime], date]] = {
+    Day: lambda at: at.date(),
+    OsloDay: lambda at: at.astimezone(OSLO).date(),
+}
+"""Aggregates of the fields of `Day`, each with what its days are."""
 SHOPS = [f"shop-{number}" for number in range(8)]
-START = datetime(2026, 3, 20, tzinfo=UTC)
+STARTS = datetime(2026, 3, 22, tzinfo=UTC), datetime(2026, 10, 19, tzinfo=UTC)
+"""A week before clocks change in Europe."""
 
 
 def sale(rng: random.Random, shop: str, number: int) -> Sale:
-    at = START + timedelta(hours=rng.randrange(24 * 20), microseconds=rng.randrange(10**9))
+    at = rng.choice(STARTS) + timedelta(hours=rng.randrange(24 * 10), microseconds=rng.randrange(10**9))
     price = Decimal(rng.randrange(1, 10**5)).scaleb(-rng.randrange(4))
     weight = None if rng.random() < 0.2 else rng.choice((1e16, 0.1, -1e16, 1e-9, rng.random()))
     return Sale(shop, number, at, price, rng.randrange(1, 9), weight)

@@ -2,6 +2,7 @@
 
 - `file`: that file; it knows no entities.
 - `tables`: the tables and their columns.
+- `maintained_tables`: the tables of indexes, and of live values.
 - `statements`: the SQL of a schema over them.
 - `maintained`: the rows of indexes and of groups.
 - `writes`: operations, on the rows of entities.

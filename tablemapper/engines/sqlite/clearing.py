@@ -22,7 +22,7 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     """
     kept = sqlite.maintenance[model]
     owed = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins
-    if owed or any(one.aggregate.keeps_empty or one.model in sqlite.owners for one in kept.aggregates):
+    if owed or any(one.aggregate.keeps_empty or one.model.name in sqlite.owners for one in kept.aggregates):
         return None
     count = _clear_entities(sqlite, writer, model)
     groups = [one.model for one in kept.aggregates]

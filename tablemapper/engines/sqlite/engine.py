@@ -286,8 +286,9 @@ class SqliteEngine:
 
     def needed(self, model: Model) -> Sequence[str]:
         """Return the labels of the aggregates that have to be ready for a class to be read: itself, and what keeps its fields."""
-        keepers = self._sqlite.keepers.get(model, {}).values()
-        return [self.label(one) for one in (model, *keepers) if one.aggregate is not None]
+        keepers = self._sqlite.keepers.get(model, {})
+        own = [] if model.aggregate is None else [self.label(model)]
+        return [*own, *(keepers[field.name] for field in model.maintained)]
 
     def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""

@@ -176,7 +176,7 @@ def _write_groups(
         raise
     except DAMAGE as error:  # what is stored of the group, or of its live values
         raise unreadable(model.name, key, error, "call store.repair()") from error
-    if (owner := sqlite.owners.get(model)) is not None:
+    if (owner := sqlite.owners.get(model.name)) is not None:
         held = before.setdefault(owner, {})
         for row in (*new, *gone, *[row for _, row in changed]):
             entity = None if row[:2] in held else writer.get(sqlite.statements[owner].get, row[:2])

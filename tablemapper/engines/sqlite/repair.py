@@ -258,7 +258,7 @@ class _Tables:
             if state is not None:
                 slots.settle(state, partial(seek_value, self._writer, values, key))
         old = get(statements.get, key)
-        owner = self._sqlite.owners.get(model)
+        owner = self._sqlite.owners.get(model.name)
         owned = None if owner is None else get(self._sqlite.statements[owner].get, key)
         new = None if state is None else self._put_group(aggregate, key, state, old)
         if new is None:
@@ -297,7 +297,7 @@ def _built_anew(sqlite: SqliteSchema, of: object) -> str | None:
     for model in sqlite.models:
         if model.name == name and model.aggregate is not None:
             # (What was once the most extreme is known from nothing else.)
-            special = model.aggregate.keeps_empty or model in sqlite.owners
+            special = model.aggregate.keeps_empty or model.name in sqlite.owners
             return None if special or len(sqlite.table_of(model).types) > 1 else name
     return None
 

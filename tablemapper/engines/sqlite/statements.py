@@ -17,7 +17,7 @@ from ...entities.fields import FieldModel
 from ...errors import SchemaMismatch
 from ...schema.definitions import aggregate_in, as_declared, indexes_in, is_former
 from ...schema.evolution import reads, retirement
-from ...schema.following import Followed, follow
+from ...schema.following import Followed, depth_of, follow, owners_of
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import FIRST, Row
@@ -111,18 +111,15 @@ class SqliteSchema:
         self.names |= {
             model: aggregate_in(catalogue.models, model.name, model.form) or model.name for model in schema.models
         }
-        self.followed = follow(schema, catalogue.models, self.names)
+        unopened = tuple(owners_of(schema, catalogue.models))
+        self.names |= {model: model.name for model in unopened}
+        self.followed = follow(Schema((*schema.models, *unopened)), catalogue.models, self.names)
         aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
         self.statements: dict[Model, Statements] = ByModel(self.retired)
-        self.keepers: dict[Model, dict[str, Model]] = {}
-        """The aggregates that keep the maintained fields of classes, by field."""
-        for model in schema.models:
-            if model.maintained:
-                self.keepers[model] = {
-                    field.name: schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained
-                }
+        self.keepers = {model: self._keepers(model) for model in self.names if self._keepers(model)}
+        """The names of the aggregates that keep the maintained fields of classes, by field."""
         self.statements |= {
             model: Statements(self.table_of(model), model, self.followed.get(model), name, self._kept(model))
             for model, name in self.names.items()
@@ -131,7 +128,7 @@ class SqliteSchema:
         """For every entity; what is being built is left to its jobs."""
         self.indexes: dict[IndexModel, IndexTable] = {}
         self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
-        whole = {model: self._maintenance(model) for model in self.models}
+        whole = {model: self._maintenance(model) for model in (*self.models, *unopened)}
         self.jobs = _jobs(catalogue, whole)
         self.copies: dict[Model, tuple[CopyForm, ...]] = {
             model: tuple([copy for copy in catalogue.copies if model.name in copy.sources]) for model in schema.models
@@ -156,8 +153,8 @@ class SqliteSchema:
             for index in kept.indexes:
                 if index.model.unique and self.unready.get(index.label) in ("building", "violated"):
                     self.contested[index] = self.unready[index.label] == "building"
-        self.owners: dict[Model, Model] = {}
-        """The classes that have an index over a field which an aggregate keeps, by that aggregate."""
+        self.owners: dict[str, Model] = {}
+        """The classes that have an index over a field which an aggregate keeps, by the name of that."""
         for owner, keepers in self.keepers.items():
             read = {name for index in whole[owner].indexes for name in _read_by(index)}
             self.owners |= {keeper: owner for name, keeper in keepers.items() if name in read}
@@ -190,14 +187,21 @@ class SqliteSchema:
 
     def depth(self, model: Model) -> int:
         """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
-        sources = [one.aggregate.source for one in self.keepers.get(model, {}).values() if one.aggregate is not None]
-        return max([1 + self.depth(self.schema.by_class[source]) for source in sources], default=0)
+        return depth_of(model.name, self.catalogue.models)
+
+    def _whole(self, model: Model) -> Model:
+        return self.followed[model].model if model in self.followed else model
+
+    def _keepers(self, model: Model) -> dict[str, str]:
+        found = {field.name: keeper_name(model.name, field.property) for field in self._whole(model).maintained}
+        declared = self.schema.by_name
+        return {field: self.names[declared[name]] if name in declared else name for field, name in found.items()}
 
     def _kept(self, model: Model) -> dict[str, tuple[str, str]]:
         """Return the tables and columns of the maintained fields of a class."""
         found = {}
-        for field in model.maintained:
-            table = self.table_of(self.keepers[model][field.name])
+        for field in self._whole(model).maintained:
+            table = self.tables[self.catalogue.models[self.keepers[model][field.name]].table]
             found[field.name] = table.name, table.column(field.property)
         return found
 
