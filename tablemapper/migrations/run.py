@@ -90,7 +90,8 @@ def migrate(
         report = run.to(to)
         if contract and report.done:
             for entry in engine.history():
-                if entry.switched and not entry.contracted and entry.undone is None:
+                done = entry.contracted and not entry.kept and not entry.drops
+                if entry.switched and not done and entry.undone is None:
                     engine.contract(entry.id)
     finally:
         engine.close()

@@ -6,9 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite import migration
 
 from .shapes import FIELDS, changed, contents, entity, part, script, totals
 
@@ -248,3 +250,53 @@ def test_what_comes_and_goes_with_a_rename_is_built_or_dropped(
             assert len(list(newer.query(new[0].by(1)))) == 2
         if counted[1]:
             assert newer[new[1].key("b")].parts == 2
+
+
+def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shelf(name: str, row: Any, **fields: Any) -> Any:
+        return entity(name, "Both", {"shelf": str, **fields}, tm.Key(partition="{shelf}", row=row))
+
+    kept, gone = shelf("Box", ("box", "{number}"), number=int), shelf("Note", ("note", "{at}"), at=int, text=str)
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[kept, gone], durability="relaxed") as store:
+        store.insert_many([kept(f"s{n % 3}", n) for n in range(30)])
+        store.insert_many([gone(f"s{n % 3}", n, "x" * 3000 * (n % 2)) for n in range(30)])
+    one = script([kept], lambda m: m.drop(gone), "first", None, [kept, gone])
+    assert migrate(path, one).ok
+    monkeypatch.setattr(migration, "_SMALL", 4)
+    real, killed = migration.delete_some, 0
+
+    def kill(*args: Any) -> Any:
+        nonlocal killed
+        killed += 1
+        if killed % 3 == 0:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(migration, "delete_some", kill)
+    with tm.open(path, models=[gone], durability="relaxed") as old:
+        for left in (22, 14):
+            with pytest.raises(KeyboardInterrupt):
+                migrate(path, one, contract=True)
+            with apsw.Connection(str(path)) as connection:
+                assert connection.execute('SELECT count(*) FROM "Both"').fetchone() == (30 + left,)
+            with pytest.raises(tm.SchemaMismatch, match="first"):
+                old.insert(gone("s1", 99, "late"))
+            with pytest.raises(tm.InvalidMigration, match="first: it was contracted"):
+                migrate(path, one, to="")
+            with tm.open(path, models=[kept], durability="relaxed") as store:
+                assert store.check().ok
+                assert len(list(store.query(kept).allow_scan())) == 30
+    monkeypatch.setattr(migration, "delete_some", real)
+    assert migrate(path, one, contract=True).ok
+    with apsw.Connection(str(path)) as connection:
+        assert connection.execute('SELECT count(*) FROM "Both"').fetchone() == (30,)
+        assert connection.execute('SELECT count(*) FROM "Both_big"').fetchone() == (0,)
+    with tm.open(path, models=[kept]) as store:
+        assert store.check().ok
+        store.insert(kept("s1", 99))
+    with tm.open(path, models=[kept, gone]) as store:  # the name may come back, with nothing in it
+        assert list(store.query(gone).allow_scan()) == []
+        assert store.check().ok

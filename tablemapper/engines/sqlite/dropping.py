@@ -25,7 +25,7 @@ from .file.writer import Writer
 from .jobs import BUILDS
 from .tables import EntityTable, fresh_name, quoted
 
-__all__ = ["clear_batch", "disable", "drop", "finished", "tidy"]
+__all__ = ["clear_batch", "delete_some", "disable", "drop", "finished", "tidy"]
 
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
@@ -112,6 +112,42 @@ def drop(
         past=catalogue.past | {name.lower() for name in physical},
         tombstones=(*catalogue.tombstones, stone),
     )
+
+
+def delete_some(
+    writer: Writer, catalogue: Catalogue, name: str, after: tuple[str, str], most: int
+) -> tuple[str, str] | None:
+    """Delete the next rows of a class that nobody uses any more, at most ``most``, if it shares its table.
+
+    Nothing that is maintained from them is changed: it goes with the class.
+
+    Args:
+        writer: of the transaction.
+        catalogue: as it is.
+        name: of the class.
+        after: the last key of the batch before.
+        most: rows.
+
+    Returns:
+        The last key; None if no row is left, or the table goes with the class.
+    """
+    form = catalogue.models.get(name)
+    table = None if form is None else catalogue.tables[form.table]
+    if table is None or not (of_type := table.type_filter(name, "t")):
+        return None
+    big = '"_big"' if table.spills else "NULL"
+    rows: list[Any] = writer.execute(
+        f'SELECT "PartitionKey", "RowKey", {big} FROM {quoted(table.name)} t WHERE {of_type} '
+        'AND ("PartitionKey", "RowKey") >= (?, ?) ORDER BY 1, 2 LIMIT ?',
+        (*after, most),
+    ).fetchall()
+    if table.spills:
+        moved = [(row[2],) for row in rows if row[2] is not None]
+        writer.executemany(f"DELETE FROM {quoted(table.big_name)} WHERE id = ?", moved)
+    writer.executemany(
+        f'DELETE FROM {quoted(table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', [row[:2] for row in rows]
+    )
+    return rows[-1][:2] if rows else None
 
 
 def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ...errors import InvalidMigration
@@ -16,7 +17,7 @@ from ..migration import Copied, Edit, Fault, Transition
 from .catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, write_catalogue
 from .contested import VIOLATIONS
 from .copying import Copying, Key, copy_forms
-from .dropping import drop
+from .dropping import delete_some, drop
 from .file.file import File
 from .file.opening import open_file
 from .file.timestamps import STATE
@@ -300,16 +301,33 @@ class SqliteMigrations:
         """Drop what a migration left of the classes that it ended; it cannot be undone then."""
 
         def end(writer: Writer) -> None:
-            catalogue = self._catalogue
+            catalogue, now = self._catalogue, writer.timestamp
             for twin in catalogue.twins:
                 entry = [one for one in catalogue.history if one.id == twin.migration][-1]
                 if entry.id == id or entry.undone is not None:
                     catalogue = ended(writer, catalogue, twin, entry.id)
-            if catalogue is not self._catalogue:
-                self._save(writer, catalogue)
+            leaving = set(_classes_of(catalogue, id))
+            versions = {
+                name: [
+                    replace(one, until=now, retired_by=id)
+                    if one.until is None and (one.behind == id or name in leaving)
+                    else one
+                    for one in forms
+                ]
+                for name, forms in catalogue.versions.items()
+            }
+            history = [
+                replace(one, contracted=one.contracted or now) if one.id == id and one.undone is None else one
+                for one in catalogue.history
+            ]
+            self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
 
-        self._write(end)
+        self._write(end)  # there is no way back from here, and nobody uses what goes: it may go bit by bit
         self._look()
+        for name in _classes_of(self._catalogue, id):
+            after: tuple[str, str] | None = ("", "")
+            while after is not None:
+                after = self._write(lambda w, n=name, a=after: delete_some(w, self._catalogue, n, a, _SMALL))  # type: ignore[misc]
         entries = [one for one in self._catalogue.history if one.id == id or one.undone is not None]
         names = [name for entry in entries for name in entry.kept]
         for name in names:
@@ -319,22 +337,16 @@ class SqliteMigrations:
         def write(writer: Writer) -> None:
             for name in names:
                 writer.execute(f"DROP TABLE {quoted(name)}")
-            catalogue, now = self._catalogue, writer.timestamp
+            catalogue = self._catalogue
             for label in [label for one in entries if one.undone is None for label in one.drops]:
-                catalogue = drop(writer, catalogue, label, id)
-            versions = {
-                name: [
-                    replace(one, until=now, retired_by=id) if one.behind == id and one.until is None else one
-                    for one in forms
-                ]
-                for name, forms in catalogue.versions.items()
-            }
+                if label in catalogue.models or label in catalogue.index_tables:  # (else it is gone with its class)
+                    catalogue = drop(writer, catalogue, label, id)
             history = [
-                replace(one, contracted=now, kept=[]) if one.id == id else one
+                replace(one, kept=[], drops=[]) if one.id == id else one
                 for one in catalogue.history
                 if one.undone is None
             ]
-            self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
+            self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
 
         self._write(write)
         self._look()
@@ -405,6 +417,16 @@ def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
     name = catalogue.staged.migration
     history = [one for one in catalogue.history if one.id != name or one.switched or one.undone is not None]
     return attrs.evolve(catalogue, staged=None, copies=(), history=tuple(history), past=past)
+
+
+def _classes_of(catalogue: Catalogue, id: str) -> list[str]:
+    """Return the classes that go with a migration, and the aggregates of them."""
+    labels = {label for one in catalogue.history if one.id == id and one.undone is None for label in one.drops}
+    return [
+        name
+        for name, form in catalogue.models.items()
+        if name in labels or (form.aggregate is not UNSET and form.aggregate.of in labels)
+    ]
 
 
 def _emptied(writer: Writer, name: str) -> bool:
