@@ -195,21 +195,16 @@ class Copying:
     ) -> dict[Key, list[Any]]:
         """Return the entities behind a cursor, by key, of each source or None."""
         found: dict[Any, list[Any]] = {}
-        bounds: list[Any] = []
         for at, model in enumerate(sources):
             statements = self._source.statements[model]
             after = () if cursor[0] is None else cursor
             sql = statements.scan_after if after else statements.scan
             rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
-            if len(rows) == most:
-                bounds.append(rows[-1][:2])
             for row, entity in zip(rows, model.build(rows), strict=True):
                 found.setdefault(row[:2], [None] * len(sources))[at] = entity
         if len(sources) == 1:
             return found
-        last = min(bounds, default=None)
-        keys = sorted(found) if last is None else [key for key in sorted(found) if key <= last]
-        return {key: found[key] for key in keys[:most]}
+        return {key: found[key] for key in sorted(found)[:most]}  # (none of these is behind what a source gave)
 
     # ------------------------------------------------------------------------------------------ one entity
 

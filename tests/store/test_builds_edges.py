@@ -1,0 +1,169 @@
+"""Edges of what is built or copied beside writers: empty keys, shared tables, spilled values, moves, a second job."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.migrations import run
+
+from ..migrations.shapes import entity, script
+
+FIELDS = {"name": str, "text": str, "tag": str, "price": str}
+KEY = tm.Key[str](partition="{name}")
+
+
+def bare(fields: dict[str, Any] = FIELDS, **body: Any) -> Any:
+    """Return a class whose entity with an empty name has two empty keys; it shares its table with `LABEL`."""
+    return entity("Thing", "Both", fields, KEY, **body)
+
+
+THING = bare()
+LABEL = entity("Label", "Both", {"number": int}, tm.Key[int](partition="label", row=("of", "{number}")))
+INDEXED = bare(by_tag=tm.Index[str](partition="{tag}"), by_price=tm.Index[str](partition="{price}", include=("text",)))
+UNIQUE = bare(by_tag=tm.Index[str](partition="{tag}", unique=True))
+PRICED = bare({**FIELDS, "price": Decimal})
+LONG = "x" * 5_000
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    with tm.open(tmp_path / "s.db", models=[THING, LABEL], durability="relaxed") as store:
+        store.insert_many(
+            [THING(name, LONG + name if name != "d" else "short", f"t{name}", "1") for name in ("", "a", "b", "c", "d")]
+        )
+        store.insert_many(LABEL(number) for number in range(5))
+    return tmp_path / "s.db"
+
+
+def move(store: tm.Store, cls: Any, name: str, other: str) -> None:
+    store.move(store[cls.key(name)], cls.key(other))
+
+
+def texts(store: tm.Store, cls: Any) -> list[str]:
+    return sorted(one.text[-2:] for one in store.query(cls).allow_scan())
+
+
+def test_a_build_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path) -> None:
+    with (
+        tm.open(path, models=[THING, LABEL], durability="relaxed") as old,
+        tm.open(path, models=[INDEXED, LABEL], durability="relaxed", build=False) as new,
+    ):
+        assert new.status()["Thing.by_tag"].done == 0
+        old.merge(THING.key(""), text=LONG + "!", tag="t!")  # nothing is built yet, and "" is a key
+        assert new.check().problems == ()
+        new.build(limit=1)
+        assert new.status()["Thing.by_tag"].done == 1
+        for change in (
+            lambda: old.merge(THING.key(""), text="short", tag="td"),
+            lambda: move(old, THING, "d", " "),  # from behind the cursor to before it
+            lambda: move(old, THING, "", "z"),  # and from before it to behind it
+            lambda: old.insert(THING("", LONG, "new", "2")),
+            lambda: old.delete(LABEL.key(0)),
+            lambda: old.delete(THING.key("b")),
+        ):
+            change()
+            assert new.check().problems == ()
+        new.build(limit=2)
+        assert new.check().problems == ()
+        more = bare(**_indexes(), by_both=tm.Index[str, str](partition="{price}", row="{tag}"))
+        with tm.open(path, models=[more, LABEL], durability="relaxed", build=False) as newest:  # a second job
+            assert newest.status()["Thing.by_both"].done == 0
+            old.merge(THING.key(""), price="7")
+            assert newest.check().problems == ()
+            assert newest.build(rest=0).done
+            assert newest.check().problems == ()
+            assert [one.name for one in newest.query(more.by_both("7"))] == [""]
+        assert [one.name for one in new.query(INDEXED.by_tag("td"))] == [" ", "z"]
+        assert len(list(new.query(LABEL).allow_scan())) == 4
+
+
+def _indexes() -> dict[str, Any]:
+    return {
+        "by_tag": tm.Index[str](partition="{tag}"),
+        "by_price": tm.Index[str](partition="{price}", include=("text",)),
+    }
+
+
+def test_an_entity_whose_value_is_held_twice_is_changed_deleted_and_moves_up_and_is_not_moved(path: Path) -> None:
+    with tm.open(path, models=[THING, LABEL], durability="relaxed") as store:
+        for name in ("", "a", "b", "c", "d"):
+            store.merge(THING.key(name), tag="same")
+    with tm.open(path, models=[UNIQUE, LABEL], durability="relaxed", build=False) as store:
+        store.build(rest=0)
+
+        def held() -> list[str]:
+            assert store.check().problems == ()
+            return [pk for one in store._engine.violations(9) for pk, _ in one.holders]  # type: ignore[attr-defined]
+
+        assert held() == ["", "a", "b", "c", "d"]
+        store.merge(UNIQUE.key("b"), price="9")  # noted, and changed in something else
+        for name in ("", "c"):  # the first, and one that is noted: under another key it would be a further one
+            with pytest.raises(tm.UniqueViolation):
+                move(store, UNIQUE, name, "e")
+        assert held() == ["", "a", "b", "c", "d"]
+        store.delete(UNIQUE.key("d"))
+        store.merge(UNIQUE.key(""), tag="other")  # the first: the next one moves up
+        assert held() == ["a", "b", "c"]
+        assert [one.name for one in store.query(UNIQUE).where(UNIQUE.tag == "other").allow_scan()] == [""]
+        store.delete(UNIQUE.key("a"))
+        store.delete(UNIQUE.key("c"))
+        assert held() == []
+        move(store, UNIQUE, "b", "e")
+        assert [one.name for one in store.query(UNIQUE.by_tag("same"))] == ["e"]
+        assert held() == []
+
+
+def test_a_copy_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path) -> None:
+    new_label = entity("Label", "Both", {"number": int}, tm.Key[int](partition="label", row=("of", "{number}")))
+
+    def steps(m: tm.Migration) -> None:
+        m.convert(THING.price, PRICED.price, Decimal, back=str)
+
+    one = script([PRICED, new_label], steps, "first", None, [THING, LABEL])
+    engine = SqliteMigrations.open(path, durability="relaxed")
+    transition = run.transition_of(run.scripts_of([one])[0], engine.forms())
+    assert transition is not None
+    engine.start(transition, lambda _: None)
+    with tm.open(path, models=[THING, LABEL], durability="relaxed") as old:
+        old.merge(THING.key(""), text=LONG + "!")
+        engine.step(2)
+        old.merge(THING.key(""), text=LONG + "!!")
+        move(old, THING, "d", " ")
+        move(old, THING, "a", "z")
+        old.delete(LABEL.key(0))
+        engine.step(3)
+        old.delete(THING.key(""))
+        old.insert(THING("", "back", "t", "3"))
+        expected = texts(old, THING)
+        while not engine.step(2).switched:
+            assert not engine.faults
+        engine.close()
+    with tm.open(path, models=[PRICED, new_label]) as store:
+        assert texts(store, PRICED) == expected
+        assert store[PRICED.key("")].price == 3
+        assert len(list(store.query(new_label).allow_scan())) == 4
+        assert store.check().problems == ()
+
+
+def test_a_token_of_before_a_switch_goes_on_after_it(tmp_path: Path) -> None:
+    old, new = (
+        entity("Row", "Rows", {"at": int, name: str}, tm.Key[int](partition="all", row="{at}"))
+        for name in ("name", "title")
+    )
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[old], durability="relaxed") as store:
+        store.insert_many(old(n, f"n{n}") for n in range(9))
+        query = store.query(old).where(old.at >= 2)
+        first = query.page(3)
+        one = script([new], lambda m: m.rename(old.name, new.title), "first", None, [old])
+        assert tm.migrate(path, [one], rest=0, durability="relaxed").ok
+        second = query.page(3, token=first.token)
+        assert [(row.at, row.name) for row in (*first.items, *second.items)] == [(n, f"n{n}") for n in range(2, 8)]
