@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from tests.benchmarks import contestant, scale, sizes, tasks
+from tests.benchmarks import columns, contestant, scale, sizes, tasks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
@@ -122,6 +123,26 @@ def test_the_command_for_tasks_compares_with_the_same_calls_by_hand(
     monkeypatch.setattr(tasks.ByHand, "partition", lambda self, customer: [])
     with pytest.raises(Differ, match="partition query"):
         tasks.main(["--entities=200", "--rounds=1"])
+
+
+def test_the_command_for_columns_compares_them_with_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pandas")
+    columns.main(["--entities=200", "--rounds=1", "--streamed=1k", "--json"])
+    result = json.loads(capsys.readouterr().out)["columns"]
+    assert set(result) == {"to_arrow", "columns", "lists", "frame", "streamed"}
+    assert result["streamed"]["rows"] == 1000
+    monkeypatch.setattr(columns.Round, "tuples", lambda self: 199)
+    monkeypatch.setattr(columns, "OUT", (attrs.evolve(columns.OUT[0], beside=columns.Round.tuples),))
+    with pytest.raises(Differ, match="to_arrow"):
+        columns.main(["--entities=200", "--rounds=1", "--streamed=1k"])
+
+
+@pytest.mark.long
+def test_a_stream_of_flights_takes_bounded_memory(full_size: bool) -> None:
+    pytest.importorskip("pyarrow")
+    assert columns.growth(1_000_000 if full_size else 20_000) <= columns.MOST_MB
 
 
 def test_stores_of_any_number_of_orders_spread_them_over_all_days() -> None:

