@@ -68,16 +68,14 @@ R = TypeVar("R", bound="Record")
 _set_class = object.__dict__["__class__"].__set__
 
 
-class ClassAccess:
-    """A data descriptor on an entity's own metaclass: what a name gives on the class, and nothing on instances."""
+class ClassAccess(property):
+    """A data descriptor on an entity's own metaclass: what a name gives on the class, and nothing on instances.
 
-    __slots__ = ("value",)
+    It looks the class up, which is its only one, and so runs no Python.
+    """
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __get__(self, cls: Any, meta: Any) -> Any:
-        return self.value
+    def __init__(self, cls: type, value: Any) -> None:
+        super().__init__({cls: value}.__getitem__)
 
     def __set__(self, cls: Any, value: Any) -> None:
         raise AttributeError(f"{cls.__name__}: a field of a class cannot be set; declare it in the class body")
@@ -101,7 +99,7 @@ def _make_class(
     cls: Any = type.__new__(own, name, bases, {**body, "__slots__": slots})
     if concrete:
         for model in fields.values():
-            setattr(own, model.name, ClassAccess(Attr(cls, model.name, model.type)))
+            setattr(own, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
     else:
         # While its conditions are read, an abstract class knows its fields already.
         type.__setattr__(
@@ -158,12 +156,12 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     functions["key"].__annotations__ = {name: annotations[name] for name in declaration.arguments}
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
-    own.key = ClassAccess(MethodType(functions["key"], cls))
+    own.key = ClassAccess(cls, MethodType(functions["key"], cls))
     for index in declaration.indexes:
         call = IndexCall(
             cls, index.name, tuple((name, _argument_type(declaration, name).check) for name in index.arguments)
         )
-        setattr(own, index.name, ClassAccess(call))
+        setattr(own, index.name, ClassAccess(cls, call))
 
 
 def _default(f: FieldModel) -> Any:
