@@ -19,7 +19,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "translation", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "sums", "groups", "model", "group_rows", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "translation", "assignments", "check"]}],
     [
         {
             "planning": [

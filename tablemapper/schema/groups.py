@@ -10,7 +10,7 @@ a class here, or a word in the ``measures`` of one, and a function in `entities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property, partial
@@ -421,6 +421,36 @@ class AggregateModel:
         """Return source of what `zero` returns."""
         return f"[{', '.join(['0', *[slot.zero_source(names) for slot in self.slots]])}]"
 
+    def empty_source(self, names: Names) -> str:
+        """Return source of what `empty` returns."""
+        return f"[{', '.join(['0', *[slot.empty_source(names) for slot in self.slots]])}]"
+
+    def combine_source(self, names: Names) -> list[str]:
+        """Return statements that apply ``delta`` to ``state``, which is None then if the group is gone."""
+        merged = [
+            slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in enumerate(self.slots, 1)
+        ]
+        gone = names.name("gone", self._gone)
+        return [
+            "n = state[0] + delta[0]",
+            f"if n < 0: {gone}(n)",
+            f"state = [{', '.join(['n', *merged])}]{'' if self.keeps_empty else ' if n else None'}",
+        ]
+
+    def pack_source(self, names: Names) -> str:
+        """Return source of the blob of ``state``."""
+        packed = [slot.pack_source(f"state[{at}]", names) for at, slot in enumerate(self.slots, 1)]
+        return f"{names.name('encode', _encode)}([{', '.join(['state[0]', *packed])}])"
+
+    def unpack_source(self, blob: str, names: Names) -> list[str]:
+        """Return statements that take ``state`` out of a blob."""
+        unpacked = [slot.unpack_source(f"v{at}", names) for at, slot in enumerate(self.slots, 1)]
+        number = f"v0 if v0.__class__ is int and v0 >= 0 else {names.name('number', read_number)}(v0)"
+        return [
+            f"{', '.join(f'v{at}' for at in range(len(self.slots) + 1))}, = {names.name('decode', _decode)}({blob})",
+            f"state = [{', '.join([number, *unpacked])}]",
+        ]
+
     def add_source(self, number: int, delta: str, value: str, names: Names) -> list[str]:
         """Return statements that add an entity's value to one slot of a delta; see `Slot.add_source`."""
         return self.slots[number].add_source(f"{delta}[{number + 1}]", value, names)
@@ -429,16 +459,6 @@ class AggregateModel:
         """Return the state after a delta, or None if the group is gone."""
         after: State | None = self._generated["combine"](state, delta, seek)
         return after
-
-    def advance(self, row: Sequence[Any] | None, delta: Delta, seek: Seek) -> tuple[State | None, bytes]:
-        """Return the state of a stored group after a delta, and its blob.
-
-        The row ends in the blob. None for a row, and for a state: there is no such group. What is in DAMAGE is raised if the
-        blob cannot be read.
-        """
-        stored = None if row is None else self._generated["unpack"](row[-1])
-        state = self.combine(stored, delta, seek)
-        return state, b"" if state is None else self._generated["pack"](state)
 
     def correction(self, live: Delta, stored: State | None) -> Delta:
         """Return the delta that leads from a stored state, None for none, to what live entities add up to.
@@ -478,28 +498,21 @@ class AggregateModel:
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
-        names = Names(encode=_encode, decode=_decode, gone=self._gone, number=read_number)
-        slots = list(enumerate(self.slots, 1))
-        empty = ["0", *[slot.empty_source(names) for slot in self.slots]]
-        after = ["n", *[slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]]
-        packed = ["state[0]", *[slot.pack_source(f"state[{at}]", names) for at, slot in slots]]
-        unpacked = ["number(v0)", *[slot.unpack_source(f"v{at}", names) for at, slot in slots]]
+        names = Names()
         source = [
             "def zero():",
             f"    return {self.zero_source(names)}",
             "def empty():",
-            f"    return [{', '.join(empty)}]",
+            f"    return {self.empty_source(names)}",
             "def combine(state, delta, seek):",
-            f"    if state is None: state = [{', '.join(empty)}]",
-            "    n = state[0] + delta[0]",
-            "    if n < 0: gone(n)",
-            f"    after = [{', '.join(after)}]",
-            f"    return after{'' if self.keeps_empty else ' if n else None'}",
+            f"    if state is None: state = {self.empty_source(names)}",
+            *[f"    {line}" for line in self.combine_source(names)],
+            "    return state",
             "def pack(state):",
-            f"    return encode([{', '.join(packed)}])",
+            f"    return {self.pack_source(names)}",
             "def unpack(blob):",
-            f"    {', '.join(f'v{at}' for at in range(len(unpacked)))}, = decode(blob)",
-            f"    return [{', '.join(unpacked)}]",
+            *[f"    {line}" for line in self.unpack_source("blob", names)],
+            "    return state",
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",
         ]

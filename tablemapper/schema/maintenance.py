@@ -26,7 +26,8 @@ from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..keys.times import plain_cut
-from ..limits import MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MIN_INT64
+from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
+from .group_rows import Advance, group_rows
 from .groups import AggregateModel, Delta, Slot, State, sortable_source
 from .model import Model, Schema
 from .rows import DAMAGE, Row, load_source, unreadable
@@ -107,6 +108,7 @@ class AggregateMaintenance:
     """What entities are grouped by → the partition key and row key of the group; InvalidEntity if it has none."""
     row: Callable[[str, str, int, State], Row]
     """(partition key, row key, timestamp, state) → the row of a group"""
+    advance: Advance
     read: Callable[[Row], Any] | None
     """Picks from an entity's row what the aggregate reads beside the key; None if that is nothing."""
 
@@ -493,7 +495,9 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = _measured(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
-    return AggregateMaintenance(target, aggregate, collect, group_key, _group_row(target, aggregate), fields.read(read))
+    return AggregateMaintenance(
+        target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.read(read)
+    )
 
 
 def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -> list[str]:
@@ -512,43 +516,6 @@ def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -
 
 def _refuse(name: str, what: str, row: Row, error: Exception) -> NoReturn:
     raise InvalidEntity(f"{name} {row[:2]}", [f"{what}: {calculation_fault(error)}"]) from error
-
-
-def _group_row(model: Model, aggregate: AggregateModel) -> Callable[[str, str, int, State], Row]:
-    """Return the function that makes the row of a group of its state."""
-    names = Names(too_long=partial(_too_long, model.name), walk=walk)
-    shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
-    grouped = [f.name for f in model.columns if f.name not in shown]
-    # (What the key holds, but does not give back as it was stored.)
-    body = [*decode_source(model.declaration.templates, ("pk", "rk"), {name: f"f_{name}" for name in grouped}, names)]
-    body.append("try:")
-    body += [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
-    body.append("except OverflowError: raise too_long(pk, rk) from None")
-    values = []
-    for field in model.columns:
-        kind = field.type.name
-        if field.name not in shown:
-            values.append(field.type.store_source(f"f_{field.name}", names))
-            continue
-        value = f"m{shown[field.name]}"
-        values.append(value)
-        stored = field.type.store_source(value, names)
-        if kind in ("int", "int32"):
-            stored = f"{value} if {MIN_INT64} <= {value} <= {MAX_INT64} else str({value})"
-        if stored != value:
-            body.append(f"if {value} is not None: {value} = {stored}")
-        if kind == "timedelta":
-            body.append(f"if {value} is not None and not {MIN_INT64} <= {value} <= {MAX_INT64}: raise too_long(pk, rk)")
-    body.append(f"return (pk, rk, timestamp, {''.join(f'{value}, ' for value in values)})")
-    source = "\n".join(["def group_row(pk, rk, timestamp, state):", *[f"    {line}" for line in body]])
-    return compile_functions(f"{model.name} rows of groups", source, names)["group_row"]
-
-
-def _too_long(name: str, partition: str, row: str) -> InvalidEntity:
-    return InvalidEntity(
-        f"{name} {(partition, row)}",
-        ["the sum of its durations would have more microseconds than 64 bits hold; sum them as int"],
-    )
 
 
 class _Group:

@@ -137,11 +137,11 @@ def _write_groups(
     changes: ChangeSet,
     before: dict[Model, dict[tuple[str, str], Row]],
 ) -> None:
-    model, slots = aggregate.model, aggregate.aggregate
+    model = aggregate.model
     if (reason := sqlite.blocked.get(model)) is not None:
         raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
     statements, values = sqlite.statements[model], sqlite.values.get(model)
-    tail = (None,) if statements.has_big else ()
+    followed = bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model in sqlite.owners
     puts: list[Row] = []
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
@@ -150,28 +150,26 @@ def _write_groups(
     keyed.sort(key=itemgetter(0))
     key: tuple[str, str] | None = None
     seek: Seek = _no_seek
-    read, sql, advance = writer.execute, statements.get_group, slots.advance
+    read, sql, advance, timestamp = writer.execute, statements.get_group, aggregate.advance, writer.timestamp
     try:
         for key, delta in keyed:
             if values is not None:
-                _count_values(slots.counted_slots, values, writer, key, delta)
+                _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
                 seek = partial(seek_value, writer, values, key)
             stored = read(sql, key).fetchone()
-            state, packed = advance(stored, delta, seek)
-            if state is None:
-                if stored is not None:
-                    gone.append((*key, *stored[:-1]))
+            row = advance(key[0], key[1], timestamp, stored, delta, seek)
+            if row is stored:
                 continue
-            if stored is not None and packed == stored[-1]:
+            if row is None:
+                gone.append((*key, *stored[:-1]))
                 continue
-            row = aggregate.row(*key, writer.timestamp, state)
+            puts.append(row)
+            if not followed:
+                continue
             if stored is None:
-                new.append(row)
-            elif row[3:] == stored[1:-1]:  # what is shown did not change, so neither does its ETag
-                row = (*key, *stored[:-1])
-            else:
-                changed.append(((*key, *stored[:-1]), row))
-            puts.append((*row, *tail, packed))
+                new.append(row[:-1])
+            elif row[2] == timestamp:  # else what is shown did not change, so neither did its ETag
+                changed.append(((*key, *stored[:-1]), row[:-1]))
     except TableMapperError:
         raise
     except DAMAGE as error:  # what is stored of the group, or of its live values
@@ -183,9 +181,11 @@ def _write_groups(
             if entity is not None:
                 held[row[:2]] = entity
     if puts:
-        writer.run(statements.put, puts)
+        writer.run(statements.put, [(*row[:-1], None, row[-1]) for row in puts] if statements.has_big else puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
+    if not followed:
+        return
     for maintenance, passed in owed(sqlite, writer.get, model):
         if maintenance.indexes:
             changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
