@@ -156,7 +156,7 @@ def _write_groups(
             if values is not None:
                 _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
                 seek = partial(seek_value, writer, values, key)
-            stored = read(sql, key).fetchone()
+            stored: Any = read(sql, key).fetchone()
             row = advance(key[0], key[1], timestamp, stored, delta, seek)
             if row is stored:
                 continue
