@@ -208,7 +208,10 @@ class Operations:
     def delete(self, target: Any, if_match: str | None) -> Operation:
         """Return the deletion of an entity, or of the one with a key."""
         if isinstance(target, Record):
-            model = self.writable(type(target))
+            model = self._writables.get(target.__class__) or self.writable(type(target))
+            read = stored_row(target)
+            if if_match is None and read is not None:  # (no row that was read has a key of another class)
+                return Operation("delete", model, read[0], read[1], None, read, read[2], None, target)
             key = key_of(target)
             self.refuse_reserved(model, (key[1:],))
             operation = Operation("delete", model, key.partition, key.row, entity=target)

@@ -221,21 +221,9 @@ class SqliteEngine:
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
-        given = [] if alone else [(one.old, one.new) for one in operations]
-
-        def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            for operation, (old, new) in zip(operations, given, strict=False):
-                operation.old, operation.new = old, new  # as before a run that was undone because of others
-            for note in notes:
-                writer.proof = write_note(writer, note)
-            if operations:
-                apply(sqlite, writer, operations, maintained_limit)
-                # A row that is there proves more than one that is not: others may delete too.
-                proving = min(operations, key=lambda one: _PROVES_LESS.get(one.verb, 0))
-                writer.proof = writer.proof or _proof(sqlite.statements[proving.model], proving)
-
+        given = () if alone else [(one.old, one.new) for one in operations]
         try:
-            self._write(write, alone=alone)
+            self._write(partial(_apply, operations, given, notes, maintained_limit), alone=alone)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
@@ -262,21 +250,16 @@ class SqliteEngine:
 
     def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool) -> None:
         """Write in one transaction, by what the file holds and maintains at that moment."""
-
-        def run(sqlite: SqliteSchema, writer: Writer) -> None:
-            write(sqlite, writer)
-            if sqlite.contested:
-                settle(sqlite, writer)
-
-        for _ in range(_FOLLOWS):
+        for attempt in range(_FOLLOWS + 1):
             sqlite = self._sqlite
+            run = write if not sqlite.contested else partial(_settled, write)
             try:
                 self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
                 return
             except OtherGeneration:
+                if attempt == _FOLLOWS:
+                    raise
                 self.catch_up()
-        sqlite = self._sqlite
-        self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -511,7 +494,50 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     return ", ".join(listed), pickers
 
 
-_PROVES_LESS = {"delete": 1, "require": 2}
+def _apply(
+    operations: Sequence[Operation],
+    given: Sequence[tuple[Row | None, Row | None]],
+    notes: Sequence[Note],
+    maintained_limit: int | None,
+    sqlite: SqliteSchema,
+    writer: Writer,
+) -> None:
+    """Apply operations and notes in a transaction, and say how to prove that it was committed.
+
+    Args:
+        operations: to apply.
+        given: the rows of each, as they were before a first run, which may have been undone because of others.
+        notes: to write.
+        maintained_limit: as `apply`.
+        sqlite: the schema.
+        writer: the transaction.
+    """
+    for operation, (old, new) in zip(operations, given, strict=False):
+        operation.old, operation.new = old, new
+    for note in notes:
+        writer.proof = write_note(writer, note)
+    if operations:
+        apply(sqlite, writer, operations, maintained_limit)
+        if writer.proof is None:
+            proving = _proving(operations)
+            writer.proof = _proof(sqlite.statements[proving.model], proving)
+
+
+def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:
+    """Write, and settle who holds contested values."""
+    write(sqlite, writer)
+    settle(sqlite, writer)
+
+
+def _proving(operations: Sequence[Operation]) -> Operation:
+    """Return the operation that proves most: a row that is there more than one that is not; others may delete too."""
+    least = operations[0]
+    for operation in operations:
+        if operation.verb not in ("delete", "require"):
+            return operation
+        if operation.verb == "delete":
+            least = operation
+    return least
 
 
 def _proof(statements: Statements, operation: Operation) -> tuple[str, tuple[Any, ...]]:

@@ -89,17 +89,18 @@ def apply(
 
 def _insert_one(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Insert one entity, as `_apply` would, but without what only several operations need (a tenth of the time)."""
-    model = operation.model
-    (row,) = insert_rows(sqlite.statements[model], writer, _news([operation]))
-    operation.new = row
-    kept = sqlite.maintenance[model]
+    model, new = operation.model, operation.new
+    assert new is not None
+    statements, kept = sqlite.statements[model], sqlite.maintenance[model]
+    inserted = insert_rows(statements, writer, [new])
+    (operation.new,) = inserted
     for index in kept.indexes:
-        if rows := index.rows((row,)):
+        if rows := index.rows(inserted):
             put_rows(sqlite, index, writer, sorted_rows(rows))
     if kept.aggregates:
         changes = ChangeSet()
         for aggregate in kept.aggregates:
-            aggregate.collect((row,), changes.groups.setdefault(aggregate, {}), 1)
+            aggregate.collect(inserted, changes.groups.setdefault(aggregate, {}), 1)
         write_changes(sqlite, writer, changes)
 
 
@@ -358,7 +359,10 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
     stored, in_table = _stamped(statements, writer, rows)
     before = writer.total_changes()
     try:
-        writer.run(statements.insert, sorted_rows(in_table))
+        if len(in_table) == 1:
+            writer.execute(statements.insert, in_table[0])
+        else:
+            writer.executemany(statements.insert, sorted_rows(in_table))
     except apsw.ConstraintError:
         row = sorted_rows(stored)[writer.total_changes() - before]  # those in front of it were inserted
         raise exists(statements.model, row, writer.get(statements.get, row[:2])) from None

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from threading import get_ident
 from typing import Any, Self, TypeVar
 
 import apsw
@@ -74,7 +75,7 @@ class File:
         self.share = share
         self._new_queue = partial(CommitQueue, lock, share, sleep)
         self._ended = ""
-        self._only = threading.get_ident()  # the thread that uses the file; 0 if there were several
+        self._only = get_ident()  # the thread that uses the file; 0 if there were several
         self._reading = 0  # the thread that reads by the connection that writes
         self._sleep = sleep
         self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
@@ -166,7 +167,7 @@ class File:
             return self._read(fetch, sql, args)
         connection = self._writes.connection
         try:
-            me = self._reading = threading.get_ident()
+            me = self._reading = get_ident()
             if connection is not None and (me == self._only or self._arrive()) and not connection.in_transaction:
                 return fetch(connection.execute(sql, args))
         except Exception:
@@ -212,7 +213,7 @@ class File:
 
     def _arrive(self) -> bool:
         """Note that this thread uses the file; tell whether no other has so far, and it is the one that opened it."""
-        me = threading.get_ident()
+        me = get_ident()
         if me == self._only:
             return True
         self._only = 0
@@ -243,7 +244,8 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        self._arrive()
+        if get_ident() != self._only:
+            self._arrive()
         value: T = self._writes.run(apply, generation, alone=alone)
         if self.monotonic() >= self._look_at:
             self._expire()

@@ -42,23 +42,23 @@ class PendingWrite(Generic[T]):
         done: its outcome is known, and in ``result`` or ``error``.
     """
 
-    __slots__ = ("_ready", "alone", "apply", "done", "error", "generation", "proof", "result", "until")
+    proof: tuple[str, Sequence[Any]] | None = None
+    done = False
+    error: BaseException | None = None
+    result: Any = None
+    _ready: threading.Lock | None = None  # held until its thread is woken
 
-    def __init__(self, apply: Callable[[Writer], T], generation: int | None, *, until: float, alone: bool) -> None:
+    def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, alone: bool) -> None:  # noqa: FBT001
         self.apply = apply
         self.generation = generation
         self.until = until
         self.alone = alone
-        self.proof: tuple[str, Sequence[Any]] | None = None
-        self.done = False
-        self.error: BaseException | None = None
-        self.result: Any = None
-        self._ready: threading.Lock | None = None  # held until its thread is woken
 
     def outcome(self) -> T:
         """Return the result of the write, or raise its error."""
-        error, self.error = self.error, None  # a traceback that leads to itself would be a cycle
+        error = self.error
         if error is not None:
+            self.error = None  # a traceback that leads to itself would be a cycle
             raise error
         value: T = self.result
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, TypeVar
 
 import apsw
@@ -74,13 +75,14 @@ class Transactions:
 
     def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
         """Run a write, in this thread or in that of a leader."""
-        self.check_outside()
         queue = self.queue
-        write = PendingWrite(apply, generation, until=self.deadline() - self._waited(), alone=alone)
+        if queue.owner:
+            self.check_outside()
+        write = PendingWrite(apply, generation, self.deadline() - self._waited(), alone)
         if queue.share > 1:
             return queue.run(write, self._lead)
         with queue.lock:
-            queue.owner = threading.get_ident()
+            queue.owner = get_ident()
             try:
                 self._commit(write, [], joined=False)
             finally:

@@ -501,7 +501,7 @@ def test_an_interrupted_thread_leaves_the_queue_wherever_it_waits() -> None:
         locks: list[Any] = [threading.Lock(), Ready()]
         queue = group_commit.CommitQueue(lambda: locks.pop(0), 1, lambda _: None)
         queue.lock.acquire()
-        write = group_commit.PendingWrite(lambda _: None, None, until=0.0, alone=True)
+        write = group_commit.PendingWrite(lambda _: None, None, 0.0, alone=True)
         queue.run(write, lambda write: None)
 
     queue: group_commit.CommitQueue
