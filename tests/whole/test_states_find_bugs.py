@@ -13,7 +13,6 @@ from hypothesis.stateful import run_state_machine_as_test
 from tablemapper.engines.sqlite import maintained
 from tablemapper.engines.sqlite import writes as operations
 from tablemapper.engines.sqlite.file import timestamps
-from tablemapper.schema import groups
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Operations
 
@@ -51,13 +50,27 @@ def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
     patch.setattr(changes, "aggregate_maintenance", maintained)
 
 
+def _advance_groups_by(patch: Patch, advance: Callable[..., Any]) -> None:
+    """Let a function, which is given the right one, change groups."""
+    real = changes.aggregate_maintenance
+
+    def maintained(model: Any, target: Any) -> Any:
+        kept = real(model, target)
+
+        def advanced(pk: str, rk: str, timestamp: int, *given: Any) -> Any:
+            return advance(kept.aggregate, lambda *other: kept.advance(pk, rk, timestamp, *other), *given)
+
+        return attrs.evolve(kept, advance=advanced)
+
+    patch.setattr(changes, "aggregate_maintenance", maintained)
+
+
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
-    real = groups.AggregateModel.combine
+    def advance(aggregate: Any, go_on: Any, stored: Any, delta: Any, seek: Any) -> Any:
+        before = [] if stored is None else aggregate.unpack(stored[-1])
+        return go_on(stored, delta, lambda slot, end: before[slot + 1][0 if end == "min" else -1])
 
-    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
-        return real(self, state, delta, lambda slot, end: state[slot + 1][0 if end == "min" else -1])
-
-    patch.setattr(groups.AggregateModel, "combine", combine)
+    _advance_groups_by(patch, advance)
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
@@ -99,12 +112,7 @@ def large_values_stay_when_their_entity_goes(patch: Patch) -> None:
 
 
 def a_group_stays_when_its_entities_go(patch: Patch) -> None:
-    real = groups.AggregateModel.combine
-
-    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
-        return real(self, state, delta, seek) or self.zero()
-
-    patch.setattr(groups.AggregateModel, "combine", combine)
+    _advance_groups_by(patch, lambda aggregate, go_on, stored, delta, seek: go_on(stored, delta, seek) or stored)
 
 
 def a_projection_is_not_rewritten(patch: Patch) -> None:
@@ -128,13 +136,11 @@ def a_group_that_empties_leaves_its_index_rows(patch: Patch) -> None:
 
 
 def ever_forgets_with_its_entities(patch: Patch) -> None:
-    real = groups.AggregateModel.combine
+    def advance(aggregate: Any, go_on: Any, stored: Any, delta: Any, seek: Any) -> Any:
+        after = go_on(stored, delta, seek)
+        return after if after is not None and aggregate.unpack(after[-1])[0] else None
 
-    def combine(self: Any, state: Any, delta: Any, seek: Any) -> Any:
-        after = real(self, state, delta, seek)
-        return None if after is not None and not after[0] else after
-
-    patch.setattr(groups.AggregateModel, "combine", combine)
+    _advance_groups_by(patch, advance)
 
 
 def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:
