@@ -327,7 +327,7 @@ class Get:
         """Return the row, read by a function that gives the first row of a statement."""
         sql = self._sql
         row = read(sql, key)
-        if row is None or self._whole is None:
+        if row is None or self._whole is None or (row[-1] is None and sql is self._lean):
             return row
         if row[-1] is None:
             self._sql = self._lean

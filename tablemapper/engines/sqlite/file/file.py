@@ -139,29 +139,20 @@ class File:
 
     def read_few(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of one statement that reads few, as it says itself; see `seek`."""
-        return self._read_here(_all, sql, args)
+        rows: list[Row] = self.seek(sql, args, _all)
+        return rows
 
-    def seek(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
+    def seek(self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = _first) -> Any:
         """Return the row that one statement finds by its whole key, or None.
 
         As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of all
         others, so only that one has the pages in its cache that were read or written last.
+
+        Args:
+            sql: the statement.
+            args: its values.
+            fetch: takes what is wanted from the cursor.
         """
-        return self._read_here(_first, sql, args)
-
-    def _read(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
-        readers = self._readers
-        reader = readers.take()
-        try:
-            result = fetch(reader.execute(sql, args))
-        except Exception as error:
-            readers.drop(reader)
-            self.check_open()
-            raise translated(error, self.path) from error
-        readers.give(reader)
-        return result
-
-    def _read_here(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
         # No lock is taken: an interrupt may run code in between, a handler of a signal or a finaliser, which may write.
         if self._reading or self._writes.queue.lock.locked():
             return self._read(fetch, sql, args)
@@ -175,6 +166,18 @@ class File:
         finally:
             self._reading = 0
         return self._read(fetch, sql, args)
+
+    def _read(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
+        readers = self._readers
+        reader = readers.take()
+        try:
+            result = fetch(reader.execute(sql, args))
+        except Exception as error:
+            readers.drop(reader)
+            self.check_open()
+            raise translated(error, self.path) from error
+        readers.give(reader)
+        return result
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""

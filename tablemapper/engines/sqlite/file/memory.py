@@ -36,10 +36,13 @@ class MemoryFile(File):
         return rows
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
-        row: Row | None = self._alone(lambda connection: connection.execute(sql, args).fetchone())
+        row: Row | None = self.seek(sql, args)
         return row
 
-    read_few, seek = read, get
+    def seek(
+        self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = apsw.Cursor.fetchone
+    ) -> Any:
+        return self._alone(lambda connection: fetch(connection.execute(sql, args)))
 
     def upper_keys(self, *_: object, **__: object) -> list[Key]:
         """Return nothing: there is no file to look at."""

@@ -87,12 +87,12 @@ def test_what_an_interrupt_runs_within_a_seek_may_write_and_close(file: File) ->
         with pytest.raises(RuntimeError):
             file.write(fails)
 
-    assert file._read_here(meanwhile(lambda: file.write(insert("y"))), SEEK, (1,)) == ("x",)
-    assert file._read_here(meanwhile(lambda: file.seek(SEEK, (2,))), SEEK, (2,)) == ("y",)
-    assert file._read_here(meanwhile(write_and_fail), SEEK, (2,)) == ("y",)
+    assert file.seek(SEEK, (1,), meanwhile(lambda: file.write(insert("y")))) == ("x",)
+    assert file.seek(SEEK, (2,), meanwhile(lambda: file.seek(SEEK, (2,)))) == ("y",)
+    assert file.seek(SEEK, (2,), meanwhile(write_and_fail)) == ("y",)
     assert file.read("SELECT v FROM t") == [("x",), ("y",)]
     with pytest.raises(StoreClosed):
-        file._read_here(meanwhile(file.close), SEEK, (2,))
+        file.seek(SEEK, (2,), meanwhile(file.close))
 
 
 def test_a_seek_that_fails_on_one_connection_is_tried_on_another_and_the_first_is_given_up(file: File) -> None:
@@ -104,7 +104,7 @@ def test_a_seek_that_fails_on_one_connection_is_tried_on_another_and_the_first_i
             raise apsw.CorruptError("a page of its cache")
         return cursor.fetchone()
 
-    assert file._read_here(fetch, SEEK, (1,)) == ("x",)
+    assert file.seek(SEEK, (1,), fetch) == ("x",)
     assert file._connection is None
     file.write(insert("y"))
     assert file.seek(SEEK, (2,)) == ("y",)
