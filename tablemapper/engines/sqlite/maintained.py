@@ -141,7 +141,7 @@ def _write_groups(
     if (reason := sqlite.blocked.get(model)) is not None:
         raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
     statements, values = sqlite.statements[model], sqlite.values.get(model)
-    followed = bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model in sqlite.owners
+    followed = bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
     puts: list[Row] = []
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
