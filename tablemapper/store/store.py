@@ -483,7 +483,7 @@ class Store:
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
 
         Whole tables are emptied, so it takes no time for each entity. It does so, in batches as `Query.delete`, only while an
-        index or an aggregate of the class is being built or a migration runs, and where an ``_ever`` measure keeps groups.
+        index or an aggregate of the class is being built, a migration runs or is not contracted, and where an ``_ever`` measure keeps groups.
 
         Raises:
             InvalidEntity: it is no class of entities, or the store was not opened with it.

@@ -108,6 +108,20 @@ def test_fields_and_indexes_over_them_are_kept_whatever_is_migrated(path: Path, 
     assert_kept(path, OLD)
 
 
+def test_both_versions_keep_a_field_in_step(path: Path) -> None:
+    new = company(row="Info")
+    with tm.open(path, models=OLD) as old:
+        run(path, OLD, new, lambda m: m.rekey(OLD[1], new[1]))
+        with tm.open(path, models=new) as store:
+            old.insert(OLD[0]("d", 1, 20))
+            store.insert(new[0]("d", 2, 30))
+            for one, classes in ((old, OLD), (store, new)):
+                assert [each.department for each in one.query(classes[1].by_size(2))] == ["d"]
+                found = {each.department: each for each in one.query(classes[1]).allow_scan()}
+                assert (found["d"].employees, found["d"].oldest) == (2, 30)
+                assert one.check().ok
+
+
 def test_a_class_that_its_fields_hang_on_has_to_be_named(path: Path) -> None:
     old, new = company(), company(age=Decimal)
 

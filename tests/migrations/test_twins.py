@@ -466,3 +466,31 @@ def test_where_the_versions_cannot_be_kept_in_step_the_old_one_stops(
         migrate(tmp_path / "s.db", first)
         with pytest.raises(tm.SchemaMismatch, match="first ended that"):
             list(old.query(before).allow_scan())
+
+
+def test_a_class_stops_with_the_one_that_its_fields_are_maintained_from(tmp_path: Path) -> None:
+    def classes(shards: int) -> list[Any]:
+        worker = entity(
+            "Worker", "Workers", {"shop": str, "number": int},
+            tm.Key[str, int](partition=f"{{shop:shard({shards})}}", row=("{shop}", "{number}")),
+        )  # fmt: skip
+        shop = entity(
+            "Shop", "Shops", {"shop": str, "workers": int}, tm.Key[str](partition="{shop}"), workers=tm.count(of=worker),
+            by_workers=tm.Index[int](partition="{workers}"),
+        )  # fmt: skip
+        return [worker, shop]
+
+    old, new = classes(8), classes(16)
+    first = script(
+        new, lambda m: m.rewrite(old[0], lambda e: new[0](e.shop, e.number), into=[new[0]]), "first", None, old
+    )
+    with tm.open(tmp_path / "s.db", models=old, durability="relaxed") as store:
+        store.insert(old[0]("a", 1))
+        assert {step.old_version for step in migrate(tmp_path / "s.db", first, dry_run=True).plan} == {"stops"}
+        migrate(tmp_path / "s.db", first)
+        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+            store.get(old[0].key("a", 1))
+        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+            list(store.query(old[1]).allow_scan())
+    with tm.open(tmp_path / "s.db", models=new) as store:
+        assert store.check().ok

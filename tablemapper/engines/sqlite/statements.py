@@ -93,6 +93,7 @@ class SqliteSchema:
         for model in schema.models:
             of = model if model.aggregate is None else schema.by_class[model.aggregate.source]
             kept_by = [schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained]
+            kept_by += [schema.by_class[one.aggregate.source] for one in kept_by if one.aggregate is not None]
             for one in (of, *kept_by, model):
                 reason = retirement(one, catalogue.versions) or self._dropped(catalogue, one)
                 if reason is not None:
