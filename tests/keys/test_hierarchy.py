@@ -138,6 +138,8 @@ def test_an_index_gives_other_orders_and_elements(store: tm.Store, documents: tm
     named = store.query(Document.by_level("a")).where(Document.site == "s")
     assert sorted(one.path for one in named) == wanted
     assert [one.path for one in named.order_by(Document.path.desc())] == wanted[::-1]
+    every = store.query(Document.by_level()).allow_scan().where(Document.site == "s").order_by(Document.path)
+    assert [one.path for one in every] == [path for path in PATHS if path]
     assert [one.path for one in named.where(Document.path == ("a", "b"))] == [("a", "b")]
     assert [one.path for one in named.where(Document.path.is_in([("a", "b"), ("b",)]))] == [("a", "b")]
 

@@ -447,6 +447,12 @@ def _paged(trial: Trial, question: Question, ask: Ask, matches: list[Named], ans
         raise Differs(f"what a loop gives: {listed}", f"{answer}")
 
 
+def _parted(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception) or len(answer) != ask.size:
+        raise Differs(f"{ask.size} parts", repr(answer))
+    _same_rows(matches, trial.rows_of([one for part in answer for one in part]))
+
+
 def _nothing(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
     if answer != []:
         raise Differs("[]", repr(answer))
@@ -538,5 +544,5 @@ def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named],
 _JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
     "list": _listed, "count": _counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
     "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
-    "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
+    "parts": _parted, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
 }  # fmt: skip

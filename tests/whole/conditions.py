@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .kinds import ANY, DATE, DECIMAL, FLOAT, INT, MOMENTS, NUMBERS, STR, Kind, text_of
+from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, MOMENTS, NUMBERS, STR, Kind, text_of
 
 __all__ = [
     "Both", "Calculation", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
@@ -104,7 +104,7 @@ class Null:
 @attrs.frozen
 class StartsWith:
     left: Operand
-    start: str
+    start: str | tuple[str, ...]
 
     def text(self, name: str) -> str:
         return f"{self.left.text(name)}.startswith({self.start!r})"
@@ -219,6 +219,9 @@ def random_condition(rng: random.Random, known: Sequence[Operand], draw: Draw, d
 def leaf(rng: random.Random, left: Operand, draw: Draw, known: Sequence[Operand] = ()) -> Condition:
     """Return a single condition on an operand."""
     kind, chance = left.kind, rng.random()
+    if kind is HIERARCHY and chance < 0.3:
+        levels = draw(left)
+        return StartsWith(left, levels[: rng.randrange(len(levels) + 1)])
     if kind.element is not None and chance < 0.7:
         return Contains(left, draw(attrs.evolve(left, kind=kind.element)))
     if kind is STR and chance < 0.15:

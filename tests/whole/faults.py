@@ -15,7 +15,7 @@ from tablemapper.keys import codec, forms
 from tablemapper.planning import advice, conditions, planner, projection, question, ranges
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
-from tablemapper.query import mixed
+from tablemapper.query import mixed, prepared
 from tablemapper.query.prepared import PreparedPlan
 from tablemapper.query.totals import Groups
 from tablemapper.schema import check, groups
@@ -311,6 +311,15 @@ def a_lossy_slot_that_fixes_its_field(patch: Patch) -> None:
     patch.setattr(planner, "_direction", direction)
 
 
+def parts_that_overlap(patch: Patch) -> None:
+    real = prepared.narrowed
+    patch.setattr(prepared, "narrowed", lambda bound, part: real(bound, attrs.evolve(part, high=None)))
+
+
+def an_entity_that_is_in_two_parts(patch: Patch) -> None:
+    _after(patch, prepared, "narrowed", lambda bound: attrs.evolve(bound, whole=None))
+
+
 def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:
     _after(patch, planner, "_along", change)
 
@@ -357,5 +366,7 @@ FAULTS: dict[Fault, int] = {
     an_index_on_an_aggregate_that_is_not_maintained: 1,
     an_element_that_gives_its_entity_again: 64,
     a_lossy_slot_that_fixes_its_field: 174,
+    parts_that_overlap: 4_000_000,
+    an_entity_that_is_in_two_parts: 4_000_039,
 }
 """Each with a model in which the search finds it."""

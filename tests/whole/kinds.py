@@ -23,6 +23,7 @@ __all__ = [
     "DATE",
     "DECIMAL",
     "FLOAT",
+    "HIERARCHY",
     "INT",
     "INT32",
     "KINDS",
@@ -232,6 +233,12 @@ NESTED: tuple[Kind, ...] = (
         parts={"w": ANY, "v": ANY},
     ),
 )  # fmt: skip
+HIERARCHY = Kind(
+    "tuple[str, ...]",
+    ((), ("",), ("a",), ("a", "b"), ("a", "b", "x/y"), ("ab",), ("a ",), ("a", ""), ("", "a"), ("a!", "#"), ("b", "b")),
+    element=STR,
+)
+"""In which the row of a key can end."""
 KINDS = SCALARS + NESTED
 
 

@@ -10,9 +10,21 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, leaf, operands, random_calculation
-from .kinds import COUNTED, FLOAT, INT, INT32, NESTED, SCALARS, Kind, namespace, text_of
+from .kinds import COUNTED, FLOAT, HIERARCHY, INT, INT32, NESTED, SCALARS, Kind, namespace, text_of
 
-__all__ = ["Field", "Index", "Measure", "Model", "Record", "Slot", "Template", "compiled", "random_model", "slots_of"]
+__all__ = [
+    "Field",
+    "Index",
+    "Measure",
+    "Model",
+    "Record",
+    "Slot",
+    "Template",
+    "compiled",
+    "random_model",
+    "slots_of",
+    "with_levels",
+]
 
 
 @attrs.frozen
@@ -195,6 +207,23 @@ def random_model(rng: random.Random) -> Model:
         if (aggregate := _aggregate(rng, name, first, names)) is not None:
             records.append(aggregate)
     return Model(tuple(records))
+
+
+def with_levels(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class has a key that ends in a tuple of texts, if it is the only one of its table."""
+    if len(model.entities) > 1:
+        return model
+    first = model.records[0]
+    pool = tuple(rng.sample(HIERARCHY.pool, 6))
+    fields = (*first.fields, Field("z", HIERARCHY, pool=pool))
+    row = (*(one for one in first.row if one), (Slot("z"),))
+    indexes = first.indexes
+    if rng.random() < 0.5:
+        indexes += (Index("levels", ((Slot("z"),),), rng.choice((((),), ((Slot(first.fields[0].name),),)))),)
+        if not first.fields[0].kind.specs or first.fields[0].kind.element:
+            indexes = first.indexes
+    changed = attrs.evolve(first, fields=fields, row=row, indexes=indexes)
+    return attrs.evolve(model, records=(changed, *model.records[1:]))
 
 
 def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str]) -> list[Field]:

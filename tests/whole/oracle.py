@@ -51,7 +51,7 @@ Row: TypeAlias = dict[str, Any]
 Identity: TypeAlias = tuple[Any, ...]
 
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_NORMAL = Context(prec=60)
+_NORMAL = Context(prec=100)
 _RATIO = Context(prec=28)
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,

@@ -24,11 +24,11 @@ from .conditions import (
     random_calculation,
     random_condition,
 )
-from .kinds import COUNTED, STR, text_of
+from .kinds import COUNTED, HIERARCHY, STR, text_of
 from .models import Field, Record, slots_of
 from .oracle import State, value
 
-__all__ = ["Ask", "Assignment", "Question", "random_asks", "random_question", "smaller"]
+__all__ = ["Ask", "Assignment", "Question", "random_asks", "random_parts", "random_question", "smaller"]
 
 Step: TypeAlias = tuple[Operand, bool]
 
@@ -132,6 +132,8 @@ class Ask:
                 return f"list(store.partition({', '.join(f'{field} == {text_of(one)}' for field, one in pairs)}))"
             case "every plan":
                 return "[(one.explain().path, list(one)) for one in forced(q)]"
+            case "parts":
+                return f"[[*part] for part in q.split({self.size})]"
             case "nothing":
                 return "list(q.limit(0))"
             case "update":
@@ -163,7 +165,7 @@ class _Questions:
             chance = self.rng.random()
             if rows and chance < 0.7:
                 held = value(self.rng.choice(rows), attrs.evolve(operand, kind=record.field(operand.field).kind))
-                if isinstance(held, list) and operand.kind.element is None:
+                if isinstance(held, list | tuple) and operand.kind.element is None:
                     held = self.rng.choice(held) if held else None
                 if held is not None and _can_be_asked(held):
                     return held
@@ -238,6 +240,9 @@ class _Questions:
             if several and rng.random() < 0.15:  # (the list as a whole, too)
                 yield leaf(rng, target, draw)
             chance = rng.random()
+            if target.kind is HIERARCHY and chance < 0.7:
+                yield leaf(rng, target, draw)
+                continue
             if lists and not several and rng.random() < 0.3:
                 chance = 0.9  # (a range ends the bounds: a list behind it is a filter)
             if chance < 0.42:
@@ -347,6 +352,13 @@ def random_asks(rng: random.Random, state: State, question: Question) -> list[As
     if record.of is None and rng.random() < 0.1:
         chosen.append(_write(rng, record))
     return chosen
+
+
+def random_parts(rng: random.Random, question: Question) -> list[Ask]:
+    """Return what is asked of a query that can be split."""
+    if len(question.of) > 1 or question.limit is not None or question.order or rng.random() < 0.5:
+        return []
+    return [Ask("parts", size=rng.choice((1, 2, 3, 5, 9)))]
 
 
 def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:

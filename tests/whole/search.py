@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Differs, Named, Trial, random_rows
-from .models import Model, Record, random_model
+from .models import Model, Record, random_model, with_levels
 from .oracle import State
-from .questions import Ask, Question, random_asks, random_question, smaller
+from .questions import Ask, Question, random_asks, random_parts, random_question, smaller
 
 QUESTIONS = 20
 """That are asked of each store."""
+WIDER = 4_000_000
+"""The first seed whose models may have keys that end in a tuple, and whose queries are split."""
 
 __all__ = ["Failure", "Tally", "search", "shrunk"]
 
@@ -78,6 +80,9 @@ def search(seeds: Iterable[int], *, seconds: float | None = None, tally: Tally |
 def _tried(seed: int, tally: Tally) -> Failure | None:
     rng = random.Random(seed)
     model = random_model(rng)
+    more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
+    if seed >= WIDER and more.random() < 0.5:
+        model = with_levels(more, model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
@@ -86,7 +91,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
             for _ in range(QUESTIONS):
                 tally.questions += 1
                 question = random_question(rng, trial.state)
-                for ask in random_asks(rng, trial.state, question):
+                parts = random_parts(more, question) if seed >= WIDER else []
+                for ask in (*parts, *random_asks(rng, trial.state, question)):
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
