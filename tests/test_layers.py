@@ -34,7 +34,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
                 "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "catalogue", "names", "maintained_tables", "statements", "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "dropping", "switch", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
+            "engines.sqlite": ["tables", "catalogue", "zone_rules", "names", "maintained_tables", "statements", "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "dropping", "switch", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
             "": ["engines.opening"],
         }
     ],

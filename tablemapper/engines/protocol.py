@@ -93,6 +93,12 @@ class NoteChanged(Exception):
     """What is noted is not what a `Note` says that it was."""
 
 
+_STATES = {
+    "violated": "values are held twice in it",
+    "ruled": "it is maintained by other rules of a time zone than this system has",
+}
+
+
 @attrs.frozen
 class Unready:
     """An index or an aggregate that cannot be read yet, and why."""
@@ -107,13 +113,14 @@ class Unready:
     def __str__(self) -> str:
         if self.state == "building":
             return f"it is being built ({100 * self.done // max(self.total, self.done, 1)} %)"
-        return "values are held twice in it" if self.state == "violated" else "it is to be built anew"
+        return _STATES.get(self.state, "it is to be built anew")
 
     def error(self) -> NotReady:
         """Return the error of a question that needs it."""
         remedy = {
             "building": "call store.build(), or wait until the process that builds it is done",
             "violated": "change the entities so that they differ; store.build() lists them",
+            "ruled": "update the time zones of this system, or open the store anew",
         }.get(self.state, "call store.build()")
         return NotReady(f"{self.where}: {self}; {remedy}", where=self.where, done=self.done, total=self.total)
 

@@ -33,7 +33,7 @@ _source: list[Source] = [ZoneInfo]
 def rules_from(source: Source) -> None:
     """Take the rules of all zones from a function from now on."""
     _source[:] = [source]
-    for kept in (_rules, edges, _all_changes, fingerprint, local_time):
+    for kept in (_rules, edges, fingerprint, local_time):
         kept.cache_clear()
 
 
@@ -114,14 +114,14 @@ def edges(zone: str, local: datetime) -> tuple[datetime | None, datetime | None]
     return None if first is None else _moment(first), None if last > _LAST else _moment(last)
 
 
-@cache
-def _all_changes(zone: str) -> tuple[tuple[int, int], ...]:
-    return tuple(_changes(_rules(zone), _EARLY, _LATE, 3 * _DAY))
+@lru_cache(maxsize=64)
+def _all_changes(rules: tzinfo) -> tuple[tuple[int, int], ...]:
+    return tuple(_changes(rules, _EARLY, _LATE, 3 * _DAY))
 
 
 def crosses_back(zone: str, first_of: Callable[[datetime], datetime]) -> bool:
     """Return whether local time ever runs back into an earlier bucket, of which a function gives the first moment."""
-    changes = _all_changes(zone)
+    changes = _all_changes(_rules(zone))
     for (_, before), (at, after) in pairwise(changes):
         if after < before and first_of(_moment(at - 1 + before)) > first_of(_moment(at + after)):
             return True
@@ -131,4 +131,4 @@ def crosses_back(zone: str, first_of: Callable[[datetime], datetime]) -> bool:
 @cache
 def fingerprint(zone: str) -> str:
     """Return 32 hex digits that differ if the rules of a zone do, whatever form these have."""
-    return hashlib.blake2b(repr(_all_changes(zone)).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(repr(_all_changes(_rules(zone))).encode(), digest_size=16).hexdigest()

@@ -197,13 +197,16 @@ class Followed:
         )
 
 
-def follow(schema: Schema, forms: Forms, names: Mapping[Model, str]) -> dict[Model, Followed]:
+def follow(
+    schema: Schema, forms: Forms, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
+) -> dict[Model, Followed]:
     """Return what is to be done beyond what classes declare, for those where there is anything.
 
     Args:
         schema: the classes.
         forms: the catalogue.
         names: of the classes in the catalogue.
+        refused: why entities of a class cannot be written, by its name.
     """
     found = {}
     declared = {model.name for model in schema.models if names[model] == model.name}
@@ -224,11 +227,13 @@ def follow(schema: Schema, forms: Forms, names: Mapping[Model, str]) -> dict[Mod
         source = model
         if model.aggregate is not None:
             source = schema.by_class[model.aggregate.source]
-        if targets or special or _knows_more(form, model.form):
+        refusals = tuple(refused.get(model.name, ()))
+        if targets or special or refusals or _knows_more(form, model.form):
             origin = forms.get(source.name, source.form)
             kept = _unknown_fields(model, forms) if model.aggregate is None else {}
             key = msgspec.json.encode([form, origin, targets, kept])
-            found[model] = attrs.evolve(_followed(model, source, key), special=special)
+            followed = _followed(model, source, key)
+            found[model] = attrs.evolve(followed, special=special, refusals=followed.refusals + refusals)
     return found
 
 

@@ -160,6 +160,8 @@ class StateForm(_Form):
     """The migration that brought it there."""
     declared: bool = True
     """Whether the newest form of its class declares it."""
+    zones: dict[str, str] | UnsetType = UNSET
+    """The time zones of its definition, each with the fingerprint of the rules that it is maintained by."""
 
 
 class TombstoneForm(_Form):

@@ -8,6 +8,7 @@
 - `writes`: operations, on the rows of entities.
 - `load`: many entities, sorted outside of the tables.
 - `catalogue`: the schema that the file keeps.
+- `zone_rules`: the rules of time zones by which it is maintained.
 - `check`: the tables as a check reads them.
 - `repair`: what is maintained, made right again.
 - `filters`: predicates as SQL.

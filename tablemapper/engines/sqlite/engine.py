@@ -38,6 +38,7 @@ from .status import read_status
 from .tables import quoted
 from .takeover import build_disabled, evolution_of, take_over, verify
 from .writes import Get, Vanished, apply, insert, missing, stale
+from .zone_rules import other_rules
 
 __all__ = ["SqliteEngine"]
 
@@ -443,7 +444,7 @@ class SqliteEngine:
 
 def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
     """Return whether a file has to be changed before it holds what a schema needs."""
-    return catalogue.first_format or evolution_of(catalogue, schema, read).changed
+    return catalogue.first_format or bool(other_rules(catalogue)) or evolution_of(catalogue, schema, read).changed
 
 
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:

@@ -159,7 +159,9 @@ class SqliteMigrations:
                     return
                 catalogue = ended(writer, catalogue, twin, transition.id)
             staged = stage(writer, transition.new, catalogue.past, _reader(writer))
-            building = {label: StateForm("building", now) for label in transition.contested}
+            building = {
+                label: StateForm("building", now, zones=staged.states[label].zones) for label in transition.contested
+            }
             staged = attrs.evolve(staged, states=staged.states | building)
             for label in transition.contested:  # (of an index of this name that ends)
                 writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))

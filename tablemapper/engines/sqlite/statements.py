@@ -26,6 +26,7 @@ from .file.functions import SqlFunction
 from .maintained_tables import IndexTable, Values, upsert
 from .names import guests, seen_by
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
+from .zone_rules import other_rules, refused_writes
 
 __all__ = ["SPILL_ROW", "ByModel", "Job", "SqliteSchema", "Statements"]
 
@@ -114,7 +115,9 @@ class SqliteSchema:
         }
         unopened = tuple(owners_of(schema, catalogue.models))
         self.names |= {model: model.name for model in unopened}
-        self.followed = follow(Schema((*schema.models, *unopened)), catalogue.models, self.names)
+        others = other_rules(catalogue)
+        refused = refused_writes(catalogue.models, others)
+        self.followed = follow(Schema((*schema.models, *unopened)), catalogue.models, self.names, refused)
         aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
@@ -145,6 +148,7 @@ class SqliteSchema:
         )
         states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
         states |= {label: form.state for label, form in catalogue.states.items()}
+        states |= {one: "ruled" for one in states if {one, one.partition(".")[0]} & others.keys()}
         self.unready = {label: state for label, state in states.items() if state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ...entities.declaration import IndexModel
-from ...errors import CorruptStore, SchemaMismatch
+from ...errors import CorruptStore, InvalidQuery, SchemaMismatch
 from ...keys.template import Template
 from ...schema.definitions import aggregate_in
 from ...schema.evolution import Evolution, evolve
@@ -36,7 +36,7 @@ from .catalogue import (
     write_catalogue,
 )
 from .contested import VIOLATIONS
-from .dropping import finished
+from .dropping import disable, finished
 from .file.connections import FORMAT_VERSION
 from .file.timestamps import STATE
 from .file.writer import Writer
@@ -45,6 +45,7 @@ from .names import guests
 from .statements import SqliteSchema
 from .switch import ended
 from .tables import EntityTable, fresh_name, quoted, values_ddl
+from .zone_rules import other_rules, rules_of
 
 __all__ = ["BESIDE", "build_disabled", "evolution_of", "stage", "take_format", "take_over", "verify"]
 
@@ -249,9 +250,28 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
     return {name: values_ddl(name) for name in names}
 
 
+def _by_rules_of_here(writer: Writer, catalogue: Catalogue) -> Catalogue:
+    """Disable what is maintained by other rules of a time zone, so that it is built anew; return the catalogue after that."""
+    others = {label: rules for label, rules in other_rules(catalogue).items() if all(rules.values())}
+    if not others:  # (what is of a zone that this system does not know is left alone)
+        return catalogue
+    for label, rules in others.items():
+        if catalogue.states[label].state != "disabled":  # (else with its aggregate)
+            try:
+                catalogue = disable(writer, catalogue, label)
+            except InvalidQuery:
+                fault = f"the rules of {', '.join(rules)} have changed; it is built anew only in a table of its own"
+                raise SchemaMismatch(label, [fault]) from None
+    states = {label: replace(catalogue.states[label], zones=rules) for label, rules in others.items()}
+    catalogue = attrs.evolve(catalogue, states=catalogue.states | states)
+    write_catalogue(writer, catalogue)
+    writer.bump_generation()
+    return catalogue
+
+
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     """Make a file hold what a schema needs; return its catalogue."""
-    catalogue = read_catalogue(read)
+    catalogue = _by_rules_of_here(writer, read_catalogue(read))
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     schema = _residents(catalogue, schema)
     if not evolution.changed and not catalogue.first_format:
@@ -437,9 +457,13 @@ class _Layout:
             )
             for job in self._before.jobs
         ]
+        new = {model.name for model in evolution.models}
         for name, form in evolution.models_after.items():
             for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
-                states.setdefault(label, StateForm("ready", now))
+                rules = rules_of(evolution.models_after, label)
+                states.setdefault(label, StateForm("ready", now, zones=rules))
+                if name in new:
+                    states[label] = replace(states[label], zones=rules)
                 if label in evolution.declared:
                     states[label] = replace(states[label], declared=evolution.declared[label])
         return attrs.evolve(

@@ -1,0 +1,222 @@
+"""What a time zone means is part of a definition: what other rules made is built anew when a store is opened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.keys.zones import fingerprint, rules_from
+
+OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
+
+
+@pytest.fixture
+def new_rules() -> Iterator[Callable[[], None]]:
+    """Return a function after which Oslo has other rules."""
+    yield lambda: rules_from(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name))
+    rules_from(ZoneInfo)
+
+
+def classes(*, index: bool = False, more: bool = False, shared: str = "PerDay") -> Any:
+    """Return the classes as a program declares them that begins now."""
+
+    class Sale(tm.Entity, table="Sales"):
+        shop: tm.Field[str]
+        at: tm.Field[datetime]
+        note: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
+        if index:
+            night = tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02")
+
+    class PerDay(tm.Aggregate, of=Sale, table=shared):
+        shop: tm.Field[str] = tm.group_by(Sale.shop)
+        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
+        sales: tm.Field[int] = tm.count()
+
+        key = tm.Key[str, date](partition="{shop}", row="{day}")
+        by_sales = tm.Index[int](partition="{sales}")
+
+    class PerMonth(tm.Aggregate, of=Sale, table=shared if more else "PerMonth"):
+        month: tm.Field[str] = tm.group_by(Sale.at.truncate("%Y-%m", "Asia/Tokyo"))
+        sales: tm.Field[int] = tm.count()
+
+        key = tm.Key[str](partition=("by", "month"), row="{month}")
+
+    return Sale, PerDay, PerMonth
+
+
+BEGIN = datetime(2024, 3, 30, 12, tzinfo=UTC)
+TIMES = [BEGIN + n * timedelta(minutes=20) for n in range(150)]
+
+
+def filled(path: Path, **options: Any) -> Any:
+    models = classes(**options)
+    with tm.open(path, models=models) as store:
+        store.insert_many(models[0]("x", at) for at in TIMES)
+    return models
+
+
+def days_of(store: tm.Store, per_day: Any) -> dict[date, int]:
+    return {one.day: one.sales for one in store.query(per_day).where(per_day.shop == "x")}
+
+
+def days(zone: tzinfo) -> dict[date, int]:
+    return Counter(at.astimezone(zone).date() for at in TIMES)
+
+
+def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_changed(
+    tmp_path: Path, new_rules: Any
+) -> None:
+    path = tmp_path / "t.db"
+    filled(path)
+    new_rules()
+    models = classes()
+    assert days(HELSINKI) != days(OSLO)
+    with tm.open(path, models=models) as store:
+        assert days_of(store, models[1]) == days(HELSINKI)
+        store.insert(models[0]("x", BEGIN - timedelta(days=400)))
+        assert store.check().ok
+    with tm.open(path, models=classes()) as store:
+        assert store.check().ok
+        assert {one.state for one in store.status().items if one.where in ("PerDay", "PerMonth")} == {"ready"}
+        assert store.build().entities == 0
+
+
+def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    models = filled(path)
+    with tm.open(path, models=models) as store:
+        before = store.status()
+    with tm.open(path, models=classes()) as store:
+        assert store.status() == before
+    new_rules()
+    with tm.open(path, models=classes(), build=False) as store:
+        states = {one.where: one.state for one in store.status().items}
+    assert (states["PerDay"], states["PerDay.by_sales"], states["PerMonth"]) == ("disabled", "disabled", "ready")
+
+
+def test_an_index_by_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    filled(path, index=True)
+    new_rules()
+    models = classes(index=True)
+    sale = models[0]
+    with tm.open(path, models=models) as store:
+        assert store.check().ok
+        night = store.query(sale).where(sale.shop == "x", sale.at.truncate("%H", "Europe/Oslo") == "02")
+        assert night.count() == sum(at.astimezone(HELSINKI).hour == 2 for at in TIMES) > 0
+
+
+def test_a_program_with_the_old_rules_neither_reads_nor_writes_what_the_new_ones_made(
+    tmp_path: Path, new_rules: Any
+) -> None:
+    path = tmp_path / "t.db"
+    models = filled(path)
+    sale, per_day, per_month = models
+    with tm.open(path, models=models) as old:
+        new_rules()
+        with tm.open(path, models=classes()):
+            pass
+        rules_from(ZoneInfo)
+        with pytest.raises(
+            tm.SchemaMismatch, match="PerDay is maintained by other rules of Europe/Oslo than this system has"
+        ):
+            old.insert(sale("x", BEGIN - timedelta(days=1)))
+        with pytest.raises(tm.NotReady, match="maintained by other rules of a time zone"):
+            old.get(per_day.key("x", BEGIN.date()))
+        assert old.query(sale).where(sale.shop == "x").group_by(sale.at.date("Europe/Oslo")).count() == days(OSLO)
+        assert old.query(per_month).count() > 0
+    with tm.open(path, models=classes()) as store:
+        assert store.check().ok
+
+
+def test_an_aggregate_that_is_not_opened_waits_until_it_is(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    filled(path)
+    new_rules()
+    sale, _, per_month = classes()
+    with tm.open(path, models=[sale, per_month]) as store:
+        store.insert(sale("x", BEGIN - timedelta(days=1)))
+    models = classes()
+    with tm.open(path, models=models) as store:
+        assert store.check().ok
+        assert days_of(store, models[1])[date(2024, 3, 29)] == 1
+
+
+def test_a_system_without_the_zone_leaves_what_others_maintain_alone(tmp_path: Path) -> None:
+    def none(name: str) -> tzinfo:
+        raise ZoneInfoNotFoundError(name)
+
+    path = tmp_path / "t.db"
+    filled(path)
+    sale, *_ = classes()
+    rules_from(none)
+    try:
+        with (
+            tm.open(path, models=[sale]) as store,
+            pytest.raises(tm.SchemaMismatch, match=r"PerDay.*Europe/Oslo.*nothing was written"),
+        ):
+            store.insert(sale("x", BEGIN - timedelta(days=1)))
+        with pytest.raises(tm.errors.InvalidQuery, match="pip install tzdata"):
+            sale.at.date("Europe/Oslo")
+    finally:
+        rules_from(ZoneInfo)
+    models = classes()
+    with tm.open(path, models=models) as store:
+        assert {one.state for one in store.status().items} == {"ready"}
+        assert days_of(store, models[1]) == days(OSLO)
+
+
+def test_an_aggregate_in_a_table_of_several_says_that_it_cannot_be_built_anew(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    filled(path, more=True)
+    new_rules()
+    with pytest.raises(tm.SchemaMismatch, match="the rules of Europe/Oslo have changed"):
+        tm.open(path, models=classes(more=True))
+
+
+def test_a_fingerprint_differs_only_if_an_offset_does(new_rules: Any) -> None:
+    assert fingerprint("Europe/Oslo") != fingerprint("Africa/Cairo")
+    assert fingerprint("Etc/GMT-1") != fingerprint("Etc/GMT-2")
+    assert fingerprint("Etc/UTC") == fingerprint("Etc/GMT")
+    oslo, tokyo = fingerprint("Europe/Oslo"), fingerprint("Asia/Tokyo")
+    rules_from(lambda name: ZoneInfo.no_cache(name))
+    assert fingerprint("Europe/Oslo") == oslo
+    new_rules()
+    assert (fingerprint("Europe/Oslo") == oslo, fingerprint("Asia/Tokyo") == tokyo) == (False, True)
+
+
+def test_a_class_that_holds_nothing_may_have_another_zone(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    models = classes()
+    tm.open(path, models=models).close()
+
+    def other(zone: str) -> Any:
+        class Sale(tm.Entity, table="Sales"):
+            shop: tm.Field[str]
+            at: tm.Field[datetime]
+
+            key = tm.Key[str](partition="{shop}")
+
+        class PerDay(tm.Aggregate, of=Sale, table="PerDay"):
+            day: tm.Field[date] = tm.group_by(Sale.at.date(zone))
+            sales: tm.Field[int] = tm.count()
+
+            key = tm.Key[date](partition="{day}")
+
+        return Sale, PerDay
+
+    for zone in ("Asia/Tokyo", "Europe/Oslo", "America/Lima"):
+        sale, per_day = other(zone)
+        with tm.open(path, models=[sale, per_day]) as store:
+            store.insert(sale(zone, BEGIN))
+            assert store.query(per_day).allow_scan().count() == 1
+            assert store.check().ok
