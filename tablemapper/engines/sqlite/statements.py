@@ -26,7 +26,7 @@ from .file.functions import SqlFunction
 from .maintained_tables import IndexTable, Values, upsert
 from .names import guests, seen_by
 from .tables import FIXED, EntityTable, has_values, literal, quoted, short
-from .zone_rules import other_rules, refused_writes
+from .zone_rules import refused_writes, states_here
 
 __all__ = ["SPILL_ROW", "ByModel", "Job", "SqliteSchema", "Statements"]
 
@@ -115,9 +115,8 @@ class SqliteSchema:
         }
         unopened = tuple(owners_of(schema, catalogue.models))
         self.names |= {model: model.name for model in unopened}
-        others = other_rules(catalogue)
-        refused = refused_writes(catalogue.models, others)
-        self.followed = follow(Schema((*schema.models, *unopened)), catalogue.models, self.names, refused)
+        known = Schema((*schema.models, *unopened))
+        self.followed = follow(known, catalogue.models, self.names, refused_writes(catalogue))
         aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
@@ -147,8 +146,7 @@ class SqliteSchema:
             and not any(followed.checked for followed in self.followed.values())
         )
         states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
-        states |= {label: form.state for label, form in catalogue.states.items()}
-        states |= {one: "ruled" for one in states if {one, one.partition(".")[0]} & others.keys()}
+        states |= states_here(catalogue)
         self.unready = {label: state for label, state in states.items() if state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():

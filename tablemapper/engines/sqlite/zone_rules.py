@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from ...keys.zones import fingerprint, zone_fault
 from ...schema.forms import Forms
 from .catalogue import Catalogue
 
-__all__ = ["other_rules", "refused_writes", "rules_of"]
+__all__ = ["other_rules", "refused_writes", "rules_of", "states_here"]
 
 
 def rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
@@ -45,12 +45,21 @@ def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
     }
 
 
-def refused_writes(forms: Forms, others: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+def states_here(catalogue: Catalogue) -> dict[str, str]:
+    """Return the states of indexes and aggregates; ``ruled`` is what is maintained by other rules than those here."""
+    others = other_rules(catalogue).keys()
+    return {
+        label: "ruled" if {label, label.partition(".")[0]} & others else form.state
+        for label, form in catalogue.states.items()
+    }
+
+
+def refused_writes(catalogue: Catalogue) -> dict[str, list[str]]:
     """Return why entities cannot be written, by the name of their class."""
     found: dict[str, list[str]] = {}
-    for label, rules in others.items():
+    for label, rules in other_rules(catalogue).items():
         owner = label.partition(".")[0]
-        aggregate = forms[owner].aggregate
+        aggregate = catalogue.models[owner].aggregate
         found.setdefault(aggregate.of if aggregate else owner, []).append(
             f"{label} is maintained by other rules of {', '.join(rules)} than this system has; update its time zones (pip "
             "install -U tzdata), or open the store anew: then it is built by those of here"
