@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, MOMENTS, NUMBERS, STR, Kind, text_of
+from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, LOCAL, MOMENTS, NUMBERS, STR, Kind, text_of
 
 __all__ = [
     "Both", "Calculation", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
@@ -26,7 +26,10 @@ class Operand:
     step: str = ""
     """To a nested value."""
     cut: str = ""
-    """Empty, ``date``, ``each`` (the elements of a list, to group by) or a time format."""
+    """Empty, ``date``, ``each`` (the elements of a list, to group by), ``floor 15`` (minutes) or a time format.
+
+    Behind a space a day or a format may have a zone.
+    """
 
     def text(self, name: str) -> str:
         """Return source of the operand of a class."""
@@ -39,7 +42,11 @@ class Operand:
             )
         if self.cut == "each":
             return f"{text}.each()"
-        return f"{text}.date()" if self.cut == "date" else f'{text}.truncate("{self.cut}")' if self.cut else text
+        how, _, zone = self.cut.partition(" ")
+        if how == "floor":
+            return f"{text}.floor(datetime.timedelta(minutes={zone}))"
+        arguments = ", ".join([f'"{one}"' for one in (how if how != "date" else "", zone) if one])
+        return f"{text}.{'date' if how == 'date' else 'truncate'}({arguments})" if how else text
 
     @property
     def slot(self) -> str:
@@ -172,13 +179,19 @@ def operands(fields: Mapping[str, Kind]) -> list[Operand]:
         found.append(Operand(name, kind))
         found += [Operand(name, part, step) for step, part in kind.parts.items()]
         if kind in MOMENTS:
-            found += [Operand(name, part, cut=cut) for cut, part in CUTS.items()]
+            cuts = LOCAL_CUTS if kind is LOCAL else CUTS
+            found += [Operand(name, part, cut=cut) for cut, part in cuts.items()]
         elif kind is DATE:
             found += [Operand(name, STR, cut=cut) for cut in ("%Y-%m", "%G-W%V", "%m-%d")]
     return found
 
 
 CUTS = {"%G-W%V": STR, "%Y-Q%q": STR, "date": DATE, "%Y-%m": STR, "%Y-%m-%dT%H": STR, "%H": STR}
+LOCAL_CUTS = {
+    "date Europe/Oslo": DATE, "date America/St_Johns": DATE, "%Y-%m-%dT%H Europe/Oslo": STR,
+    "%Y-%m-%dT%H:%M America/St_Johns": STR, "%H:%M Australia/Lord_Howe": STR, "%G-W%V America/St_Johns": STR,
+    "floor 15": LOCAL, "floor 360": LOCAL,
+}  # fmt: skip
 
 
 def random_calculation(rng: random.Random, known: Sequence[Operand]) -> Calculation | None:

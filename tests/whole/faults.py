@@ -11,7 +11,8 @@ import pytest
 from tablemapper.engines.sqlite import filters, maintained, reads, select
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.expressions.tree import Compare, In, SameText
-from tablemapper.keys import codec, forms
+from tablemapper.keys import codec, cuts, forms
+from tablemapper.keys.cuts import Cut
 from tablemapper.planning import advice, conditions, planner, projection, question, ranges
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
@@ -19,6 +20,8 @@ from tablemapper.query import mixed, prepared
 from tablemapper.query.prepared import PreparedPlan
 from tablemapper.query.totals import Groups
 from tablemapper.schema import check, groups
+
+from .search import LOCAL
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -320,6 +323,19 @@ def an_entity_that_is_in_two_parts(patch: Patch) -> None:
     _after(patch, prepared, "narrowed", lambda bound: attrs.evolve(bound, whole=None))
 
 
+def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
+    patch.setattr(cuts, "crosses_back", lambda *_: False)
+
+
+def an_edge_that_forgets_what_comes_back(patch: Patch) -> None:
+    real = cuts.edges
+    patch.setattr(cuts, "edges", lambda *given: (real(*given)[0],) * 2)
+
+
+def a_local_time_cut_as_one_of_utc(patch: Patch) -> None:
+    patch.setattr(Cut, "plain_format", property(lambda self: self.format))
+
+
 def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:
     _after(patch, planner, "_along", change)
 
@@ -368,5 +384,8 @@ FAULTS: dict[Fault, int] = {
     a_lossy_slot_that_fixes_its_field: 174,
     parts_that_overlap: 4_000_000,
     an_entity_that_is_in_two_parts: 4_000_039,
+    a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
+    an_edge_that_forgets_what_comes_back: LOCAL + 75,
+    a_local_time_cut_as_one_of_utc: LOCAL,
 }
 """Each with a model in which the search finds it."""

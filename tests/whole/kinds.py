@@ -27,6 +27,8 @@ __all__ = [
     "INT",
     "INT32",
     "KINDS",
+    "LOCAL",
+    "LOCAL_SCALARS",
     "MOMENT",
     "MOMENTS",
     "NESTED",
@@ -183,7 +185,20 @@ MOMENT_S = attrs.evolve(
     _cut(MOMENT, "s", ("%Y-%m-%d", "%H:%M:%S"), ("%Y-%m-%dT%H:%M:%S",), ("%Y-%m", "%d%H%M", "%S")),
     near=(_CLOSE, _CLOSE),
 )
-MOMENTS = (MOMENT, MOMENT_MS, MOMENT_S)
+_ODD = tuple(map(_day, (
+    "2006-03-26T00:59:59.999999", "2006-03-26T01:00", "2006-10-28T21:59:59.999999", "2006-10-28T22:00",
+    "2006-10-29T00:30", "2006-10-29T00:59:59.999999", "2006-10-29T01:00", "2006-10-29T01:30", "2006-10-29T02:29:59.999999",
+    "2006-10-29T02:30", "2006-10-29T02:30:30", "2006-10-29T02:31", "2006-10-29T03:00:30", "2006-10-29T03:30",
+    "2006-04-01T14:45", "2006-04-01T15:00", "2006-04-01T15:15", "2006-04-01T15:30",
+)))  # fmt: skip
+LOCAL = attrs.evolve(
+    MOMENT,
+    pool=_ODD,
+    specs=("", "", "", "desc", "%Y-%m-%d"),
+    near=(_ODD[2:8], _ODD[4:9], _ODD[8:14], _ODD[8:14], _ODD[14:]),
+)
+"""Times around changes of the clocks: in Oslo, on Newfoundland, where a day came twice, and on Lord Howe."""
+MOMENTS = (MOMENT, MOMENT_MS, MOMENT_S, LOCAL)
 _DAYS = tuple(dict.fromkeys(at.date() for at in _MOMENTS))
 DATE = Kind(
     "datetime.date", _DAYS, ("", "desc", "%Y-%m", "%d", "%Y%m%d"), near=(_DAYS[1:3], _DAYS[:4]),
@@ -239,6 +254,7 @@ HIERARCHY = Kind(
     element=STR,
 )
 """In which the row of a key can end."""
+LOCAL_SCALARS = (*SCALARS, *[LOCAL] * 25)
 KINDS = SCALARS + NESTED
 
 

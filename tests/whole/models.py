@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, leaf, operands, random_calculation
-from .kinds import COUNTED, FLOAT, HIERARCHY, INT, INT32, NESTED, SCALARS, Kind, namespace, text_of
+from .kinds import COUNTED, FLOAT, HIERARCHY, INT, INT32, LOCAL_SCALARS, NESTED, SCALARS, Kind, namespace, text_of
 
 __all__ = [
     "Field",
@@ -196,13 +196,14 @@ def compiled(source: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------- random
 
 
-def random_model(rng: random.Random) -> Model:
-    """Return one or two classes of a table, and aggregates of the first."""
+def random_model(rng: random.Random, *, local: bool = False) -> Model:
+    """Return one or two classes of a table, and aggregates of the first; times may be local ones."""
     names = (f"by{number}" for number in itertools.count(1))
-    first = _entity(rng, "First", names, [])
+    scalars = LOCAL_SCALARS if local else SCALARS
+    first = _entity(rng, "First", names, [], scalars)
     records = [first]
     if rng.random() < 0.3:
-        records.append(_entity(rng, "Second", names, [f for f in first.fields if rng.random() < 0.6], beside=first))
+        records.append(_entity(rng, "Second", names, [f for f in first.fields if rng.random() < 0.6], scalars, first))
     for name in ("Groups", "Sums")[: rng.choice((0, 1, 1, 1, 2))]:
         if (aggregate := _aggregate(rng, name, first, names)) is not None:
             records.append(aggregate)
@@ -226,12 +227,12 @@ def with_levels(rng: random.Random, model: Model) -> Model:
     return attrs.evolve(model, records=(changed, *model.records[1:]))
 
 
-def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str]) -> list[Field]:
+def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str], scalars: Sequence[Kind]) -> list[Field]:
     fields = list(shared)
     for name in names:
         if len(fields) >= 2 and rng.random() < 0.15 + 0.1 * len(fields):
             break
-        kind = rng.choice(NESTED if fields and rng.random() < 0.25 else SCALARS)
+        kind = rng.choice(NESTED if fields and rng.random() < 0.25 else scalars)
         if kind.annotation == "tm.Extra" and any(field.kind is kind for field in fields):
             continue
         optional = bool(fields) and kind.annotation != "tm.Extra" and rng.random() < 0.3
@@ -246,10 +247,15 @@ def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str]) -
 
 
 def _entity(
-    rng: random.Random, name: str, names: Iterator[str], shared: Sequence[Field], beside: Record | None = None
+    rng: random.Random,
+    name: str,
+    names: Iterator[str],
+    shared: Sequence[Field],
+    scalars: Sequence[Kind],
+    beside: Record | None = None,
 ) -> Record:
     own = iter("abcdefgh" if beside is None else "opqrstu")
-    fields = _fields(rng, shared, own)
+    fields = _fields(rng, shared, own, scalars)
     keyable = [field for field in fields if field.kind.specs and not field.optional]
     if not keyable:
         fields.append(Field(next(own), INT, pool=INT.pool[:4]))

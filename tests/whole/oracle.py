@@ -14,6 +14,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 from .conditions import (
     Between,
@@ -108,7 +109,12 @@ def value(row: Row, operand: Operand | Calculation) -> Any:
         return found.get(operand.step) if isinstance(found, dict) else getattr(found, operand.step)
     if not operand.cut or found is None:
         return found
-    return found.date() if operand.cut == "date" else cut_time(found, operand.cut)
+    how, _, zone = operand.cut.partition(" ")
+    if how == "floor":
+        minute = (found.hour * 60 + found.minute) // int(zone) * int(zone)
+        return found.replace(hour=minute // 60, minute=minute % 60, second=0, microsecond=0)
+    found = found.astimezone(ZoneInfo(zone)) if zone else found
+    return found.date() if how == "date" else cut_time(found, how)
 
 
 def calculated(row: Row, wanted: Calculation) -> Any:

@@ -171,6 +171,8 @@ class _Questions:
                     return held
             field = record.field(operand.field)
             pool = field.pool if chance < 0.9 and field.kind is operand.kind else operand.kind.pool
+            if operand.cut.startswith("floor") and chance > 0.85:
+                return self.rng.choice(pool)  # (no step begins with most of them)
             if operand.cut:
                 return value({operand.field: self.rng.choice(field.kind.pool)}, operand)
             return self.rng.choice(pool)

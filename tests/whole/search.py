@@ -16,12 +16,14 @@ from .models import Model, Record, random_model, with_levels
 from .oracle import State
 from .questions import Ask, Question, random_asks, random_parts, random_question, smaller
 
+LOCAL = 1_000_000
+"""How many seeds have models of one time, before those of another: of UTC, and of zones."""
 QUESTIONS = 20
 """That are asked of each store."""
 WIDER = 4_000_000
 """The first seed whose models may have keys that end in a tuple, and whose queries are split."""
 
-__all__ = ["Failure", "Tally", "search", "shrunk"]
+__all__ = ["LOCAL", "Failure", "Tally", "search", "shrunk"]
 
 
 @attrs.frozen
@@ -59,7 +61,7 @@ class Tally:
 
 
 def search(seeds: Iterable[int], *, seconds: float | None = None, tally: Tally | None = None) -> Iterator[Failure]:
-    """Yield what is found, at most one failure of a seed.
+    """Yield what is found, at most one failure of a seed; every other million of seeds is of times in zones.
 
     Args:
         seeds: each gives one model, its rows, and what is asked of them.
@@ -79,7 +81,7 @@ def search(seeds: Iterable[int], *, seconds: float | None = None, tally: Tally |
 
 def _tried(seed: int, tally: Tally) -> Failure | None:
     rng = random.Random(seed)
-    model = random_model(rng)
+    model = random_model(rng, local=seed // LOCAL % 2 == 1)
     more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
     if seed >= WIDER and more.random() < 0.5:
         model = with_levels(more, model)
