@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -198,3 +199,23 @@ def test_a_row_that_can_not_be_read_is_named() -> None:
     (model,) = compile_schema([Person]).models
     with pytest.raises(tm.CorruptStore, match="ann"):
         model.build_one(("ann", "a3", 7, None, "[]", None, "x"))
+
+
+def test_a_group_keeps_its_etag_while_nothing_that_is_shown_of_it_changes(tmp_path: Path) -> None:
+    class Reading(tm.Entity, table="Readings"):
+        device: tm.Field[str]
+        number: tm.Field[int]
+        key = tm.Key[str, int](partition="{device}", row="{number}")
+
+    class Peak(tm.Aggregate, of=Reading, table="Peaks"):
+        device: tm.Field[str] = tm.group_by(Reading.device)
+        highest: tm.Field[int | None] = tm.max(Reading.number)
+        key = tm.Key[str](partition="{device}")
+
+    with tm.open(tmp_path / "peaks.db", models=[Reading, Peak]) as store:
+        store.insert(Reading("a", 5))
+        etag = tm.info(store[Peak.key("a")]).etag
+        store.insert(Reading("a", 3))
+        assert tm.info(store[Peak.key("a")]).etag == etag
+        store.insert(Reading("a", 7))
+        assert tm.info(store[Peak.key("a")]).etag != etag
