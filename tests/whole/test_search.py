@@ -45,26 +45,20 @@ def test_answers_are_what_plain_python_says(part: int, full_size: bool) -> None:
     assert tally.questions > PART
 
 
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is printed of a fault."""
+def test_what_is_found_is_made_small_and_printed_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     a_whole_key_that_forgets_the_other_conditions(monkeypatch)
     found = search(range(227, 1_000))  # (the first of them has it)
-    return str(shrunk(next(one for one in found if one.case.question.of == ("First",) and one.case.ask.verb == "list")))
-
-
-def test_what_is_found_is_printed_as_a_program(shown: str) -> None:
+    shown = str(
+        shrunk(next(one for one in found if one.case.question.of == ("First",) and one.case.ask.verb == "list"))
+    )
+    assert shown.count("    First(") <= 2
+    assert "Groups" not in shown
+    assert "tm.Index" not in shown
     program, _, _ = shown.rpartition("\n\nexpected")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec(compile(program, "<printed>", "exec", dont_inherit=True), {"__name__": "printed"})
     assert "First(" in output.getvalue()
-
-
-def test_what_is_found_is_made_small(shown: str) -> None:
-    assert shown.count("    First(") <= 2
-    assert "Groups" not in shown
-    assert "tm.Index" not in shown
 
 
 # ---------------------------------------------------------------------------------------------- the oracle

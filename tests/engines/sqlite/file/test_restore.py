@@ -269,6 +269,14 @@ def test_the_old_log_is_gone_for_good_before_the_copy_gets_its_name(
 # ------------------------------------------------------------------------------------------ faults
 
 
+@pytest.fixture
+def left(folder: Path) -> Path:
+    """A folder with what a killed process left: each fault gets a copy of it."""
+    (folder / "left").mkdir()
+    old_store(folder / "left" / "store.db")
+    return folder / "left"
+
+
 def fail_system(patch: pytest.MonkeyPatch, n: int, fail: Callable[[], object]) -> list[str]:
     """Make the n-th call of the operating system by a restore fail; return the list of the calls."""
     calls: list[str] = []
@@ -305,14 +313,12 @@ def check_either(place: Path, outcome: BaseException | None) -> None:
         assert [name for name in beside(place) if not name.endswith(backup.PART)] == []
 
 
-def each_fault(copy: Path, folder: Path, arm: Callable[[pytest.MonkeyPatch, int], Callable[[], bool]]) -> list[str]:
+def each_fault(copy: Path, left: Path, arm: Callable[[pytest.MonkeyPatch, int], Callable[[], bool]]) -> list[str]:
     """Restore with the n-th call failing, for every n; return the outcomes."""
     outcomes = []
     for n in range(1, 400):
-        live = folder / f"live{n}"
-        live.mkdir()
+        live = shutil.copytree(left, left.with_name(f"live{n}"))
         place = live / "store.db"
-        old_store(place)
         outcome: BaseException | None = None
         with pytest.MonkeyPatch.context() as patch:
             fired = arm(patch, n)
@@ -334,39 +340,37 @@ def each_fault(copy: Path, folder: Path, arm: Callable[[pytest.MonkeyPatch, int]
 @pytest.mark.parametrize("sticky", [False, True])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_disk_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(
-    copy: Path, folder: Path, op: str, sticky: bool
+    copy: Path, left: Path, op: str, sticky: bool
 ) -> None:
     def arm(_: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
         Fault.arm(op, n, sticky=sticky)
         return lambda: bool(Fault.disarm())
 
-    outcomes = each_fault(copy, folder, arm)
+    outcomes = each_fault(copy, left, arm)
     assert len(outcomes) > 2 or op in ("xDelete", "xTruncate")
 
 
-def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(copy: Path, folder: Path) -> None:
+def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(copy: Path, left: Path) -> None:
     def arm(patch: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
         calls = fail_system(patch, n, eio)
         return lambda: len(calls) >= n
 
-    outcomes = each_fault(copy, folder, arm)
+    outcomes = each_fault(copy, left, arm)
     assert {"StoreError", "OutcomeUnknown", "NoneType"} <= set(outcomes)
     assert len(outcomes) > 20
 
 
 @pytest.mark.parametrize("op", [*OPERATIONS, "system"])
 def test_a_process_that_is_killed_at_any_call_leaves_the_old_store_or_the_new_one(
-    copy: Path, folder: Path, op: str
+    copy: Path, left: Path, op: str
 ) -> None:
     def die() -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
 
     seen = set()
     for n in range(1, 400):
-        live = folder / f"live{n}"
-        live.mkdir()
+        live = shutil.copytree(left, left.with_name(f"live{n}"))
         place = live / "store.db"
-        old_store(place)
 
         def killed(n: int = n, place: Path = place) -> str:
             if op == "system":
