@@ -42,7 +42,7 @@ def test_processes_that_are_killed_for_long_lose_nothing(tmp_path: Path, *, full
     assert kills > SECONDS
 
 
-QUICK = ["writers leave the queue alone", "writers leave the cursor alone", "a write is acknowledged before its commit"]
+QUICK = ["a write is acknowledged before its commit"]  # found at once, however busy the machine is
 
 
 @pytest.mark.parametrize("fault", FAULTS)
