@@ -56,6 +56,7 @@ from .errors import (
     UniqueViolation,
 )
 from .events import Event
+from .evolution.changes import Change
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .migrations.comparison import changes, schema_form
 from .migrations.migrations import Migrations
@@ -68,7 +69,6 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .query.totals import Groups
-from .schema.changes import Change
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
 from .store.opening import open as open

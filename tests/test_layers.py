@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,12 +15,13 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow"]},
+        {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "constraints", "nested", "json_reader", "arrow", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
-    [{"schema": ["forms", "rows", "sums", "groups", "model", "group_rows", "maintenance", "members", "definitions", "renames", "sources", "changes", "scripts", "evolution", "following", "translation", "assignments", "check"]}],
+    [{"schema": ["forms", "rows", "groups", "model", "group_rows", "maintenance", "assignments", "check"]}],
+    [{"evolution": ["members", "definitions", "renames", "sources", "changes", "scripts", "rules", "following", "translation"]}],
     [
         {
             "planning": [
@@ -30,11 +32,18 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "engines": ["context", "status", "protocol", "migration"],
+            "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
-                "driver_errors", "functions", "timestamps", "writer", "snapshots", "connections", "reader_pool",
-                "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
+                "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
-            "engines.sqlite": ["tables", "catalogue", "zone_rules", "names", "maintained_tables", "statements", "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "dropping", "switch", "takeover", "check", "repair", "filters", "select", "reads", "status", "engine", "copying", "migration"],
+            "engines.sqlite.sql": [
+                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "filters", "select",
+            ],
+            "engines.sqlite.rows": [
+                "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "check", "reads",
+            ],
+            "engines.sqlite.online": ["dropping", "switch", "takeover", "repair", "status", "copying", "migration"],
+            "engines.sqlite": ["engine"],
             "": ["engines.opening"],
         }
     ],
@@ -120,10 +129,10 @@ def test_neighbours_never_import_each_other() -> None:
     assert _wrong("values.nested", ["values.scalars", "keys.forms"]) == ["keys.forms"]
 
 
-def test_the_file_knows_no_entities() -> None:
-    room = "engines.sqlite.file."
-    for module in (name for name in PLACE if name.startswith(room)):
-        assert all(t == "errors" or t.startswith(room) for t in _targets(module, MODULES[module])), module
+def test_the_file_and_its_driver_know_no_entities() -> None:
+    rooms = ("engines.sqlite.driver.", "engines.sqlite.file.")
+    for module in (name for name in PLACE if name.startswith(rooms)):
+        assert all(t == "errors" or t.startswith(rooms) for t in _targets(module, MODULES[module])), module
 
 
 def test_the_walk_over_imports_sees_an_import_that_points_up(tmp_path: Path) -> None:
@@ -139,3 +148,18 @@ def test_the_walk_over_imports_sees_an_import_that_points_up(tmp_path: Path) -> 
 def test_no_file_holds_two_ideas(module: str) -> None:
     lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
     assert lines <= 600
+
+
+def test_no_room_holds_two_ideas() -> None:
+    for room in FACES:
+        files = [MODULES[name] for name in PLACE if name.rpartition(".")[0] == room]
+        assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 3_000, room
+
+
+@pytest.mark.parametrize("room", sorted(FACES))
+def test_the_page_of_a_room_lists_its_modules_in_order(room: str) -> None:
+    tree = ast.parse(MODULES[room].read_text(encoding="utf-8"))
+    listed = re.findall(r"^- `(\w+)`:", ast.get_docstring(tree) or "", re.MULTILINE)
+    folders = [face.rpartition(".")[2] for face in FACES if face.rpartition(".")[0] == room]
+    inside = [name.rpartition(".")[2] for name in PLACE if name.rpartition(".")[0] == room]
+    assert [name for name in listed if name not in folders] == inside

@@ -68,8 +68,8 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     for where in (backup, place):
         if isinstance(where, str):
             _check_path(where)
-    from .sqlite.catalogue import read_catalogue
     from .sqlite.file.opening import restore_file
+    from .sqlite.sql.catalogue import read_catalogue
 
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
@@ -88,7 +88,7 @@ def status(place: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
     """
     if isinstance(place, str):
         _check_path(place)
-    from .sqlite.status import status_of_file
+    from .sqlite.online.status import status_of_file
 
     return status_of_file(place, timeout=timeout)
 
@@ -107,7 +107,7 @@ def open_migrations(
     """
     if isinstance(place, str):
         _check_path(place)
-    from .sqlite.migration import SqliteMigrations
+    from .sqlite.online.migration import SqliteMigrations
 
     return SqliteMigrations.open(place, durability=durability, timeout=timeout)
 

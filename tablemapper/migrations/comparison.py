@@ -12,8 +12,8 @@ import msgspec
 
 from ..entities.entity import Record
 from ..errors import InvalidMigration
-from ..schema.changes import Change
-from ..schema.evolution import form_changes
+from ..evolution.changes import Change
+from ..evolution.rules import form_changes
 from ..schema.forms import ModelForm
 from ..schema.model import compile_schema
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity
+from ..evolution.renames import with_properties
+from ..evolution.translation import function_name
 from ..schema.forms import FieldForm, LinkForm, ModelForm
 from ..schema.model import model_of
-from ..schema.renames import with_properties
-from ..schema.translation import function_name
 from .fields import origins
 from .script import Script
 from .steps import Convert, Fill, Join, Rewrite

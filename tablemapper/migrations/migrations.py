@@ -11,11 +11,11 @@ from typing import Any
 
 from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
-from ..schema.changes import Change
-from ..schema.evolution import form_changes
+from ..evolution.changes import Change
+from ..evolution.rules import form_changes
+from ..evolution.scripts import script_source
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
-from ..schema.scripts import script_source
 from .chain import load_functions, load_package
 from .comparison import Since, dump_form, load_form
 from .script import MigrationFunction, Script

@@ -18,9 +18,9 @@ from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
+from ..evolution.definitions import is_former
+from ..evolution.rules import reads
 from ..expressions.tree import Attr
-from ..schema.definitions import is_former
-from ..schema.evolution import reads
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields

@@ -17,11 +17,11 @@ from ..entities.entity import Entity, Record
 from ..entities.fields import FieldModel
 from ..entities.index import IndexCall
 from ..errors import InvalidModel, did_you_mean, shown
+from ..evolution.renames import of_renamed, with_properties, with_table
+from ..evolution.rules import form_changes
 from ..expressions.tree import Attr
-from ..schema.evolution import form_changes
 from ..schema.forms import FieldForm, ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
-from ..schema.renames import of_renamed, with_properties, with_table
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
 

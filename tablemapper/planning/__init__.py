@@ -5,10 +5,11 @@
 - `conditions`: predicates, normalised and taken apart by field.
 - `partitions`: what fixes one partition.
 - `plan`: what a plan is.
+- `ranges`: a plan with values.
+- `parts`: ranges of keys that together are a plan.
 - `question`: what a query wants, with its values and as a form.
 - `advice`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
-- `ranges`: a plan with values.
 - `projection`: from rows to entities and tuples.
 - `explanation`: a plan in words.
 """

@@ -10,4 +10,5 @@
 - `writing`: update and delete by query.
 - `query`: the query of one class.
 - `mixed`: the query of several classes.
+- `observation`: queries that report what they did.
 """

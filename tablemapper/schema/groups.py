@@ -28,8 +28,8 @@ from ..expressions.predicates import dump, dump_value
 from ..expressions.tree import Attr, Each, Predicate
 from ..keys.codec import key_codec
 from ..values.scalars import ValueType
+from ..values.sums import SUMS, ExactSum, negated, read_number
 from .rows import DAMAGE
-from .sums import SUMS, ExactSum, negated, read_number
 
 __all__ = [
     "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",

@@ -4,5 +4,8 @@
 - `windows`: many entities, cut into transactions.
 - `columns`: columns as entities.
 - `transaction`: operations that are written together.
+- `builds`: builds in short transactions, beside writers.
 - `store`: the user's object.
+- `observation`: a store that reports what its calls did.
+- `opening`: from the arguments of `tm.open` to a store.
 """

@@ -6,7 +6,9 @@
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.
+- `constraints`: bounds, lengths and patterns of values.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 - `json_reader`: JSON from outside, read as values.
 - `arrow`: columns of values as Arrow arrays, and back.
+- `sums`: exact sums.
 """

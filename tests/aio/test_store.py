@@ -39,7 +39,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.store.transaction import Transaction
 
-from ..engines.sqlite.file.table import eventually
+from ..engines.sqlite.table import eventually
 from ..sqlite_vfs import Slow
 from ..twins import Twin, Twins, check_clean, file_of
 

@@ -21,7 +21,7 @@ import apsw
 import attrs
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.statements import SPILL_ROW
+from tablemapper.engines.sqlite.sql.statements import SPILL_ROW
 
 from .contestant import CACHE, CHECKPOINT, Durability
 from .measure import measure

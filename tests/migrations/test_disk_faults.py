@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
 from ..sqlite_vfs import Fault

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import migration
+from tablemapper.engines.sqlite.online import migration
 
 from .shapes import FIELDS, changed, contents, entity, part, script, totals
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
 from .shapes import FIELDS, OLD, OLD_TOTALS, changed, entity, part, parts, script

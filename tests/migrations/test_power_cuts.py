@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store

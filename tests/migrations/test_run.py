@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import jobs, load, writes
-from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+from tablemapper.engines.sqlite.rows import jobs, load, writes
 from tablemapper.migrations import run
 
 from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import reads
 from tablemapper.engines.sqlite.file import file
+from tablemapper.engines.sqlite.rows import reads
 
 from ..touched import touching
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
+from tablemapper.engines.sqlite.driver.snapshots import Snapshot
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.file.snapshots import Snapshot
 from tablemapper.expressions.tree import Attr
 from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.evolution.renames import of_renamed
 from tablemapper.expressions.predicates import dump_value, load_value
 from tablemapper.schema.model import model_of
-from tablemapper.schema.renames import of_renamed
 
 
 class Sale(tm.Entity, table="Sales"):

@@ -18,8 +18,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine as engine_module
-from tablemapper.engines.sqlite import repair as repairing
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import repair as repairing
+from tablemapper.engines.sqlite.online import takeover
 
 
 class Item(tm.Entity, table="Items"):
@@ -375,7 +375,7 @@ def test_what_cannot_be_made_right_at_the_moment_is_left_as_it_is(path: Path, mo
 
     before, entries = rows("Totals_Total_values"), rows("ItemsByTag")
     monkeypatch.setattr(engine_module, "_PASSES", 1)
-    monkeypatch.setattr("tablemapper.engines.sqlite.repair._Tables._put_group", fail)
+    monkeypatch.setattr("tablemapper.engines.sqlite.online.repair._Tables._put_group", fail)
     with tm.open(path, models=MODELS) as store:
         assert not store.repair().ok
     assert rows("Totals_Total_values") == before

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import part
 

@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.protocol import Built
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import takeover
 from tablemapper.store import builds
 
 

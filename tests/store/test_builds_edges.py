@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
-from tablemapper.engines.sqlite.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
 from ..migrations.shapes import entity, script

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.online import takeover
 from tablemapper.schema.model import compile_schema
 
 from ..sqlite_vfs import Fault, Power

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import takeover
 from tablemapper.store import builds
 
 from .test_beside import fill, found, totals, write

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import NAMES, NEW, OLD, UNIQUE
 

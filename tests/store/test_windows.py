@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import load as sorted_load
-from tablemapper.engines.sqlite import writes as operations
+from tablemapper.engines.sqlite.rows import load as sorted_load
+from tablemapper.engines.sqlite.rows import writes as operations
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import windows as bulk
 

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
-from tablemapper.engines.sqlite import filters, maintained, reads, select
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.rows import maintained, reads
+from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
 from tablemapper.keys.cuts import Cut

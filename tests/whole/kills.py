@@ -29,7 +29,8 @@ from typing import Any
 import attrs
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import building, copying, jobs, load, takeover, writes
+from tablemapper.engines.sqlite.online import copying, takeover
+from tablemapper.engines.sqlite.rows import building, jobs, load, writes
 from tablemapper.migrations import run
 from tablemapper.store import builds
 

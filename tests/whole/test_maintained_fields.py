@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import takeover
+from tablemapper.engines.sqlite.online import takeover
 
 
 class Employee(tm.Entity, table="Company"):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import select
+from tablemapper.engines.sqlite.sql import select
 
 from ..touched import Touched, touching
 

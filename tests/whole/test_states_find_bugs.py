@@ -10,9 +10,9 @@ import pytest
 from hypothesis import Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tablemapper.engines.sqlite import maintained
-from tablemapper.engines.sqlite import writes as operations
-from tablemapper.engines.sqlite.file import timestamps
+from tablemapper.engines.sqlite.driver import timestamps
+from tablemapper.engines.sqlite.rows import maintained
+from tablemapper.engines.sqlite.rows import writes as operations
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Operations
 

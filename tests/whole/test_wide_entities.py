@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.statements import Statements
-from tablemapper.engines.sqlite.tables import EntityTable
+from tablemapper.engines.sqlite.sql.statements import Statements
+from tablemapper.engines.sqlite.sql.tables import EntityTable
 from tablemapper.schema.model import compile_schema
 
 

@@ -19,26 +19,26 @@ from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status
-from .building import PROGRESS, build_batch, settle, violations
-from .catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
-from .check import examine
-from .clearing import clear
-from .dropping import clear_batch, disable, drop, finished, tidy
-from .file.driver_errors import NoSuchName
+from .driver.driver_errors import NoSuchName
+from .driver.snapshots import Snapshot
 from .file.file import File
 from .file.opening import open_file
-from .file.snapshots import Snapshot
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .load import SortedLoad
-from .reads import SqliteReads
-from .repair import Repair
-from .statements import ByModel, SqliteSchema, Statements
-from .status import read_status
-from .tables import quoted
-from .takeover import build_disabled, evolution_of, take_over, verify
-from .writes import Get, Vanished, apply, insert, missing, stale
-from .zone_rules import other_rules
+from .online.dropping import clear_batch, disable, drop, finished, tidy
+from .online.repair import Repair
+from .online.status import read_status
+from .online.takeover import build_disabled, evolution_of, take_over, verify
+from .rows.building import PROGRESS, build_batch, settle, violations
+from .rows.check import examine
+from .rows.clearing import clear
+from .rows.load import SortedLoad
+from .rows.reads import SqliteReads
+from .rows.writes import Get, Vanished, apply, insert, missing, stale
+from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
+from .sql.statements import ByModel, SqliteSchema, Statements
+from .sql.tables import quoted
+from .sql.zone_rules import other_rules
 
 __all__ = ["SqliteEngine"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from tablemapper.engines.sqlite.takeover import BESIDE
+from tablemapper.engines.sqlite.online.takeover import BESIDE
 from tablemapper.schema.model import model_of
 
 

@@ -17,8 +17,8 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import statements
-from tablemapper.schema import following
+from tablemapper.engines.sqlite.sql import statements
+from tablemapper.evolution import following
 
 
 class Color(enum.Enum):

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite import jobs as jobs_module
-from tablemapper.engines.sqlite import maintained as maintained_module
-from tablemapper.engines.sqlite import takeover
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.jobs import CURSOR
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.rows import jobs as jobs_module
+from tablemapper.engines.sqlite.rows import maintained as maintained_module
+from tablemapper.engines.sqlite.rows.jobs import CURSOR
 
 
 def versions() -> tuple[list[Any], list[Any]]:
@@ -263,7 +263,7 @@ def a_cursor_that_excludes_its_own_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_holder_that_nobody_follows(patch: pytest.MonkeyPatch) -> None:
-    from tablemapper.engines.sqlite import contested
+    from tablemapper.engines.sqlite.rows import contested
 
     patch.setattr(contested, "_NEXT", contested._NEXT.replace("WHERE", "WHERE 0 AND"))
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 import apsw
 
 from ....errors import CorruptStore, StoreError
-from .connections import quiet_close
-from .driver_errors import translated
+from ..driver.connections import quiet_close
+from ..driver.driver_errors import translated
 from .ticket_lock import fcntl
 
 __all__ = ["BESIDE", "PART", "copy_pages", "copy_store", "give_name", "new_part", "sweep", "sync"]

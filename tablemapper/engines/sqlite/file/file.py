@@ -19,14 +19,14 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from ....errors import StoreClosed, StoreError
+from ..driver.connections import Location, clean_path, quiet_close, vacuum
+from ..driver.driver_errors import translated
+from ..driver.reader_pool import ReaderPool
+from ..driver.snapshots import Row, Snapshot, Stream
+from ..driver.timestamps import STATE, Timestamps
 from .backup import copy_store
 from .btree import Key, upper_keys
-from .connections import Location, clean_path, quiet_close, vacuum
-from .driver_errors import translated
 from .group_commit import CommitQueue
-from .reader_pool import ReaderPool
-from .snapshots import Row, Snapshot, Stream
-from .timestamps import STATE, Timestamps
 from .transactions import Transactions
 from .writer import Writer
 

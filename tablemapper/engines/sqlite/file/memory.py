@@ -11,11 +11,11 @@ from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
+from ..driver.connections import vacuum
+from ..driver.driver_errors import translated
+from ..driver.snapshots import Row, Snapshot
 from .btree import Key
-from .connections import vacuum
-from .driver_errors import translated
 from .file import File
-from .snapshots import Row, Snapshot
 from .writer import Writer
 
 __all__ = ["MemoryFile"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ....errors import shown
-from .connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
+from ..driver.connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
 from .file import File
 from .memory import MemoryFile
 from .restore import Reads, restore

@@ -18,11 +18,11 @@ import apsw
 import attrs
 
 from ....errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError
+from ..driver.connections import Location, quiet_close
+from ..driver.driver_errors import translated
+from ..driver.timestamps import SET_PROGRESS, read_state
 from .backup import BESIDE, copy_pages, give_name, new_part, sweep, sync
-from .connections import Location, quiet_close
-from .driver_errors import translated
 from .ticket_lock import remove_tickets
-from .timestamps import SET_PROGRESS, read_state
 
 __all__ = ["Reads", "restore"]
 

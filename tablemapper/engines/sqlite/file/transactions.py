@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import apsw
 
 from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
-from .connections import Location, quiet_close
-from .driver_errors import DRIVER_ERRORS, translated
+from ..driver.connections import Location, quiet_close
+from ..driver.driver_errors import DRIVER_ERRORS, translated
+from ..driver.timestamps import FENCE, Timestamps
 from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
-from .timestamps import FENCE, Timestamps
 from .writer import Writer
 
 __all__ = ["OtherGeneration", "Transactions"]

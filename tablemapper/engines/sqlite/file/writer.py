@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from .timestamps import Timestamps
+from ..driver.timestamps import Timestamps
 
 __all__ = ["Writer", "sorted_rows"]
 

@@ -18,7 +18,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import beside, in_child, insert
+from ..table import beside, in_child, insert
 
 
 def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.file import connections
+from tablemapper.engines.sqlite.driver import connections
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked, TableMapperError
 
 from ....sqlite_vfs import Fault
-from .table import beside, create_table, in_child, insert
+from ..table import beside, create_table, in_child, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 

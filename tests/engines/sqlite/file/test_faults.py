@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
-from tablemapper.engines.sqlite.file import timestamps as timestamps_module
+from tablemapper.engines.sqlite.driver import timestamps as timestamps_module
 from tablemapper.engines.sqlite.file import transactions as transacting_module
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file

@@ -24,7 +24,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import beside, create_table, in_child, insert
+from ..table import beside, create_table, in_child, insert
 
 SEEK = "SELECT v FROM t WHERE k = ?"
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.driver import reader_pool
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.file import group_commit, reader_pool, transactions
+from tablemapper.engines.sqlite.file import group_commit, transactions
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
@@ -22,7 +23,7 @@ from tablemapper.schema.model import compile_schema
 
 from ....interrupts import places, strike
 from ....sqlite_vfs import Fault, Slow
-from .table import eventually
+from ..table import eventually
 
 
 def create_table(w: Writer) -> None:

@@ -13,7 +13,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import create_table, insert
+from ..table import create_table, insert
 
 
 def test_a_store_in_memory_does_the_same() -> None:

@@ -14,7 +14,7 @@ from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreClosed, StoreError
 
-from .table import create_table, insert
+from ..table import create_table, insert
 
 
 @pytest.fixture

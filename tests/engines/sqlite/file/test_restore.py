@@ -20,7 +20,7 @@ from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked, TableMapperError
 
 from ....sqlite_vfs import Fault
-from .table import beside, create_table, in_child, insert
+from ..table import beside, create_table, in_child, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 

@@ -17,7 +17,7 @@ from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import TableMapperError
 
 from ....sqlite_vfs import Power
-from .table import create_table
+from ..table import create_table
 from .test_restore import NEW, OLD, old_store, rows
 
 

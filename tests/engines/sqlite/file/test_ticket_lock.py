@@ -18,7 +18,7 @@ from tablemapper.engines.sqlite.file import ticket_lock
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.ticket_lock import TicketLock
 
-from .table import create_table, drawn, eventually, insert
+from ..table import create_table, drawn, eventually, insert
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import Clock, create_table, drawn, eventually, insert
+from ..table import Clock, create_table, drawn, eventually, insert
 
 
 def test_a_write_returns_what_it_was_given_and_counts_its_changes(file: File) -> None:

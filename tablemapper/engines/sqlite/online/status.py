@@ -1,0 +1,76 @@
+"""The status of a file, as its catalogue says: no class is needed to read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from ....schema.forms import ModelForm
+from ...status import Applied, Item, Status
+from ..driver.timestamps import STATE
+from ..file.opening import open_file
+from ..rows.contested import COUNT_VALUES
+from ..rows.jobs import BUILDS
+from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue
+
+__all__ = ["read_status", "status_of_file"]
+
+_PROGRESS = f"SELECT name, done, total FROM {BUILDS}"
+_COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
+
+
+def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
+    """Return the status of a file that is there."""
+    file = open_file(path, create=False, timeout=timeout)
+    try:
+        with file.snapshot() as snapshot:
+            return read_status(snapshot.read)
+    finally:
+        file.close()
+
+
+def read_status(read: Read) -> Status:
+    """Return the status of one state of a file."""
+    catalogue = read_catalogue(read)
+    generation = next((number for (number,) in read(f"SELECT generation FROM {STATE}")), 0)
+    if catalogue.first_format or not catalogue.models:
+        return Status(generation, tuple(_items(catalogue, {}, {})))
+    progress = {name: (done, total) for name, done, total in read(_PROGRESS)}
+    places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
+    held = dict[str, int](read(COUNT_VALUES))
+    copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in read(_COPIES)]
+    items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
+    return Status(generation, items, tuple(_history(catalogue)))
+
+
+def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:
+    def item(where: str, kind: str) -> Item:
+        form = catalogue.states.get(where)
+        state, declared = ("ready", True) if form is None else (form.state, form.declared)
+        return Item(where, kind, state, declared, *places.get(where, (0, 0)), held.get(where, 0))  # type: ignore[arg-type]
+
+    for name, form in catalogue.models.items():
+        yield item(name, _kind(form))
+        for index in form.indexes:
+            yield item(f"{name}.{index}", "index")
+
+
+def _dropped(catalogue: Catalogue) -> Iterator[Item]:
+    """Yield what was dropped, and has not come back under its name."""
+    for stone in {one.label: one for one in catalogue.tombstones}.values():
+        owner, _, index = stone.label.partition(".")
+        held = catalogue.models.get(owner)
+        if held is None or (index and index not in held.indexes):
+            kind = "index" if index else "aggregate" if "aggregate" in stone.form else "class"
+            yield Item(stone.label, kind, "dropping" if stone.tables else "dropped", declared=False)  # type: ignore[arg-type]
+
+
+def _kind(form: ModelForm) -> str:
+    return "aggregate" if form.aggregate else "class"
+
+
+def _history(catalogue: Catalogue) -> Iterator[Applied]:
+    for one in [entry for entry in catalogue.history if entry.undone is None]:
+        state = "contracted" if one.contracted else "switched" if one.switched else "running"
+        yield Applied(one.id, state, datetime.fromtimestamp(one.started / 1e6, UTC), one.entities)  # type: ignore[arg-type]

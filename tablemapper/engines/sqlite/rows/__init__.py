@@ -1,0 +1,13 @@
+"""Rows of entities, indexes and groups: read, written, compared.
+
+- `contested`: unique indexes that are not unique yet.
+- `clearing`: all rows of a class, removed.
+- `jobs`: builds and copies that are under way, and what each write owes to them.
+- `maintained`: the rows of indexes and of groups.
+- `building`: the batches of a build.
+- `twins`: the tables of classes before a migration, in step with those after it.
+- `writes`: operations, on the rows of entities.
+- `load`: many entities, sorted outside of the tables.
+- `check`: the tables as a check reads them.
+- `reads`: the rows of plans.
+"""

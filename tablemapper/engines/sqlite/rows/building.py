@@ -1,0 +1,68 @@
+"""The batches of a job: each adds the next entities to what is being built, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from ....schema.forms import StateForm
+from ....schema.maintenance import ChangeSet
+from ...protocol import Built, Violation
+from ..file.writer import Writer
+from ..sql.catalogue import read_states, write_states
+from ..sql.statements import Job, SqliteSchema
+from .contested import holders, violated
+from .jobs import BUILDS
+from .maintained import write_changes
+
+__all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
+
+_MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
+_END = f"DELETE FROM {BUILDS} WHERE name = ?"
+_STATE = f"SELECT pk, rk, done, total FROM {BUILDS} WHERE name = ?"
+PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
+
+
+def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
+    """Build the next entities behind a job's cursor, at most ``most``; the job ends with the last ones."""
+    statements = sqlite.statements[job.model]
+    pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
+    after = () if pk is None else (pk, rk)
+    sql = statements.scan_after if after else statements.scan
+    rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
+    changes = ChangeSet()
+    changes.added(job.targets, rows)
+    write_changes(sqlite, writer, changes)
+    done += len(rows)
+    if len(rows) < most:
+        writer.execute(_END, (job.name,))
+        return Built(job.model.name, len(rows), done, done, tuple(sorted(job.labels)))
+    writer.execute(_MOVE, (*rows[-1][:2], len(rows), job.name))
+    return Built(job.model.name, len(rows), done, total)
+
+
+def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
+    """Return the states once some labels are built: ready, or violated if a value is held twice."""
+    after: dict[str, StateForm] = {}
+    for label in labels:
+        state: Literal["violated", "ready"] = "violated" if violated(writer, label) else "ready"
+        after[label] = replace(states[label], state=state, since=writer.timestamp, by=None)
+    return states | after
+
+
+def settle(sqlite: SqliteSchema, writer: Writer) -> None:
+    """Make indexes ready in which no value is held twice any more."""
+    kept = [index.label for index, noted in sqlite.contested.items() if not noted]
+    if mended := [label for label in kept if not violated(writer, label)]:
+        write_states(writer, states_after(writer, read_states(writer), mended))
+
+
+def violations(sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int) -> tuple[Violation, ...]:
+    """Return values that are held twice."""
+    found: list[Violation] = []
+    for index in sqlite.contested:
+        held = holders(sqlite, index, read, most - len(found))
+        found += [Violation(index.label, value, tuple(keys)) for value, keys in held.items()]
+    return tuple(found)

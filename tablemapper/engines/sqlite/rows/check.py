@@ -1,0 +1,105 @@
+"""The check of a file: what `schema.check` compares, read by statements, and what SQLite and this engine keep besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ....progress import Meter
+from ....schema.check import Check, Finding, Problem
+from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
+from ....schema.model import Model
+from ....schema.rows import Row
+from ..sql.statements import SqliteSchema
+from ..sql.tables import EntityTable, quoted
+from .contested import NOTED, NOTES
+from .jobs import owed
+
+__all__ = ["Rows", "examine"]
+
+Rows = Callable[..., Iterator[Row]]
+"""Runs a statement and yields its rows."""
+
+
+def examine(
+    sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter
+) -> tuple[Check, list[Finding]]:
+    """Check every table of the opened models, within one state of the store; return the check and what it found.
+
+    Args:
+        sqlite: the models.
+        rows: runs a statement.
+        integrity: what SQLite's own check found.
+        last: the highest timestamp that was given out.
+        meter: counts each entity.
+    """
+
+    def first(sql: str, args: Sequence[Any]) -> Row | None:
+        return next(rows(sql, args), None)
+
+    maintained = {model: owed(sqlite, first, model) for model in sqlite.maintenance}
+    check = Check(maintained, _Stored(sqlite, rows), last, meter)
+    aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
+    moved = (finding for table in sqlite.tables.values() for finding in _moved(table, aggregates, rows))
+    damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
+    return check, [*damaged, *check.findings(moved)]
+
+
+class _Stored:
+    """The tables of a file, as the check reads them."""
+
+    def __init__(self, sqlite: SqliteSchema, rows: Rows) -> None:
+        self._sqlite = sqlite
+        self._run = rows
+
+    def whole(self, model: Model) -> Model:
+        return self._sqlite.statements[model].model
+
+    def rows(self, model: Model) -> Iterable[Row]:
+        return self._run(self._sqlite.statements[model].scan)
+
+    def row(self, model: Model, partition: str, row: str) -> Row | None:
+        return next(self._run(self._sqlite.statements[model].get, (partition, row)), None)
+
+    def groups(self, model: Model) -> Iterable[tuple[Row, bytes]]:
+        return ((row[:-1], row[-1]) for row in self._run(self._sqlite.statements[model].scan_state))
+
+    def values(self, model: Model) -> Iterable[tuple[Any, ...]]:
+        return self._run(f"SELECT * FROM {quoted(self._sqlite.values_table(model))}")
+
+    def index_rows(self, index: IndexMaintenance) -> Iterable[IndexRow]:
+        return self._run(self._sqlite.indexes[index.model].scan)
+
+    def index_row(self, index: IndexMaintenance, key: IndexRow) -> IndexRow | None:
+        return next(self._run(self._sqlite.indexes[index.model].get, key), None)
+
+    def is_noted(self, index: IndexMaintenance, key: IndexRow) -> bool:
+        return index in self._sqlite.contested and next(self._run(NOTED, (index.label, *key)), None) is not None
+
+    def notes(self, index: IndexMaintenance) -> Iterable[IndexRow]:
+        return self._run(NOTES, (index.label,)) if index in self._sqlite.contested else ()
+
+    def holder(self, index: IndexMaintenance, partition: str, row: str) -> Row | None:
+        return next(self._run(self._sqlite.indexes[index.model].holder, (partition, row)), None)
+
+    def index_count(self, index: IndexMaintenance) -> int:
+        return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
+
+
+def _moved(table: EntityTable, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[Finding]:
+    """Check that each row with large values has them, and that there are no others."""
+    if not table.spills:
+        return
+    name, big = quoted(table.name), quoted(table.big_name)
+    kind = '"_type"' if "_type" in table.has else "NULL"
+    lost = (
+        f'SELECT "PartitionKey", "RowKey", {kind} FROM {name} '
+        f'WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
+    )
+    for *key, number in rows(lost):
+        problem = Problem("missing", table.name, tuple(key), "its large values are not there")
+        names = [one for at, one in enumerate(table.types) if (at or None) == number]
+        yield Finding(problem, next((aggregates[one] for one in names if one in aggregates), None))
+    others = f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {name} WHERE "_big" IS NOT NULL)'
+    for (at,) in rows(others):
+        yield Finding(Problem("dangling", table.big_name, (at,), "large values of no entity"), table)

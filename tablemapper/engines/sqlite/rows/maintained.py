@@ -1,0 +1,214 @@
+"""What is maintained: the rows of indexes, and of aggregates' groups.
+
+Everything is judged on the final state: all index rows that go are deleted before any that comes is put, so that two
+entities, or two groups, can swap a unique value in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from operator import itemgetter
+from typing import Any, Literal
+
+import apsw
+
+from ....errors import CorruptStore, SchemaMismatch, TableMapperError, UniqueViolation
+from ....schema.groups import Delta, Seek
+from ....schema.maintenance import (
+    AggregateMaintenance,
+    ChangeSet,
+    Groups,
+    IndexChanges,
+    IndexMaintenance,
+    IndexRow,
+    Maintenance,
+)
+from ....schema.model import Model
+from ....schema.rows import DAMAGE, Row, unreadable
+from ..file.writer import Writer, sorted_rows
+from ..sql.maintained_tables import IndexTable, Values
+from ..sql.statements import SqliteSchema
+from .contested import delete_contested, is_noted, put_contested
+from .jobs import owed
+
+__all__ = ["delete_rows", "put_rows", "seek_value", "write_changes", "write_groups", "write_indexes"]
+
+
+def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
+    write_groups(sqlite, writer, changes)
+    write_indexes(sqlite, writer, changes)
+
+
+def write_indexes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
+    """Write what a change set says about indexes."""
+    for index, change in changes.indexes.items():
+        if change.deletes:
+            delete_rows(sqlite, index, writer, change.deletes)
+    for index, change in changes.indexes.items():
+        _put(sqlite, index, writer, change)
+
+
+def write_groups(
+    sqlite: SqliteSchema, writer: Writer, changes: ChangeSet, apart: Collection[tuple[Model, tuple[str, str]]] = ()
+) -> None:
+    """Write what changes in the groups of aggregates, and add to the set what that changes in indexes.
+
+    Those are on the groups, and on entities that have maintained fields in groups.
+
+    Args:
+        sqlite: the schema.
+        writer: the transaction.
+        changes: of the entities that are grouped.
+        apart: entities with maintained fields, by class and key, that change themselves: their rows are left out.
+    """
+    before: dict[Model, dict[tuple[str, str], Row]] = {}
+    for aggregate, groups in changes.groups.items():
+        _write_groups(sqlite, writer, aggregate, groups, changes, before)
+    for owner, rows in before.items():
+        get = sqlite.statements[owner].get
+        after = {key: writer.get(get, key) for key in rows if (owner, key) not in apart}
+        pairs = [(rows[key], row) for key, row in after.items() if row is not None]
+        for maintenance, passed in owed(sqlite, writer.get, owner):
+            some = pairs if passed is None else [pair for pair in pairs if passed(pair[0])]
+            changes.changed(Maintenance(maintenance.indexes, ()), some)
+
+
+def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
+    rewrites = change.rewrites
+    if index in sqlite.contested:
+        rewrites = [row for row in rewrites if not is_noted(index, writer, row)]
+    if rewrites:
+        writer.executemany(sqlite.indexes[index.model].put, rewrites)
+    if change.puts:
+        put_rows(sqlite, index, writer, sorted_rows(change.puts))
+
+
+def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Delete rows of an index."""
+    if index in sqlite.contested:
+        delete_contested(sqlite, index, writer, rows)
+        return
+    before = writer.total_changes()
+    writer.run(sqlite.indexes[index.model].delete, [row[:4] for row in sorted_rows(rows)])
+    if writer.total_changes() - before != len(rows):
+        raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
+
+
+def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
+    """Insert rows of an index, sorted by key."""
+    table = sqlite.indexes[index.model]
+    if sqlite.contested.get(index):
+        put_contested(index, table, writer, rows)
+        return
+    try:
+        writer.run(table.insert, rows)
+    except apsw.ConstraintError:
+        if not index.model.unique:
+            raise CorruptStore(f"{index.label}: dangling index rows; call store.repair()") from None
+        raise _violation(table, index, writer, rows) from None
+
+
+def _violation(
+    table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
+) -> UniqueViolation:
+    label = index.label
+    for row in puts:
+        held = writer.get(table.holder, row[:2])
+        holders = [] if held is None else [held]
+        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
+        for holder in holders:
+            if tuple(holder) != row[2:4]:
+                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
+                return UniqueViolation(
+                    f"{label}: {index.owner.name} {row[2:4]} cannot have {where}, which {tuple(holder)} holds; "
+                    "change one of them, or swap both in one transaction",
+                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
+                )  # fmt: skip
+    return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
+
+
+def _write_groups(
+    sqlite: SqliteSchema,
+    writer: Writer,
+    aggregate: AggregateMaintenance,
+    groups: Groups,
+    changes: ChangeSet,
+    before: dict[Model, dict[tuple[str, str], Row]],
+) -> None:
+    model = aggregate.model
+    if (reason := sqlite.blocked.get(model)) is not None:
+        raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
+    statements, values = sqlite.statements[model], sqlite.values.get(model)
+    followed = bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
+    puts: list[Row] = []
+    new: list[Row] = []
+    changed: list[tuple[Row, Row]] = []
+    gone: list[Row] = []
+    keyed = [(aggregate.key(group), delta) for group, delta in groups.items()]
+    keyed.sort(key=itemgetter(0))
+    key: tuple[str, str] | None = None
+    seek: Seek = _no_seek
+    read, sql, advance, timestamp = writer.execute, statements.get_group, aggregate.advance, writer.timestamp
+    try:
+        for key, delta in keyed:
+            if values is not None:
+                _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
+                seek = partial(seek_value, writer, values, key)
+            stored: Any = read(sql, key).fetchone()
+            row = advance(key[0], key[1], timestamp, stored, delta, seek)
+            if row is stored:
+                continue
+            if row is None:
+                gone.append((*key, *stored[:-1]))
+                continue
+            puts.append(row)
+            if not followed:
+                continue
+            if stored is None:
+                new.append(row[:-1])
+            elif row[2] == timestamp:  # else what is shown did not change, so neither did its ETag
+                changed.append(((*key, *stored[:-1]), row[:-1]))
+    except TableMapperError:
+        raise
+    except DAMAGE as error:  # what is stored of the group, or of its live values
+        raise unreadable(model.name, key, error, "call store.repair()") from error
+    if (owner := sqlite.owners.get(model.name)) is not None:
+        held = before.setdefault(owner, {})
+        for row in (*new, *gone, *[row for _, row in changed]):
+            entity = None if row[:2] in held else writer.get(sqlite.statements[owner].get, row[:2])
+            if entity is not None:
+                held[row[:2]] = entity
+    if puts:
+        writer.run(statements.put, [(*row[:-1], None, row[-1]) for row in puts] if statements.has_big else puts)
+    if gone:
+        writer.run(statements.delete, [row[:3] for row in gone])
+    if not followed:
+        return
+    for maintenance, passed in owed(sqlite, writer.get, model):
+        if maintenance.indexes:
+            changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
+            changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])
+            changes.added(maintenance, new if passed is None else list(filter(passed, new)))
+
+
+def seek_value(writer: Writer, values: Values, key: tuple[Any, ...], slot: int, end: Literal["min", "max"]) -> Any:
+    """Return the least or greatest live value of a group, None if there is none."""
+    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
+    return None if found is None else found[0]
+
+
+def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:
+    raise AssertionError("an aggregate without extremes looks for none")
+
+
+def _count_values(slots: Iterable[int], values: Values, writer: Writer, key: tuple[str, str], delta: Delta) -> None:
+    for at in slots:
+        for value, count in delta[at + 1].items():
+            if not count:
+                continue
+            place = (*key, at, value)
+            writer.execute(values.count, (*place, count))
+            if count < 0:
+                writer.execute(values.forget, place)

@@ -1,0 +1,265 @@
+"""Searches as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial, wraps
+from itertools import chain, islice
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ....planning.budget import Spending
+from ....planning.conditions import AnyPredicate
+from ....planning.parts import Part, Place, narrowed
+from ....planning.plan import Plan
+from ....planning.projection import ENTITIES, Layout
+from ....planning.ranges import BoundPlan
+from ....schema.rows import Row, readable
+from ...protocol import Position
+from ..driver.driver_errors import NoSuchName
+from ..driver.snapshots import Snapshot
+from ..file.file import File
+from ..sql.select import Select, Statement
+from ..sql.statements import SqliteSchema
+
+__all__ = ["SqliteReads"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+_CHUNK = 256
+_MANY = 10_000  # rows: of fewer, all keys are read
+_SAMPLES = 32  # keys for each part
+_NOTHING: tuple[Any, Any] = (None, None)
+
+
+def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
+    """Read once more if the file has other names for what is read by now.
+
+    A snapshot is broken by the first read that fails: `SqliteReads.in_one_state` begins another one.
+    """
+
+    @wraps(read)
+    def reading(self: SqliteReads, /, *args: P.args, **options: P.kwargs) -> T:
+        try:
+            return read(self, *args, **options)
+        except NoSuchName:
+            self.catch_up()
+            if options.get("within") is not None:
+                raise
+            return read(self, *args, **options)
+
+    return reading
+
+
+class SqliteReads:
+    """Runs searches over one file."""
+
+    def __init__(self, file: File, sqlite: SqliteSchema, catch_up: Callable[[], None]) -> None:
+        self._file = file
+        self.sqlite = sqlite
+        self.catch_up = catch_up
+
+    def select(self, plan: Plan) -> Select:
+        """Return a plan as SQL; made once."""
+        select: Select
+        sqlite, select = plan.lowered.get(self, _NOTHING)
+        if sqlite is not self.sqlite:
+            sqlite, select = plan.lowered[self] = self.sqlite, Select(plan, self.sqlite)
+        return select
+
+    @_again
+    def rows(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        *,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        within: Snapshot | None = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows in chunks, all of one state of the file, those after one position."""
+        select = self.select(bound.plan)
+        alone = within is None and spending is None
+        if alone and select.few:
+            if (few := self._few(select, bound, layout, after, limit)) is not None:
+                return iter([few] if few else [])
+            select.few = False
+        statements = list(select.statements(bound, layout, after, limit, spending))
+        if len(statements) != 1:
+            chunks = self._several(select, statements, layout, within)
+            first = next(chunks, None)
+            return iter(()) if first is None else chain([first], chunks)
+        sql, args = statements[0]
+        if within is not None:
+            return within.stream(sql, args)
+        stream = self._file.stream(sql, args)
+        if not alone:
+            return stream
+        rows = next(stream, [])
+        select.few = len(rows) < _CHUNK
+        select.lean = select.can_be_lean(layout) and not _moved_aside(rows)
+        return chain([rows] if rows else [], stream)
+
+    def _few(
+        self, select: Select, bound: BoundPlan, layout: Layout, after: Position | None, limit: int | None
+    ) -> list[Row] | None:
+        """Return all rows, if they are few."""
+        can_be_lean = select.can_be_lean(layout)
+        lean = can_be_lean and select.lean
+        most = _CHUNK + 1 if limit is None else min(limit, _CHUNK + 1)
+        statements = list(select.statements(bound, layout, after, most, lean=lean))
+        if len(statements) != 1:
+            return None
+        # (What is filtered or sorted may read more than it finds.)
+        read = self._file.read if bound.plan.filter or bound.plan.sorted else self._file.read_few
+        rows = read(*statements[0])
+        if len(rows) > _CHUNK:
+            return None
+        if can_be_lean:
+            select.lean = whole = not _moved_aside(rows)
+            if lean and not whole:
+                return self._few(select, bound, layout, after, limit)
+        return rows
+
+    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+        """Return a function that reads all rows of one partition of a path; None if they may be many."""
+        sqlite: SqliteSchema | None = None
+        select: Select
+        can_be_lean, sql = False, ""
+        read = self._file.read_few
+
+        def rows(partition: str) -> list[Row] | None:
+            nonlocal sqlite, select, can_be_lean, sql
+            if sqlite is not self.sqlite:
+                select, sqlite = self.select(plan), self.sqlite
+                can_be_lean = select.can_be_lean(ENTITIES)
+                sql = select.partition(lean=can_be_lean)
+            if not select.few or (can_be_lean and not select.lean):
+                return None
+            try:
+                chunk = read(sql, (partition, _CHUNK + 1))
+            except NoSuchName:
+                return None  # the other way finds the new name
+            return None if len(chunk) > _CHUNK or (can_be_lean and _moved_aside(chunk)) else chunk
+
+        return rows
+
+    @_again
+    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+        """Return the first row."""
+        select = self.select(bound.plan)
+        lean = select.lean and select.can_be_lean(layout)
+        statements = list(select.statements(bound, layout, limit=1, lean=lean))
+        if len(statements) != 1:
+            return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
+        row = self._file.get(*statements[0])
+        if row is None or not lean or row[-1] is None:
+            select.lean = lean or (row is not None and select.can_be_lean(layout) and row[-1] is None)
+            return row
+        select.lean = False
+        return self.find(bound, layout)
+
+    def _several(
+        self, select: Select, statements: list[Statement], layout: Layout, within: Snapshot | None
+    ) -> Iterator[list[Row]]:
+        if not statements:
+            return
+        if within is None:
+            yield from self._file.in_one_state(partial(self._several, select, statements, layout))
+        elif select.plan.merged:
+            streams = [chain.from_iterable(within.stream(sql, args)) for sql, args in statements]
+            merged = heapq.merge(*streams, key=select.in_merged_order(layout), reverse=select.plan.descending)
+            yield from readable(_chunks(merged), str(select.plan.path))
+        else:
+            for sql, args in statements:
+                yield from within.stream(sql, args)
+
+    @_again
+    def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
+        """Return the number of entities; None if that has to be found out in Python."""
+        select = self.select(bound.plan)
+        if select.residual or (bound.plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
+            return None
+        with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
+            counts = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
+        return sum(int(row[0]) for row in counts if row is not None)
+
+    @_again
+    def between_bounds(self, bound: BoundPlan, most: int) -> int:
+        """Return the number of rows between the bounds, before any filter, at most ``most``."""
+        select, count = self.select(bound.plan), 0
+        with self._file.snapshot() as snapshot:
+            for sql, args in select.counts(bound, filtered=False, most=most):
+                count += sum(snapshot.get(sql, args) or ())
+                if count >= most:
+                    return most
+        return count
+
+    @_again
+    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return places that divide the rows between the bounds into parts of about one size, in order; fewer if rows are few."""
+        select = self.select(bound.plan)
+        with self._file.snapshot() as snapshot:
+
+            def every() -> Iterator[Place]:
+                return chain.from_iterable(chain.from_iterable(snapshot.stream(*one) for one in select.keys(bound)))
+
+            keys = list(islice(every(), _MANY))
+            if len(keys) == _MANY and len(keys := self._sampled(bound, parts)) < 2 * parts:
+                stride = max(sum(1 for _ in every()) // (parts * _SAMPLES), 1)
+                keys = list(islice(every(), stride - 1, None, stride))
+        return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
+
+    def _sampled(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return keys between the bounds that lie evenly, in order; few if the file is not known to have them."""
+        table, columns = self.select(bound.plan).keyed
+        index = None if bound.plan.index is None else bound.plan.index.name
+
+        def reaches(low: Place | None, high: Place | None) -> bool:
+            return bool(narrowed(bound, Part(index, low, high)).ranges)
+
+        keys = self._file.upper_keys(table, columns, parts * _SAMPLES, reaches)
+        return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
+
+    @_again
+    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
+        """Return SQLite's own plan of the first range."""
+        select = self.select(bound.plan)
+        for sql, args in select.statements(bound, layout, lean=select.can_be_lean(layout)):
+            return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
+        return []
+
+    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
+        """Return the predicates that have to be evaluated in Python."""
+        return self.select(plan).residual
+
+    def snapshot(self) -> Snapshot:
+        """Return a context manager for several searches in one state."""
+        return self._file.snapshot()
+
+    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+        """Yield what a function reads of one state of the file, as it is asked for."""
+        chunks = self._file.in_one_state(read)
+        try:
+            first = next(chunks, None)
+        except NoSuchName:
+            yield from self._file.in_one_state(read)
+            return
+        if first is not None:
+            yield first
+            yield from chunks
+
+
+def _moved_aside(rows: list[Row]) -> bool:
+    """Return whether values of one of the rows are moved aside."""
+    for row in rows:  # noqa: SIM110  (three times as fast as any())
+        if row[-1] is not None:
+            return True
+    return False
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while chunk := list(islice(rows, _CHUNK)):
+        yield chunk

@@ -1,0 +1,440 @@
+"""Apply operations: the rows of entities, then what is maintained from them, inside one transaction.
+
+Statement by statement would cost more: each table's rows are written together, sorted by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apsw
+import attrs
+
+from ....entities.etag import etag_text
+from ....errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
+from ....evolution.following import Followed
+from ....schema.maintenance import AggregateMaintenance, ChangeSet, Groups, Maintenance
+from ....schema.model import Model
+from ....schema.rows import DAMAGE, Row, unreadable
+from ...protocol import Batch, Operation
+from ..file.writer import Writer, sorted_rows
+from ..sql.statements import SqliteSchema, Statements
+from .building import settle
+from .jobs import Passed, owed, queue
+from .maintained import put_rows, write_changes, write_groups, write_indexes
+from .twins import in_step
+
+__all__ = [
+    "Get",
+    "Vanished",
+    "apply",
+    "completed_rows",
+    "exists",
+    "insert",
+    "insert_rows",
+    "keep_in_step",
+    "missing",
+    "stale",
+]
+
+_CHUNK = 2_000  # rows that stay in a processor's cache
+_PAGES = 8_000  # that the connection's cache holds
+
+
+@attrs.define(eq=False)
+class _Batch:
+    """The operations of a transaction on entities of one class, by what they turned out to do."""
+
+    inserts: list[Operation] = attrs.field(factory=list)
+    updates: list[Operation] = attrs.field(factory=list)
+    deletes: list[Operation] = attrs.field(factory=list)
+
+    @property
+    def all(self) -> Sequence[Operation]:
+        return (*self.deletes, *self.updates, *self.inserts)
+
+    def only(self, passed: Passed) -> _Batch:
+        """Return the operations on entities that a cursor has passed."""
+        return _Batch(
+            *[[one for one in some if passed(one.key)] for some in (self.inserts, self.updates, self.deletes)]
+        )
+
+
+def apply(
+    sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None = None
+) -> None:
+    """Apply operations on different entities; each gets the row that was stored as its ``new``.
+
+    Raises:
+        EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation: the caller rolls back.
+        InvalidTransaction: more rows than ``maintained_limit`` would be written.
+    """
+    try:
+        one = operations[0]
+        single = len(operations) == 1 and maintained_limit is None and sqlite.plain
+        if single and one.verb == "insert" and one.model not in sqlite.keepers:
+            _insert_one(sqlite, writer, operations[0])
+        else:
+            _apply(sqlite, writer, operations, maintained_limit)
+    except TableMapperError:
+        raise
+    except DAMAGE:
+        for operation in operations:
+            stored = operation.old
+            if stored is not None and (fault := operation.model.fault_of(stored)) is not None:
+                raise unreadable(operation.model.name, stored, fault) from None
+        raise
+
+
+def _insert_one(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
+    """Insert one entity, as `_apply` would, but without what only several operations need (a tenth of the time)."""
+    model, new = operation.model, operation.new
+    assert new is not None
+    statements, kept = sqlite.statements[model], sqlite.maintenance[model]
+    inserted = insert_rows(statements, writer, [new])
+    (operation.new,) = inserted
+    for index in kept.indexes:
+        if rows := index.rows(inserted):
+            put_rows(sqlite, index, writer, sorted_rows(rows))
+    if kept.aggregates:
+        changes = ChangeSet()
+        for aggregate in kept.aggregates:
+            aggregate.collect(inserted, changes.groups.setdefault(aggregate, {}), 1)
+        write_changes(sqlite, writer, changes)
+
+
+def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
+    batches: dict[Model, _Batch] = {}
+    for operation in operations:
+        if operation.verb == "require":
+            _read(sqlite, writer, operation)
+            continue
+        batch = batches.get(operation.model)
+        if batch is None:
+            batch = batches[operation.model] = _Batch()
+        if operation.verb == "insert":
+            batch.inserts.append(operation)
+            continue
+        # (What was read before the file had more properties is too short; maintained fields change at any time.)
+        dependent = operation.model in sqlite.keepers
+        if dependent and operation.old is not None and operation.etag is None:
+            operation.etag = operation.old[2]
+        if dependent or operation.old is None or len(operation.old) != sqlite.statements[operation.model].width:
+            _read(sqlite, writer, operation)
+        if operation.verb == "delete":
+            batch.deletes.append(operation)
+        else:
+            if operation.change is not None:
+                operation.new = operation.change(operation.old)
+            (batch.inserts if operation.old is None else batch.updates).append(operation)
+    for model, followed in sqlite.followed.items():
+        if followed.checked and (found := batches.get(model)) is not None:
+            _complete(followed, found)
+    changes = ChangeSet()
+    if dependents := sqlite.keepers.keys() & batches.keys():
+        # Groups first: what entities are in indexes may depend on what they come to be.
+        _collect(sqlite, writer, batches, changes, lambda kept: Maintenance((), kept.aggregates))
+        own = {(model, one.key) for model in dependents for one in batches[model].all}
+        write_groups(sqlite, writer, changes, own)
+        for model in dependents:
+            _maintain(sqlite.statements[model], writer, batches[model])
+        _collect(sqlite, writer, batches, changes, lambda kept: Maintenance(kept.indexes, ()))
+    else:
+        _collect(sqlite, writer, batches, changes, None)
+    for model, batch in batches.items():
+        statements = sqlite.statements[model]
+        if batch.deletes:
+            _delete(statements, writer, batch.deletes)
+        if batch.updates:
+            _update(statements, writer, batch.updates)
+        if batch.inserts:
+            rows = insert_rows(statements, writer, _news(batch.inserts))
+            for operation, row in zip(batch.inserts, rows, strict=True):
+                operation.new = row
+    for model, batch in batches.items() if sqlite.copies else ():
+        queue(sqlite, writer, model, [one.key for one in batch.all])
+    (write_indexes if dependents else write_changes)(sqlite, writer, changes)
+    for model, batch in batches.items() if sqlite.twins else ():
+        keep_in_step(sqlite, writer, model, [one.key for one in batch.all])
+    if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
+        raise InvalidTransaction(
+            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
+            f"than {maintained_limit} in one entity group transaction; split it"
+        )
+
+
+def _collect(
+    sqlite: SqliteSchema,
+    writer: Writer,
+    batches: Mapping[Model, _Batch],
+    changes: ChangeSet,
+    part: Callable[[Maintenance], Maintenance] | None,
+) -> None:
+    """Add to a set what operations change in what is maintained, or in a part of that."""
+    for model, batch in batches.items():
+        for whole, passed in owed(sqlite, writer.get, model):
+            kept = whole if part is None else part(whole)
+            some = batch if passed is None else batch.only(passed)
+            if some.deletes:
+                changes.removed(kept, _olds(some.deletes))
+            if some.updates:
+                changes.changed(kept, list(zip(_olds(some.updates), _news(some.updates), strict=True)))
+            if some.inserts:
+                changes.added(kept, _news(some.inserts))
+
+
+def _maintain(statements: Statements, writer: Writer, batch: _Batch) -> None:
+    """Give rows that are written the maintained fields that their keys have."""
+    for operation in (*batch.updates, *batch.inserts):
+        assert operation.new is not None
+        operation.new = _maintained(statements, writer, operation.new)
+
+
+def _maintained(statements: Statements, writer: Writer, row: Row) -> Row:
+    values = list(row)
+    for at, value in zip(statements.maintained_places, writer.get(statements.maintained, row[:2]) or (), strict=True):
+        values[at] = value
+    return tuple(values)
+
+
+def _complete(followed: Followed, batch: _Batch) -> None:
+    """Add to rows what their class does not know of them."""
+    for operation in (*batch.inserts, *batch.updates):
+        assert operation.new is not None
+        operation.new = followed.completed(operation.new, operation.old)
+    if batch.deletes:
+        followed.check_writable()
+
+
+def completed_rows(sqlite: SqliteSchema, writer: Writer, model: Model, rows: list[Row]) -> list[Row]:
+    """Return rows of new entities with what their class does not know of them, and what is maintained."""
+    followed = sqlite.followed.get(model)
+    if followed is not None and followed.checked:
+        rows = [followed.completed(row) for row in rows]
+    return rows if model not in sqlite.keepers else [_maintained(sqlite.statements[model], writer, row) for row in rows]
+
+
+def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> None:
+    """Insert many entities; each batch gets its rows as they were stored.
+
+    Raises:
+        EntityExists, UniqueViolation: the caller rolls back.
+    """
+    groups: dict[AggregateMaintenance, Groups] = {}
+    (pages,) = writer.get("PRAGMA page_count") or (0,)
+    for batch in batches:
+        statements = sqlite.statements[batch.model]
+        # A file that is not in the cache is gone through once, in order; else that makes no difference.
+        chunk = _CHUNK if pages < _PAGES else len(batch.rows)
+        for at in range(0, len(batch.rows), chunk):
+            rows = insert_rows(
+                statements, writer, completed_rows(sqlite, writer, batch.model, batch.rows[at : at + chunk])
+            )
+            batch.rows[at : at + chunk] = rows
+            # In the order of the keys, so that index rows that are equal in their own key have it too.
+            changes = ChangeSet(groups=groups)
+            for kept, passed in owed(sqlite, writer.get, batch.model):
+                changes.added(kept, sorted_rows(rows if passed is None else list(filter(passed, rows))))
+            write_indexes(sqlite, writer, changes)
+            queue(sqlite, writer, batch.model, rows)
+    write_changes(sqlite, writer, ChangeSet(groups=groups))
+    for batch in batches if sqlite.twins else ():
+        keep_in_step(sqlite, writer, batch.model, batch.rows)
+
+
+def keep_in_step(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Sequence[Sequence[Any]]) -> None:
+    """Write what was written of a class on the other side of each of its twins, too; see `twins`."""
+    for other, operations in in_step(sqlite, writer, model, keys):
+        apply(other, writer, operations)
+        if other.contested:
+            settle(other, writer)
+
+
+def _olds(group: list[Operation]) -> list[Row]:
+    """Return the rows as they are; every one of them was read."""
+    return [operation.old for operation in group]  # type: ignore[misc]
+
+
+def _news(group: list[Operation]) -> list[Row]:
+    """Return the rows as they will be; none of them goes."""
+    return [operation.new for operation in group]  # type: ignore[misc]
+
+
+def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
+    """Read what an operation is about to change, and judge its condition."""
+    operation.old = None
+    stored = writer.get(sqlite.statements[operation.model].get, operation.key)
+    if stored is None:
+        if operation.verb == "upsert":
+            return
+        raise missing(operation)
+    if operation.etag is not None and stored[2] != operation.etag:
+        raise stale(operation, stored)
+    operation.old = stored
+
+
+def missing(operation: Operation) -> EntityNotFound:
+    """Return the error of an operation on an entity that is not there."""
+    fault = "there is no such entity" if operation.etag is None else "it was deleted since it was read"
+    return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
+
+
+class Vanished(Exception):
+    """One of these deletes found nothing; which one is seen only once they are undone."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        super().__init__("a delete found nothing")
+        self.operations = operations
+
+
+def stale(operation: Operation, stored: Row) -> PreconditionFailed:
+    """Return the error of an operation on an entity that was written since it was read."""
+    mend = "" if operation.verb == "require" else ', or say if_match="*" to overwrite'
+    return PreconditionFailed(
+        f"{operation}: it was written since it was read; read it again{mend}",
+        entity=operation.model.name,
+        key=operation.key,
+        etag=etag_text(stored[2]),
+    )
+
+
+def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
+    """Return the error of the insert of a row if another one has its key.
+
+    What the key holds with a loss can differ between the two: then the values are told.
+    """
+    fault = "the entity exists already; replace, merge or upsert it"
+    if holder is not None and (slots := model.declaration.lossy_slots):
+        new, old = model.build_one(row), model.build_one(holder)
+        pairs = [(slot, getattr(new, slot.field), getattr(old, slot.field)) for slot in slots]
+        if differences := [f"{slot} makes one key of {a!r} and the stored {b!r}" for slot, a, b in pairs if a != b]:
+            fault = f"{' and '.join(differences)}; replace, merge or upsert that entity, or choose another value"
+    operation = Operation("insert", model, *row[:2])
+    return EntityExists(f"{operation}: {fault}", entity=model.name, key=operation.key)
+
+
+class Get:
+    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one."""
+
+    __slots__ = ("_lean", "_sql", "_whole")
+
+    def __init__(self, statements: Statements) -> None:
+        self._lean = self._sql = statements.get_lean
+        self._whole = statements.get if statements.has_big else None
+
+    def row(self, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]) -> Row | None:
+        """Return the row, read by a function that gives the first row of a statement."""
+        sql = self._sql
+        row = read(sql, key)
+        if row is None or self._whole is None or (row[-1] is None and sql is self._lean):
+            return row
+        if row[-1] is None:
+            self._sql = self._lean
+        elif sql is self._lean:
+            self._sql = self._whole
+            row = read(self._whole, key)
+        return row
+
+    def rows(
+        self,
+        read_each: Callable[[str, Sequence[Sequence[str]]], list[Row]],
+        read: Callable[[str, Sequence[Any]], Row | None],
+        keys: Sequence[tuple[str, str]],
+    ) -> dict[tuple[str, str], Row]:
+        """Return the rows that there are of several keys, by key; read by functions of a snapshot."""
+        rows = {row[:2]: row for row in read_each(self._lean, keys)}
+        if self._whole is not None:
+            for key in [key for key, row in rows.items() if row[-1] is not None]:
+                if (row := read(self._whole, key)) is not None:
+                    rows[key] = row
+        return rows
+
+
+# ---------------------------------------------------------------------------------------------- entity rows
+
+
+def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
+    """Insert rows; return them as they are read."""
+    stored, in_table = _stamped(statements, writer, rows)
+    before = writer.total_changes()
+    try:
+        if len(in_table) == 1:
+            writer.execute(statements.insert, in_table[0])
+        else:
+            writer.executemany(statements.insert, sorted_rows(in_table))
+    except apsw.ConstraintError:
+        row = sorted_rows(stored)[writer.total_changes() - before]  # those in front of it were inserted
+        raise exists(statements.model, row, writer.get(statements.get, row[:2])) from None
+    return stored
+
+
+def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return rows with this transaction's timestamp, as they are read and as the table holds them.
+
+    Large values are moved aside, and the table's rows are without them, and without maintained fields.
+    """
+    stored, large = statements.stamp(rows, writer.timestamp)
+    in_table = stored
+    if large:
+        in_table = stored.copy()
+        moved = _move_aside(statements, writer, [stored[at] for at in large])
+        for at, (row, lean) in zip(large, moved, strict=True):
+            stored[at], in_table[at] = row, lean
+    if statements.own_values is not None:
+        in_table = list(map(statements.own_values, in_table))
+    return stored, in_table
+
+
+def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Write large values where they go; yield each row as it is read, and as the table holds it."""
+    (number,) = writer.get(statements.big_next, ()) or (1,)
+    for row in rows:
+        moved = statements.spills(row)
+        if not moved:
+            yield row, row
+            continue
+        writer.execute(
+            statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled])
+        )
+        left = [None if at in moved else value for at, value in enumerate(row[:-1])]
+        yield (*row[:-1], number), (*left, number)
+        number += 1
+
+
+def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    _drop_big(statements, writer, group)
+    stored, in_table = _stamped(statements, writer, _news(group))
+    changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
+    before = writer.total_changes()
+    writer.run(statements.update, sorted_rows(changed))
+    if writer.total_changes() - before != len(group):
+        raise _unproven(statements, writer, group, written=True)
+    for operation, row in zip(group, stored, strict=True):
+        operation.new = row
+
+
+def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    _drop_big(statements, writer, group)
+    before = writer.total_changes()
+    writer.run(statements.delete, sorted_rows([old[:3] for old in _olds(group)]))
+    if writer.total_changes() - before != len(group):
+        raise _unproven(statements, writer, group, written=False)
+
+
+def _drop_big(statements: Statements, writer: Writer, group: list[Operation]) -> None:
+    if statements.has_big:
+        old = [(operation.old[-1],) for operation in group if operation.old and operation.old[-1] is not None]
+        if old:
+            writer.executemany(statements.big_delete, old)
+
+
+def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, written: bool) -> Exception:
+    """Return the error of the first operation on an entity that was not as it was read."""
+    for operation in group:
+        stored = writer.get(statements.get, operation.key)
+        if stored is None and written:
+            return missing(operation)
+        if stored is not None and (not written or stored[2] != writer.timestamp):
+            return stale(operation, stored)
+    return Vanished(group)

@@ -1,0 +1,11 @@
+"""Tables and statements: what SQLite is told.
+
+- `tables`: the tables and their columns.
+- `catalogue`: the schema that the file keeps.
+- `names`: the names of tables and columns, after renames.
+- `maintained_tables`: the tables of indexes and groups.
+- `zone_rules`: what the time zones of definitions meant.
+- `statements`: the SQL of a schema over them.
+- `filters`: predicates as SQL.
+- `select`: a plan as SELECTs.
+"""

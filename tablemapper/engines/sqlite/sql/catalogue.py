@@ -1,0 +1,401 @@
+"""The catalogue: what a file holds and maintains, whoever opens it.
+
+What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
+generation first, and a store that was opened with an older one follows before it writes.
+
+A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of those who know
+an older one fail, and they read the catalogue again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol
+
+import attrs
+import msgspec
+from msgspec import UNSET
+
+from ....errors import CorruptStore
+from ....evolution.definitions import aggregate_in, indexes_in
+from ....schema.forms import (
+    AppliedForm,
+    LinkForm,
+    ModelForm,
+    StateForm,
+    TombstoneForm,
+    VersionForm,
+    form_hash,
+    from_first_format,
+)
+from ...protocol import Note, NoteChanged
+from ..file.writer import Writer
+from .tables import EntityTable, TableForm
+
+__all__ = [
+    "COPIES",
+    "CREATE_CATALOGUE",
+    "NAME",
+    "READ_NOTE",
+    "Catalogue",
+    "CopyForm",
+    "Read",
+    "Staged",
+    "Twin",
+    "changed",
+    "labels_of",
+    "read_catalogue",
+    "values_label",
+    "write_catalogue",
+    "write_note",
+]  # fmt: skip
+
+NAME = "tablemapper_catalogue"
+COPIES = "tablemapper_copies"
+READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
+CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
+
+
+class Read(Protocol):
+    """Runs a statement on one state of a file, and returns its rows."""
+
+    def __call__(self, sql: str, args: tuple[Any, ...] = ..., /) -> list[tuple[Any, ...]]: ...
+
+
+class _Tables(msgspec.Struct, forbid_unknown_fields=True):
+    entities: dict[str, TableForm]
+    indexes: dict[str, str]
+    past: list[str]
+
+
+@attrs.frozen
+class JobForm:
+    """What is being built of one class, in one pass over its entities."""
+
+    name: str
+    owner: str
+    """The class."""
+    targets: frozenset[str]
+    """The labels of indexes and aggregates."""
+
+
+@attrs.frozen
+class CopyForm:
+    """What a migration copies, in one pass over the entities of a class, or of several by equal keys."""
+
+    id: str
+    sources: tuple[str, ...]
+    """The classes, by name."""
+
+
+class _Staged(msgspec.Struct, forbid_unknown_fields=True):
+    migration: str
+    models: dict[str, ModelForm]
+    versions: dict[str, list[VersionForm]]
+    states: dict[str, StateForm]
+    tables: _Tables
+
+
+@attrs.frozen
+class Staged:
+    """What a migration that runs writes beside what everybody reads, until it switches."""
+
+    migration: str
+    catalogue: Catalogue
+    """Of that alone."""
+
+
+class _Twin(msgspec.Struct, forbid_unknown_fields=True):
+    migration: str
+    links: tuple[LinkForm, ...]
+    writes: bool
+    models: dict[str, ModelForm]
+    states: dict[str, StateForm]
+    tables: _Tables
+
+
+@attrs.frozen(eq=False)
+class Twin:
+    """Classes as they were before a migration, in tables that are kept in step; see `twins`."""
+
+    migration: str
+    links: tuple[LinkForm, ...]
+    """From them to the classes of the file."""
+    writes: bool
+    """Whether they can be written, too."""
+    catalogue: Catalogue
+    """Of them alone."""
+
+
+@attrs.frozen
+class Catalogue:
+    """What the file says: the forms of its classes, and the layout of its tables."""
+
+    models: dict[str, ModelForm] = attrs.field(factory=dict)
+    """The union of all forms of each class that were ever opened."""
+    versions: dict[str, list[VersionForm]] = attrs.field(factory=dict)
+    """All of these."""
+    states: dict[str, StateForm] = attrs.field(factory=dict)
+    """By the label of an index or an aggregate: ``Product.by_name``, ``DailyClimate``."""
+    tables: dict[str, EntityTable] = attrs.field(factory=dict)
+    """Entity tables, by their public name."""
+    index_tables: dict[str, str] = attrs.field(factory=dict)
+    """The physical names of the tables of indexes, by label, and of those that aggregates count their live values in."""
+    past: frozenset[str] = frozenset()
+    """Physical names, in lower case, that once had a meaning."""
+    jobs: tuple[JobForm, ...] = ()
+    """What is being built."""
+    copies: tuple[CopyForm, ...] = ()
+    """What a migration copies."""
+    staged: Staged | None = None
+    twins: tuple[Twin, ...] = ()
+    history: tuple[AppliedForm, ...] = ()
+    """The migrations that were begun, in that order."""
+    tombstones: tuple[TombstoneForm, ...] = ()
+    """What was dropped, in that order."""
+    first_format: bool = False
+    """Whether the file is still as the first format had it."""
+
+    def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
+        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
+        held = aggregate_in(self.models, name, form)
+        if held is None or held not in self.models:
+            labels = {name}
+        else:
+            known = indexes_in(self.models[held].indexes, form.indexes, self.instead(name))
+            labels = {f"{name}.{index}" for index in form.indexes if index not in known}
+        stones = [one for one in self.tombstones if one.bare_label in labels]
+        return stones[-1] if stones else None
+
+    def instead(self, name: str) -> dict[str, str]:
+        """Return the indexes of a class that others answer for, by name, each with the name of that."""
+        return {
+            one.bare_label.partition(".")[2]: one.instead.partition(".")[2]
+            for one in self.tombstones
+            if one.instead is not None and one.bare_label.partition(".")[0] == name
+        }
+
+    def group(self, twin: Twin) -> frozenset[str]:
+        """Return the classes, by name, that took the place of those of a twin, with all that hangs together with them."""
+        names = {link.new for link in twin.links} & self.models.keys()
+        while True:
+            tables = {self.models[name].table for name in names}
+            more = {name for name, form in self.models.items() if form.table in tables}
+            aggregates = {name: form.aggregate.of for name, form in self.models.items() if form.aggregate is not UNSET}
+            more |= {name for name, of in aggregates.items() if of in more}
+            more |= {of for name, of in aggregates.items() if name in more}
+            if more <= names:
+                return frozenset(names)
+            names |= more
+
+    def part(self, names: Collection[str]) -> Catalogue:
+        """Return what there is of some classes, with nothing that is being built or copied."""
+        models = {name: self.models[name] for name in self.models if name in names}
+        labels = {label for name, form in models.items() for label in labels_of(name, form)}
+        tables = {form.table for form in models.values()}
+        return Catalogue(
+            models=models,
+            states={label: form for label, form in self.states.items() if label in labels},
+            tables={name: table for name, table in self.tables.items() if name in tables},
+            index_tables={label: name for label, name in self.index_tables.items() if label in labels},
+        )
+
+    def without(self, names: Collection[str]) -> Catalogue:
+        """Return the catalogue without some classes, of which nothing shares a table with others."""
+        gone = self.part(names)
+        labels = {label for name, form in gone.models.items() for label in labels_of(name, form)}
+        return attrs.evolve(
+            self,
+            models={name: form for name, form in self.models.items() if name not in names},
+            states={label: form for label, form in self.states.items() if label not in labels},
+            tables={name: table for name, table in self.tables.items() if name not in gone.tables},
+            index_tables={label: name for label, name in self.index_tables.items() if label not in labels},
+            jobs=tuple([job for job in self.jobs if job.owner not in names]),
+            copies=tuple([copy for copy in self.copies if not set(copy.sources) & set(names)]),
+        )
+
+    def together(self, other: Catalogue) -> Catalogue:
+        """Return the catalogue with the classes of another one."""
+        return attrs.evolve(
+            self,
+            models=self.models | other.models,
+            states=self.states | other.states,
+            tables=self.tables | other.tables,
+            index_tables=self.index_tables | other.index_tables,
+        )
+
+    def check(self) -> None:
+        """Raise ValueError if the parts contradict each other."""
+        for name, form in self.models.items():
+            table = self.tables[form.table]
+            held = dict(table.properties)
+            if name not in table.types or any(p not in held for p, f in form.fields.items() if not f.in_key):
+                raise ValueError(f'the table "{table.name}" has no place for {name}')
+            if lost := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
+                raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
+
+
+def read_catalogue(read: Read) -> Catalogue:
+    """Read the catalogue of a file; an empty one if it is new."""
+    if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
+        return Catalogue()
+    rows = dict(
+        read(
+            f"SELECT name, form FROM {NAME} "
+            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins')"
+        )
+    )
+    try:
+        catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
+        catalogue.check()
+        others = [] if catalogue.staged is None else [*catalogue.staged.catalogue.tables.values()]
+        others += [table for twin in catalogue.twins for table in twin.catalogue.tables.values()]
+    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
+        raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
+    created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
+    for table in (*catalogue.tables.values(), *others):
+        for name, sql in table.ddl().items():
+            if created.get(name) != sql:
+                raise changed("table", name)
+    return catalogue
+
+
+def values_label(name: str) -> str:
+    """Return the label of the table that an aggregate counts its live values in."""
+    return f"{name} values"
+
+
+def labels_of(name: str, form: ModelForm) -> Iterator[str]:
+    """Yield the labels of a class: its own, that of its live values, and those of its indexes."""
+    yield from (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
+
+
+def _jobs(read: Read) -> tuple[JobForm, ...]:
+    rows = read("SELECT name, class, targets FROM tablemapper_builds ORDER BY name")
+    return tuple(
+        [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
+    )
+
+
+def _copies(read: Read) -> tuple[CopyForm, ...]:
+    rows = read(f"SELECT id, class FROM {COPIES} ORDER BY id")
+    return tuple([CopyForm(copy, tuple(sources.split(", "))) for copy, sources in rows])
+
+
+def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[CopyForm, ...]) -> Catalogue:
+    decode = msgspec.json.decode
+    catalogue = _of_forms(
+        decode(rows["models"], type=dict[str, ModelForm]),
+        decode(rows["versions"], type=dict[str, list[VersionForm]]),
+        decode(rows["states"], type=dict[str, StateForm]),
+        decode(rows["tables"], type=_Tables),
+    )
+    staged = None
+    if "staged" in rows:
+        form = decode(rows["staged"], type=_Staged)
+        staged = Staged(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
+        staged.catalogue.check()
+    twins = []
+    for one in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
+        twins.append(Twin(one.migration, one.links, one.writes, _of_forms(one.models, {}, one.states, one.tables)))
+        twins[-1].catalogue.check()
+    history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
+    tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
+    return attrs.evolve(
+        catalogue, jobs=jobs, copies=copies, staged=staged, twins=tuple(twins), history=history, tombstones=tombstones
+    )
+
+
+def _of_forms(
+    models: dict[str, ModelForm], versions: dict[str, list[VersionForm]], states: dict[str, StateForm], tables: _Tables
+) -> Catalogue:
+    return Catalogue(
+        models=models,
+        versions=versions,
+        states=states,
+        tables={name: EntityTable.of(name, form) for name, form in tables.entities.items()},
+        index_tables=tables.indexes,
+        past=frozenset(tables.past),
+    )
+
+
+def _tables(catalogue: Catalogue) -> _Tables:
+    entities = {name: table.form() for name, table in catalogue.tables.items()}
+    return _Tables(entities, catalogue.index_tables, sorted(catalogue.past))
+
+
+def _first_format(rows: dict[str, str]) -> Catalogue:
+    models = msgspec.json.decode(rows["models"], type=dict[str, ModelForm])
+    tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
+    models = {name: from_first_format(form) for name, form in models.items()}
+    return Catalogue(
+        models=models,
+        versions={name: [VersionForm(form_hash(form), 0)] for name, form in models.items()},
+        tables={name: EntityTable.of(name, form) for name, form in tables.items()},
+        index_tables={
+            **{f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()},
+            **{values_label(name): f"{form.table}_{name}_values" for name, form in models.items() if form.aggregate},
+        },
+        first_format=True,
+    )
+
+
+def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
+    """Write a catalogue over the one that is there."""
+    staged = None
+    if catalogue.staged is not None:
+        of = catalogue.staged.catalogue
+        staged = _Staged(catalogue.staged.migration, of.models, of.versions, of.states, _tables(of))
+    twins = [
+        _Twin(one.migration, one.links, one.writes, of.models, of.states, _tables(of))
+        for one in catalogue.twins
+        for of in [one.catalogue]
+    ]
+    for name, form in (
+        ("models", catalogue.models),
+        ("versions", catalogue.versions),
+        ("states", catalogue.states),
+        ("tombstones", catalogue.tombstones or None),
+        ("tables", _tables(catalogue)),
+        ("staged", staged),
+        ("twins", twins or None),
+        ("history", catalogue.history or None),
+    ):
+        if form is None:
+            writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))
+        else:
+            writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
+
+
+def read_states(writer: Writer) -> dict[str, StateForm]:
+    """Return the states of indexes and aggregates, by label."""
+    (form,) = writer.get(READ_NOTE, ("states",)) or ("{}",)
+    return msgspec.json.decode(form, type=dict[str, StateForm])
+
+
+def write_states(writer: Writer, states: dict[str, StateForm]) -> None:
+    """Write other states, which everyone who has the file open has to follow."""
+    writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", ("states", msgspec.json.encode(states).decode()))
+    writer.bump_generation()
+
+
+def changed(kind: str, name: str) -> CorruptStore:
+    """Return the error of something in the file that is not what the catalogue says."""
+    return CorruptStore(
+        f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: restore a backup'
+    )
+
+
+def write_note(writer: Writer, note: Note) -> tuple[str, tuple[Any, ...]]:
+    """Change what is noted under a name, and return a query that finds a row only if that was committed.
+
+    Raises:
+        NoteChanged: it is not what it should have been.
+    """
+    if (writer.get(READ_NOTE, (note.name,)) or (None,)) != (note.old,):
+        raise NoteChanged
+    if note.new is None:
+        writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (note.name,))
+        return f"SELECT 1 WHERE NOT EXISTS ({READ_NOTE})", (note.name,)
+    writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (note.name, note.new))
+    return f"{READ_NOTE} AND form = ?", (note.name, note.new)

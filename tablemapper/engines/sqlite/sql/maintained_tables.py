@@ -1,0 +1,70 @@
+"""The tables of what is maintained, and their statements: of an index, and of the live values of an aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....entities.declaration import IndexModel
+from ....schema.maintenance import index_columns
+from ....schema.model import Model
+from .names import Names
+from .tables import quoted, short
+
+__all__ = ["IndexTable", "Values", "index_column_names", "upsert"]
+
+
+def upsert(insert: str, columns: Iterable[str]) -> str:
+    """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""
+    assigned = ",".join(f"{short(column)}=excluded.{short(column)}" for column in columns)
+    return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
+
+
+def index_column_names(properties: Iterable[str]) -> list[str]:
+    """Return the columns of properties in the table of an index: two that differ only in case cannot both have their name."""
+    names: list[str] = []
+    for property in properties:
+        name, number = property, 2
+        while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
+            name, number = f"{property}_{number}", number + 1
+        names.append(name)
+    return names
+
+
+class IndexTable:
+    """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
+
+    def __init__(self, model: Model, index: IndexModel, table: str, renames: Names) -> None:
+        self.name = table
+        self.model = model
+        self.index = index
+        included = [field.property for field in index_columns(model, index)]
+        names = index_column_names([renames.get(property, property) for property in included])
+        columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
+        self.columns = dict(zip(included, names, strict=True))
+        key = columns[:2] if index.unique else columns[:4]
+        listed = ", ".join(map(quoted, columns))
+        name = quoted(table)
+        hot, places = short(table), ",".join(["?"] * len(columns))
+        self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
+        self.insert = f"INSERT INTO {hot} VALUES({places})"
+        self.put = upsert(self.insert, columns[len(key) :])
+        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        self.get = f"SELECT {listed} FROM {name} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.drop = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk IS ? AND _rk IS ?"
+        self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
+
+
+class Values:
+    """The statements over an aggregate's table of live values."""
+
+    def __init__(self, table: str) -> None:
+        name = quoted(table)
+        slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
+        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
+        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.drop = f"DELETE FROM {name} {slot} AND value = ?"
+        self.scan = f"SELECT * FROM {name}"
+        self.of_group = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.least = f"SELECT min(value) FROM {name} {slot}"
+        self.greatest = f"SELECT max(value) FROM {name} {slot}"

@@ -1,0 +1,419 @@
+"""A plan as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import attrs
+
+from ....expressions.tree import TIMESTAMP_NAME, Attr, Order
+from ....planning.bounds import EVERYTHING, Bound
+from ....planning.budget import Spending
+from ....planning.plan import Plan
+from ....planning.projection import ENTITIES, Layout, layout_of, tuples
+from ....planning.ranges import BoundPlan, KeyRange
+from ....schema.groups import store_sortable
+from ....schema.rows import DAMAGE, Row, unreadable
+from ....values.scalars import SCALARS
+from ...protocol import Position
+from ..driver.functions import NAME, SqlFunction
+from .filters import balanced, lower, lower_key, value_sql
+from .statements import SqliteSchema, Statements
+from .tables import quoted
+
+__all__ = ["Select", "Statement"]
+
+_FEW = 50  # conditions that are plain to read side by side
+
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+"""SQL with its arguments."""
+
+
+@attrs.frozen
+class _SortStep:
+    """A value to sort by, as SQL."""
+
+    sql: str
+    descending: bool
+
+
+class Select:
+    """A plan as SQL, whatever the values are; texts are made once for each form of bounds."""
+
+    def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
+        self.plan = plan
+        model, index = plan.model, plan.index
+        self._statements: Statements = sqlite.statements[model]
+        self._index = table = None if index is None else sqlite.indexes[index]
+        self._calls: list[SqlFunction] = []
+        if table is None:
+            self._at = "t"
+            self._source = f"{quoted(self._statements.table.name)} t{self._statements.beside}"
+            self._places = ['t."PartitionKey"', 't."RowKey"']
+        else:
+            self._at = "i"
+            self._source = f"{quoted(table.name)} i"
+            if not plan.covering:
+                self._source += (
+                    f' CROSS JOIN {quoted(self._statements.table.name)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
+                    f"{self._statements.beside}"
+                )
+            self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
+        pk, rk = self._places[-2:]
+        self._read_places = [*self._places[:-2], self._statements.checked_key(pk, pk, rk), rk]
+        if index is not None and plan.covering and (check := self._statements.index_check(index)) is not None:
+            self._calls.append(check)
+            self._read_places[0] = check.sql(*self._places)
+        self._kind = self._statements.type_filter("t") if index is None else ""
+        keys = list(zip(self._places, plan.path.templates, strict=False))
+        lowering = [(p, lower(p, model, self._column) or lower_key(p, keys)) for p in plan.filter]
+        self._filter = [layout for _, layout in lowering if layout is not None]
+        self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
+        self._sort = [self._step(step) for step in plan.sort]
+        self._texts: dict[Any, str] = {}
+        self.few = False
+        """Whether to try to read all rows at once: the last run found few."""
+        self.lean = False
+        """Whether to try without what is moved aside: the last run would have been the same, and SQLite has half as
+        much to prepare."""
+
+    def can_be_lean(self, layout: Layout) -> bool:
+        """Return whether there is such a statement; the last value of its rows says whether it was the right one."""
+        return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
+
+    # ------------------------------------------------------------------------------------------ columns
+
+    def _column(self, name: str) -> str | None:
+        """Return the SQL of a field's property: from the index, where that holds it, or the entity table."""
+        model = self.plan.model
+        if name not in model.position:
+            return None
+        if name == TIMESTAMP_NAME:
+            return None if self.plan.covering else 't."Timestamp"'
+        field = model.declaration.field(name)
+        if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
+            return f"i.{quoted(own)}"
+        return None if self.plan.covering else self._statements.value(field, "t")
+
+    def _step(self, step: Order[Any]) -> _SortStep:
+        sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)
+        return _SortStep(self._computed(step.attr, wide=step.wide) if sql is None else sql, step.descending)
+
+    def _computed(self, attr: Attr[Any, Any], *, wide: bool) -> str:
+        """Return SQL for the sortable form of an attribute that only Python can make."""
+        plan = self.plan
+        layout = layout_of(plan.path, [attr], covering=plan.covering)
+        read = tuples(plan.path, layout, [attr], covering=plan.covering)
+        kind = SCALARS[Decimal] if wide else attr.type
+
+        def sortable(*row: Any) -> Any:
+            value = read((row,), ())[0][0]
+            try:
+                return None if value is None else store_sortable(kind, Decimal(value) if wide else value)
+            except DAMAGE as error:
+                raise unreadable(str(plan.path), None, error) from error
+
+        call = SqlFunction(sortable)
+        self._calls.append(call)
+        return call.sql(*self._places, *(self._column(name) or "NULL" for name in layout.fields or ()))
+
+    def _columns(self, layout: Layout, *, lean: bool = False) -> str:
+        columns = list(self._read_places) if layout.places else []
+        if layout.fields is None:
+            listed = (self._statements.lean_list if lean else None) or self._statements.select_list
+            columns.append(self._statements.checked_key(listed, 't."PartitionKey"', 't."RowKey"'))
+        else:
+            key = (self._places[-2], self._places[-1])  # the entity's
+            columns += [self._statements.checked(name, self._column(name) or "NULL", key) for name in layout.fields]
+        if layout.state:
+            columns.append('t."_state"')
+        return ", ".join(columns)
+
+    # ------------------------------------------------------------------------------------------ statements
+
+    def statements(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        *,
+        lean: bool = False,
+    ) -> Iterator[Statement]:
+        """Yield a SELECT and its arguments for each range; one for all if SQLite gives their rows in order."""
+        plan = self.plan
+        filtered = spending is None
+        if spending is None:
+            filter = [value for one in self._filter for value in one.values(bound.values)]
+        else:
+            # Rows that are sorted are counted by SQLite, others where they are handed out.
+            call = SqlFunction(spending.row if plan.sorted else spending.check_time)
+            spending.calls.append(call)
+            filter = [call.number]
+            if not plan.sorted and spending.budget.examined is not None:
+                limit = spending.budget.examined + 1
+        tail = [] if limit is None else [limit]
+        if plan.sorted:
+            if bound.ranges:
+                yield self._sorted(bound, layout, after, filter, tail, filtered)
+            return
+        ranges = reversed(bound.ranges) if plan.descending and not plan.merged else bound.ranges
+        if after is None and not plan.merged and _alike(bound.ranges):
+            bounds, args = _together(bound.ranges, self._at)
+            yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
+            return
+        for one in ranges:
+            left = Beyond(one) if after is None else _beyond(one, after, plan, self._places)
+            if left is None:
+                continue
+            bounds, args = _bounds(left.range, self._at)
+            text = self._text(layout, bounds, left.condition, limit is None, filtered, lean)
+            yield text, [*args, *left.args, *filter, *tail]
+
+    def keys(self, bound: BoundPlan) -> Iterator[Statement]:
+        """Yield a SELECT of the places of all rows between the bounds, in order, for each range."""
+        table, places = self._keyed
+        for one in bound.ranges:
+            bounds, args = _bounds(one, self._at)
+            where = _all([one for one in (bounds, self._kind) if one])
+            columns = ", ".join(places)
+            yield f"SELECT {columns} FROM {quoted(table)} {self._at} WHERE {where} ORDER BY {columns}", args
+
+    @property
+    def _keyed(self) -> tuple[str, list[str]]:
+        """The table that is read, and the columns of its key."""
+        if self._index is None:
+            return self._statements.table.name, self._places
+        return self._index.name, self._places[:2] if self._index.index.unique else self._places
+
+    @property
+    def keyed(self) -> tuple[str, int]:
+        """The table that is read, and how many columns its key has."""
+        table, places = self._keyed
+        return table, len(places)
+
+    def _text(self, *form: Any) -> str:
+        if (text := self._texts.get(form)) is None:
+            text = self._texts[form] = self._ranged(*form)
+        return text
+
+    def partition(self, *, lean: bool) -> str:
+        """Return the SELECT of one whole partition; its arguments are the partition key and a limit."""
+        return self._ranged(ENTITIES, f'{self._at}."PartitionKey" = ?', "", endless=False, filtered=True, lean=lean)
+
+    def _ranged(
+        self,
+        layout: Layout,
+        bounds: str,
+        beyond: str,
+        endless: bool,  # noqa: FBT001
+        filtered: bool,  # noqa: FBT001
+        lean: bool,  # noqa: FBT001
+    ) -> str:
+        """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
+        plan = self.plan
+        order = _path_order(self._places, plan)
+        conditions = [one for one in (bounds, beyond) if one]
+        direction = " DESC" if plan.descending else ""
+        return (
+            f"SELECT {self._columns(layout, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
+            f"ORDER BY {', '.join(place + direction for place in order)}{'' if endless else ' LIMIT ?'}"
+        )
+
+    def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
+        terms = [*conditions, *([self._kind] if self._kind else [])]
+        terms += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
+        return _all(terms)
+
+    def in_merged_order(self, layout: Layout) -> Callable[[Row], Any]:
+        """Return the function that gives what several ranges are merged by: the order of each, then the partition key."""
+        if self.plan.index is None:
+            return lambda row: (row[1], row[0])
+        assert layout.places
+        return lambda row: (row[1], row[2], row[3], row[0])
+
+    # ------------------------------------------------------------------------------------------ sorting
+
+    def _sorted(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        after: Position | None,
+        filter: list[Any],
+        tail: list[Any],
+        filtered: bool,  # noqa: FBT001
+    ) -> Statement:
+        """Return one SELECT for all ranges, sorted by SQLite."""
+        assert layout.places
+        forms: dict[str, list[list[Any]]] = {}
+        for one in bound.ranges:
+            bounds, args = _bounds(one, self._at)
+            forms.setdefault(bounds, []).append(args)
+        if len(bound.ranges) == 1:
+            given = [*next(iter(forms.values()))[0], *filter]
+        else:
+            given = [value for ranges in forms.values() for value in (json.dumps(ranges), *filter)]
+        missing = None if after is None else tuple(value is None for value in after)
+        form = layout, tuple(forms), len(bound.ranges) == 1, missing, not tail, filtered
+        if (text := self._texts.get(form)) is None:
+            text = self._texts[form] = self._sorting(*form)
+        return text, [*given, *(() if after is None else _after_sorted(after, len(self._sort))), *tail]
+
+    def _sorting(
+        self,
+        layout: Layout,
+        forms: tuple[str, ...],
+        single: bool,  # noqa: FBT001
+        missing: tuple[bool, ...] | None,
+        endless: bool,  # noqa: FBT001
+        filtered: bool,  # noqa: FBT001
+    ) -> str:
+        steps = self._sort
+        named = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
+        named += [f"{place} AS p{at}" for at, place in enumerate(self._read_places)]
+        rest = self._columns(attrs.evolve(layout, places=False))
+        columns = ", ".join([*named, rest] if rest else named)
+        selects = []
+        for bounds in forms:
+            source = self._source
+            if not single:  # the ranges come as a JSON list of the lists of their bounds
+                source = f"json_each(?) r CROSS JOIN {source}"
+                for at in range(bounds.count("?")):
+                    bounds = bounds.replace("?", f"(r.value->>{at})", 1)
+            selects.append(f"SELECT {columns} FROM {source} WHERE {self._where([bounds] if bounds else [], filtered)}")
+        direction = " DESC" if self.plan.descending else ""
+        ties = [f"p{len(self._places) - 2}", f"p{len(self._places) - 1}"]
+        order = [f"s{at}{' DESC' if step.descending else ''}" for at, step in enumerate(steps)]
+        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties, '<' if direction else '>')}"
+        return (
+            f"SELECT * FROM ({' UNION ALL '.join(selects)}){where} "
+            f"ORDER BY {', '.join([*order, *(tie + direction for tie in ties)])}{'' if endless else ' LIMIT ?'}"
+        )
+
+    # ------------------------------------------------------------------------------------------ counting
+
+    def counts(self, bound: BoundPlan, *, filtered: bool = True, most: int | None = None) -> Iterator[Statement]:
+        """Yield a SELECT of the number of rows for each range."""
+        filter = [value for one in self._filter for value in one.values(bound.values)] if filtered else []
+        for one in bound.ranges:
+            bounds, args = _bounds(one, self._at)
+            form = "count", bounds, filtered, most is None
+            if (text := self._texts.get(form)) is None:
+                what = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
+                conditions = [bounds, *([self._kind, *(one.sql for one in self._filter)] if filtered else [])]
+                where = _all([one for one in conditions if one])
+                inner = f"SELECT {what} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
+                text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
+            yield text, [*args, *filter, *([] if most is None else [most])]
+
+
+def _all(conditions: list[str]) -> str:
+    few = len(conditions) <= _FEW
+    return (" AND ".join(conditions) if few else balanced(conditions, " AND ")) or "TRUE"
+
+
+def _alike(ranges: Sequence[KeyRange]) -> bool:
+    """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
+    return len(ranges) > 1 and all(
+        one.partition.point and one.row == ranges[0].row and one.entities is None for one in ranges
+    )
+
+
+def _together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row is in one of several partitions, and its arguments."""
+    rows, args = _bounds(KeyRange(EVERYTHING, ranges[0].row), at)
+    listed = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
+    return f"{listed} AND {rows}" if rows else listed, [json.dumps([one.partition.lo for one in ranges]), *args]
+
+
+def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row is in a range, and its arguments."""
+    conditions: list[str] = []
+    args: list[Any] = []
+    for bound, column in ((one.partition, "PartitionKey"), (one.row, "RowKey")):
+        if bound.point:
+            conditions.append(f'{at}."{column}" = ?')
+            args.append(bound.lo)
+            continue
+        if bound.lo:
+            conditions.append(f'{at}."{column}" >= ?')
+            args.append(bound.lo)
+        if bound.hi is not None:
+            conditions.append(f'{at}."{column}" < ?')
+            args.append(bound.hi)
+    for op, key in zip((">=", "<"), one.entities or (), strict=False):
+        if key is not None:
+            conditions.append(f'({at}."_pk", {at}."_rk") {op} (?, ?)')
+            args += key
+    return " AND ".join(conditions), args
+
+
+def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
+    """Return the places of a path in its order; of merged partitions the partition key is the last."""
+    return [*places[1:], places[0]] if plan.merged else list(places)
+
+
+@attrs.frozen
+class Beyond:
+    """The rows of a range that come after a position."""
+
+    range: KeyRange
+    """Without the side that the position bounds: SQLite begins at the first bound of a column that it finds."""
+    condition: str = ""
+    args: Sequence[Any] = ()
+
+
+def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> Beyond | None:
+    """Return the rows of a range that come after a position; None if none does.
+
+    The condition names only the columns that have more than one value in the range. So they follow those that the range
+    fixes, in the order of the table, and SQLite begins at the position.
+    """
+    known = {place: bound.lo for place, bound in zip(places, (one.partition, one.row), strict=False) if bound.point}
+    columns: list[tuple[str, Any]] = []
+    beyond = False  # whether a row that equals the position in these columns comes after it
+    for place, value in zip(_path_order(places, plan), _path_order(after, plan), strict=True):
+        if place not in known:
+            columns.append((place, value))
+        elif known[place] != value:
+            beyond = (known[place] < value) if plan.descending else (known[place] > value)
+            break
+    if not columns:
+        return Beyond(one) if beyond else None
+    first, value = columns[0]
+    side = "partition" if first == places[0] else "row" if first == places[1] else ""
+    if side:
+        bound: Bound = getattr(one, side)
+        ended = bound.hi is not None and value >= bound.hi
+        if ended if plan.descending else value < bound.lo:
+            return Beyond(one)
+        if value < bound.lo if plan.descending else ended:
+            return None
+        change: dict[str, Any] = {side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)}
+        one = attrs.evolve(one, **change)
+    op = ("<" if plan.descending else ">") + ("=" if beyond else "")
+    names, args = zip(*columns, strict=True)
+    return Beyond(one, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
+
+
+def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], beyond_tie: str, at: int = 0) -> str:
+    """Return the condition that a row comes after another one, some of whose values are missing: those sort first."""
+    if at == len(steps):
+        return f"({', '.join(ties)}) {beyond_tie} (?, ?)"
+    column = f"s{at}"
+    if missing[at]:
+        beyond = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
+        same = f"{column} IS NULL"
+    else:
+        beyond = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
+        same = f"{column} = ?"
+    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, beyond_tie, at + 1)}))"
+
+
+def _after_sorted(after: Position, steps: int) -> list[Any]:
+    values = [value for one in after[:steps] if one is not None for value in (one, one)]
+    return [*values, *after[-2:]]

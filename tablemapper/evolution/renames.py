@@ -1,0 +1,89 @@
+"""Forms of classes under other names: what a catalogue says once properties, or a class, are called something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..entities.declaration import index_table
+from ..entities.fields import MeasureKind
+from ..keys.template import renamed_text
+from ..schema.forms import AggregateForm, IndexForm, ModelForm, TemplateForm
+
+__all__ = ["of_renamed", "with_properties", "with_table"]
+
+
+def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
+    """Return the form of a class with other names of some properties."""
+    return replace(
+        form,
+        partition=_template(form.partition, names),
+        row=_template(form.row, names),
+        fields={names.get(name, name): field for name, field in form.fields.items()},
+        indexes={name: _index(index, names) for name, index in form.indexes.items()},
+    )
+
+
+def of_renamed(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelForm:
+    """Return the form of an aggregate whose source, or properties of that, are called something else."""
+    shape = form.aggregate
+    if shape is UNSET:
+        return form
+    measures: dict[str, tuple[MeasureKind, Any, Any]] = {
+        name: (kind, _value(label, names), _condition(where, names))
+        for name, (kind, label, where) in shape.measures.items()
+    }
+    groups = {name: _label(label, names) for name, label in shape.groups.items()}
+    return replace(form, aggregate=AggregateForm(source, _condition(shape.where, names), groups, measures))
+
+
+def with_table(form: ModelForm, table: str) -> ModelForm:
+    """Return the form of a class with another table; tables of indexes that are named after it have other names too."""
+    indexes = {
+        name: replace(index, table=index_table(table, name)) if index.table == index_table(form.table, name) else index
+        for name, index in form.indexes.items()
+    }
+    return replace(form, table=table, indexes=indexes)
+
+
+def _template(form: TemplateForm, names: Mapping[str, str]) -> TemplateForm:
+    texts = [renamed_text(text, names) for text in ([form.text] if isinstance(form.text, str) else form.text)]
+    slots = [(_label(field, names), spec, kind) for field, spec, kind in form.slots]
+    return TemplateForm(texts[0] if isinstance(form.text, str) else texts, slots)
+
+
+def _index(form: IndexForm, names: Mapping[str, str]) -> IndexForm:
+    return replace(
+        form,
+        partition=_template(form.partition, names),
+        row=_template(form.row, names),
+        include=[names.get(name, name) for name in form.include],
+        where=_condition(form.where, names),
+    )
+
+
+def _label(label: str, names: Mapping[str, str]) -> str:
+    """Return ``home.city``, or ``taken_at.date()``, with another name of its property."""
+    end = min([at for at in (label.find("."), label.find("[")) if at >= 0], default=len(label))
+    return names.get(label[:end], label[:end]) + label[end:]
+
+
+def _value(form: Any, names: Mapping[str, str]) -> Any:
+    """Return what is measured, or a part of what is calculated for it."""
+    if isinstance(form, list):
+        return [form[0], *[_value(part, names) for part in form[1:]]]
+    return _label(form, names) if isinstance(form, str) else form
+
+
+def _condition(form: Any, names: Mapping[str, str]) -> Any:
+    if form is None:
+        return None
+    op, *rest = form
+    if op in ("and", "or", "not"):
+        return [op, *[_condition(part, names) for part in rest]]
+    if op != "in" and len(rest) == 2 and isinstance(rest[1], dict) and rest[1].keys() == {"field"}:
+        rest[1] = {"field": _label(rest[1]["field"], names)}
+    return [op, _label(rest[0], names), *rest[1:]]
