@@ -44,6 +44,8 @@ class Conversion:
     targets: tuple[Model, ...]
     convert: Callable[[Sequence[Any]], Iterable[Any]]
     """From an entity of each source, or None where it has none, to new entities. It may be called several times."""
+    combine: Callable[[Any, Any], Any] | None = None
+    """Makes one of two new entities that have one key, in the order of the old keys; without it that is a fault."""
 
 
 @attrs.frozen(eq=False)

@@ -94,11 +94,6 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     old = {cls.__name__: cls for cls in script.old}
     former = frozenset([name for name in affected if is_former(name)])
     faults = [
-        f"{step}: combine= is not possible yet; let another field tell the entities apart"
-        for step in script.steps
-        if isinstance(step, Rewrite) and step.combine is not None
-    ]
-    faults += [
         f"{'.'.join(kept_field(name) or (name,))} {'is maintained from' if forms[name].aggregate else 'shares a table with'} "
         f"what is migrated: name {(kept_field(name) or ('it',))[0]} in "
         "old=, and in new= or in m.drop(…)"
@@ -266,8 +261,8 @@ def _conversions(script: Script, affected: Sequence[str]) -> Iterator[Conversion
             yield Conversion((model_of(old),), (model_of(new),), Fields(script, old, new).convert)
     for step in script.steps:
         match step:
-            case Rewrite(old=old, with_=with_, into=into):
-                yield Conversion((model_of(old),), tuple(map(model_of, into)), _several(with_))
+            case Rewrite(old=old, with_=with_, into=into, combine=combine):
+                yield Conversion((model_of(old),), tuple(map(model_of, into)), _several(with_), combine)
             case Join(a=a, b=b, with_=with_, into=into):
                 yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), _several(with_))
             case _:
@@ -319,6 +314,8 @@ def _reversible(step: Step, script: Script) -> bool:
 
 
 def _wanted(step: Step) -> str:
+    if isinstance(step, Rewrite) and step.combine is not None:
+        return " (it combines entities)"
     return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
 
 

@@ -199,7 +199,8 @@ class Migration:
             into: the classes of what it gives, of the new shape. The checkers refuse another class from a function that
                 gives one entity; where that can be one of several classes, name these in a tuple.
             back: gives the old entity for a new one, or None where another new one does.
-            combine: makes one of two entities that have the same key; without it that is an error.
+            combine: makes one of two entities that have the same key, and keeps that key; without it that is an error. It
+                gets those of the lower old key first. The migration cannot be undone then, so there is no ``back=``.
 
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.

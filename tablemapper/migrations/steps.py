@@ -100,7 +100,7 @@ class Rewrite:
     back: Callable[[Any], Any] | None = None
     """From a new entity to the old one, or None where that is made of another one."""
     combine: Callable[[Any, Any], Any] | None = None
-    """Makes one of two new entities that have the same key."""
+    """Makes one of two new entities that have the same key, in the order of the old keys."""
 
     def __str__(self) -> str:
         return f"rewrite {_classes(self.old, *self.into)}"

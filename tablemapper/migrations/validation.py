@@ -91,6 +91,8 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
             if not step.into:
                 yield "into= is empty; m.drop removes a class"
             yield from _callables(with_=step.with_, back=step.back, combine=step.combine)
+            if step.back is not None and step.combine is not None:
+                yield "nobody can take apart again what combine= made one; leave out back="
         case Join():
             for cls in (step.a, step.b):
                 yield from _class("old", cls, script, Entity)

@@ -221,10 +221,3 @@ def test_nobody_changes_what_is_being_migrated(path: Path) -> None:
         store.insert(BARE(1))
         assert store.check().ok
     assert migrate(path, TO_DECIMAL).ok
-
-
-def test_a_step_that_is_not_possible_yet_is_refused(path: Path) -> None:
-    refused(
-        path, "rewrite Part into Bare: combine= is not possible yet",
-        alone([BARE], lambda m: m.rewrite(ALONE, lambda e: BARE(e.number // 2), into=[BARE], combine=lambda a, _b: a)),
-    )  # fmt: skip

@@ -6,13 +6,17 @@ behind the cursor, and moves it. Whoever writes an entity up to the cursor queue
 `jobs.queue`, and need not know the function. Once nothing is queued and nothing is behind the cursor, the same transaction
 switches: the tables of the old classes get other names, so that nobody reads them unawares, and the catalogue says what
 took their place.
+
+Where new entities of one key are combined, the ledger also has the old keys that each new entity is made of, under an id of
+its own: see `_parts`. There is a new entity as long as it has such rows. A change of one of them makes it anew from all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,9 +31,10 @@ from ..rows.writes import apply, insert
 from ..sql.catalogue import COPIES, CopyForm
 from ..sql.statements import SqliteSchema
 
-__all__ = ["Copying", "copy_forms"]
+__all__ = ["OF", "Copying", "copy_forms"]
 
 Key = tuple[str, str]
+Place = tuple[str, str, str]  # a class, and the key of one of its entities
 _CURSOR = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 _MOVE = f"UPDATE {COPIES} SET pk = ?, rk = ?, done = done + ? WHERE id = ?"
 _QUEUED = f"SELECT pk, rk FROM {QUEUE} WHERE id = ? ORDER BY pk, rk LIMIT ?"
@@ -37,7 +42,11 @@ _QUEUED_AFTER = f"SELECT pk, rk FROM {QUEUE} WHERE id = ? AND (pk, rk) > (?, ?) 
 _UNQUEUE = f"DELETE FROM {QUEUE} WHERE id = ? AND pk = ? AND rk = ?"
 _MADE = f"SELECT made FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 _NOTE = f"REPLACE INTO {LEDGER} VALUES(?, ?, ?, ?)"
+_PARTS = f"SELECT pk, rk FROM {LEDGER} WHERE id = ? ORDER BY pk, rk"
+_LAST_PART = f"SELECT pk, rk FROM {LEDGER} WHERE id = ? ORDER BY pk DESC, rk DESC LIMIT 1"
+_FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 _MAKER = f"SELECT pk, rk FROM {LEDGER} WHERE instr(made, ?) LIMIT 1"
+OF = "\n"  # between the id of a copy and a new entity, in an id of the ledger
 _SHOWN = 20  # faults for which it is looked up who else has the key
 _REFUSED = (EntityExists, UniqueViolation, InvalidEntity, EntityTooLarge)
 
@@ -52,6 +61,14 @@ def copy_forms(transition: Transition) -> list[CopyForm]:
 
 class _Refused(Exception):
     """An entity cannot be turned into others, and why."""
+
+
+class New(NamedTuple):
+    """A new entity, and its row."""
+
+    entity: Any
+    model: Model
+    row: Row
 
 
 class Copying:
@@ -104,49 +121,133 @@ class Copying:
         sql, args = (_QUEUED, (copy, most)) if place is None else (_QUEUED_AFTER, (copy, *place, most))
         keys: list[Any] = writer.execute(sql, args).fetchall()
         for key in keys:
-            entities = []
-            for model in conversion.sources:
-                statements = self._source.statements[model]
-                row = writer.get(statements.get, key)
-                entities.append(None if row is None else model.build_one(row))
-            self._one(writer, copy, conversion, key, entities)
+            self._one(writer, copy, conversion, key, self._read(writer, conversion, key))
         if keys:
             self._places[copy] = keys[-1]
         return len(keys)
 
+    def _read(self, writer: Writer, conversion: Conversion, key: Key) -> list[Any]:
+        """Return the old entities of a key, of each source or None."""
+        rows = [(model, writer.get(self._source.statements[model].get, key)) for model in conversion.sources]
+        return [None if row is None else model.build_one(row) for model, row in rows]
+
     def _one(self, writer: Writer, copy: str, conversion: Conversion, key: Key, entities: Sequence[Any]) -> None:
         """Replace what was made of one key; queue it again if that is not possible."""
         (text,) = writer.get(_MADE, (copy, *key)) or ("[]",)
-        made = msgspec.json.decode(text, type=list[tuple[str, str, str]])
-        models = self._target.schema.by_name
+        made = msgspec.json.decode(text, type=list[Place])
+        replace = self._replace if conversion.combine is None else self._combine
         try:
-            rows = self._convert(conversion, entities)
-            places = {(model.name, *row[:2]) for model, row in rows}
-            if len(places) < len(rows):
-                raise _Refused("two of the entities that it becomes have one key")
-            operations = [Operation("delete", models[one[0]], *one[1:]) for one in made if one not in places]
-            operations += [
-                Operation("upsert" if (model.name, *row[:2]) in made else "insert", model, row[0], row[1], new=row)
-                for model, row in rows
-            ]
+            new = self._convert(conversion, entities)
             try:
-                with _whole(writer):
-                    if operations:
-                        apply(self._target, writer, operations)
+                with _undone_if_refused(writer):
+                    replace(writer, copy, conversion, key, made, new)
             except _REFUSED as error:
                 raise _Refused(self._reason(writer, key, error)) from error
         except _Refused as refused:
             # What it was before is taken back: another entity may need that key.
-            if made:
-                apply(self._target, writer, [Operation("delete", models[one[0]], *one[1:]) for one in made])
+            self._take_back(writer, copy, conversion, key, made)
             writer.execute(_NOTE, (copy, *key, "[]"))
             writer.execute(ENQUEUE, (copy, *key))
             self.faults[copy, key] = Fault(" and ".join(m.name for m in conversion.sources), key, str(refused))
             return
-        writer.execute(_NOTE, (copy, *key, _text(rows)))
+        writer.execute(_NOTE, (copy, *key, _text(new)))
         writer.execute(_UNQUEUE, (copy, *key))
         self.faults.pop((copy, key), None)
         self._successes += 1
+
+    def _replace(
+        self, writer: Writer, _copy: str, _conversion: Conversion, _key: Key, made: list[Place], new: list[New]
+    ) -> None:
+        """Let new entities take the place of those that were made of a key."""
+        places = {_place(one) for one in new}
+        if len(places) < len(new):
+            raise _Refused("two of the entities that it becomes have one key")
+        operations = [self._deletion(one) for one in made if one not in places]
+        operations += [
+            Operation("upsert" if _place(one) in made else "insert", one.model, one.row[0], one.row[1], new=one.row)
+            for one in new
+        ]
+        if operations:
+            apply(self._target, writer, operations)
+
+    def _deletion(self, place: Place) -> Operation:
+        return Operation("delete", self._target.schema.by_name[place[0]], *place[1:])
+
+    def _take_back(self, writer: Writer, copy: str, conversion: Conversion, key: Key, made: list[Place]) -> None:
+        """Remove what was made of a key."""
+        if conversion.combine is None:
+            if made:
+                apply(self._target, writer, [self._deletion(one) for one in made])
+            return
+        try:
+            with _undone_if_refused(writer):
+                self._combine(writer, copy, conversion, key, made, [])
+        except (*_REFUSED, _Refused):  # the others are no whole without it: each of them has to be looked at again
+            for place in made:
+                id = _parts(copy, place)
+                if parts := writer.execute(_PARTS, (id,)).fetchall():
+                    apply(self._target, writer, [self._deletion(place)])
+                for part in parts:
+                    writer.execute(_FORGET, (id, *part))
+                    writer.execute(ENQUEUE, (copy, *part))
+
+    # ------------------------------------------------------------------------------------------ what is combined
+
+    def _combine(
+        self, writer: Writer, copy: str, conversion: Conversion, key: Key, made: list[Place], new: list[New]
+    ) -> None:
+        """Make the new entities of which those of a key were a part, or are one now."""
+        for place in dict.fromkeys([*made, *map(_place, new)]):
+            id, own = _parts(copy, place), [one for one in new if _place(one) == place]
+            last = writer.get(_LAST_PART, (id,))
+            if last is None or (last < key and place not in made):  # what is there goes before it
+                was = [] if last is None else [self._there(writer, place)]
+                whole = self._whole(conversion, place, [*was, *[one.entity for one in own]]) if own else None
+                gone, come = [], [key] if own else []
+            else:
+                before: list[Any] = writer.execute(_PARTS, (id,)).fetchall()
+                parts = {
+                    part: own
+                    if part == key
+                    else [
+                        one
+                        for one in self._convert(conversion, self._read(writer, conversion, part))
+                        if _place(one) == place
+                    ]
+                    for part in sorted({*before, key})
+                }
+                whole = self._whole(conversion, place, [one.entity for news in parts.values() for one in news])
+                # (Another one may have changed, too, and not be a part any more: it is queued.)
+                gone = [part for part in before if not parts[part]]
+                come = [part for part, news in parts.items() if news and part not in before]
+            if whole is not None:
+                verb: Any = "insert" if last is None else "upsert"
+                apply(self._target, writer, [Operation(verb, whole.model, whole.row[0], whole.row[1], new=whole.row)])
+            elif last is not None:
+                apply(self._target, writer, [self._deletion(place)])
+            writer.executemany(_FORGET, [(id, *part) for part in gone])
+            writer.executemany(_NOTE, [(id, *part, "") for part in come])
+
+    def _there(self, writer: Writer, place: Place) -> Any:
+        """Return a new entity as it is so far."""
+        model = self._target.schema.by_name[place[0]]
+        row = writer.get(self._target.statements[model].get, place[1:])
+        assert row is not None
+        return model.build_one(row)
+
+    def _whole(self, conversion: Conversion, place: Place, entities: list[Any]) -> New | None:
+        """Return one entity of several that have one key; None of none."""
+        if not entities:
+            return None
+        assert conversion.combine is not None
+        try:
+            whole = reduce(conversion.combine, entities)
+        except Exception as error:  # whatever the function of a script raises
+            raise _Refused(f"combine=: {_told(error)}") from error
+        (new,) = self._new(conversion, [whole])
+        if _place(new) != place:
+            raise _Refused(f"combine= gave {new.model.name} {new.row[:2]}, but {place[0]} {place[1:]} is expected")
+        return new
 
     def _reason(self, writer: Writer, key: Key, error: Exception) -> str:
         if isinstance(error, EntityExists) and error.key is not None:
@@ -165,30 +266,36 @@ class Copying:
         found = self._next(writer, conversion.sources, writer.get(_CURSOR, (copy,)) or (None, None), most)
         if not found:
             return 0
-        made: dict[Key, list[tuple[Model, Row]]] = {}
+        single = list(found) if conversion.combine is not None else self._together(writer, copy, conversion, found)
+        for key in single:
+            self._one(writer, copy, conversion, key, found[key])
+        writer.execute(_MOVE, (*list(found)[-1], len(found), copy))
+        return len(found)
+
+    def _together(
+        self, writer: Writer, copy: str, conversion: Conversion, found: Mapping[Key, Sequence[Any]]
+    ) -> list[Key]:
+        """Turn entities into others all at once; return the keys of those for which that is not possible."""
+        made: dict[Key, list[New]] = {}
         refused: list[Key] = []
         batches: dict[Model, Batch] = {}
         for key, entities in found.items():
             try:
-                rows = made[key] = self._convert(conversion, entities)
+                made[key] = self._convert(conversion, entities)
             except _Refused:
                 refused.append(key)
             else:
-                for model, row in rows:
-                    batches.setdefault(model, Batch(model)).rows.append(row)
+                for one in made[key]:
+                    batches.setdefault(one.model, Batch(one.model)).rows.append(one.row)
         try:
-            with _whole(writer):
+            with _undone_if_refused(writer):
                 insert(self._target, writer, batches.values())
         except _REFUSED:  # which of them it is, is seen one by one
-            refused = list(found)
-            made = {}
-        if notes := [(copy, *key, _text(rows)) for key, rows in made.items()]:
+            return list(found)
+        if notes := [(copy, *key, _text(new)) for key, new in made.items()]:
             writer.executemany(_NOTE, notes)
         self._successes += len(made)
-        for key in refused:
-            self._one(writer, copy, conversion, key, found[key])
-        writer.execute(_MOVE, (*list(found)[-1], len(found), copy))
-        return len(found)
+        return refused
 
     def _next(
         self, writer: Writer, sources: Sequence[Model], cursor: tuple[Any, ...], most: int
@@ -208,17 +315,17 @@ class Copying:
 
     # ------------------------------------------------------------------------------------------ one entity
 
-    def _convert(self, conversion: Conversion, entities: Sequence[Any]) -> list[tuple[Model, Row]]:
-        """Return the rows that entities of one key become."""
+    def _convert(self, conversion: Conversion, entities: Sequence[Any]) -> list[New]:
+        """Return what entities of one key become."""
         if all(entity is None for entity in entities):
             return []
         try:
             new = list(conversion.convert(entities))
         except Exception as error:  # whatever the function of a script raises
             raise _Refused(_told(error)) from error
-        return list(self._rows(conversion, new))
+        return list(self._new(conversion, new))
 
-    def _rows(self, conversion: Conversion, entities: Iterable[Any]) -> Iterator[tuple[Model, Row]]:
+    def _new(self, conversion: Conversion, entities: Iterable[Any]) -> Iterator[New]:
         for entity in entities:
             model = self._target.schema.by_class.get(type(entity))
             if model is None or model not in conversion.targets:
@@ -233,24 +340,33 @@ class Copying:
             special = self._reserved.get(model.cls)
             if special is not None and (other := special(row[0], row[1])) is not None:
                 raise _Refused(f"it becomes {model.name} {row[:2]}, which is a key of {other}")
-            yield model, row
+            yield New(entity, model, row)
 
 
 @contextmanager
-def _whole(writer: Writer) -> Iterator[None]:
+def _undone_if_refused(writer: Writer) -> Iterator[None]:
     """Take back what was written inside if it is refused. (An error of the disk ends the whole transaction.)"""
     writer.execute("SAVEPOINT whole")
     try:
         yield
-    except _REFUSED:
+    except (*_REFUSED, _Refused):
         writer.execute("ROLLBACK TO whole")
         writer.execute("RELEASE whole")
         raise
     writer.execute("RELEASE whole")
 
 
-def _text(rows: Iterable[tuple[Model, Row]]) -> str:
-    return msgspec.json.encode([(model.name, *row[:2]) for model, row in rows]).decode()
+def _place(new: New) -> Place:
+    return (new.model.name, new.row[0], new.row[1])
+
+
+def _parts(copy: str, place: Place) -> str:
+    """Return the id under which the ledger has the old keys that a new entity is made of."""
+    return f"{copy}{OF}{msgspec.json.encode(place).decode()}"
+
+
+def _text(new: Iterable[New]) -> str:
+    return msgspec.json.encode([_place(one) for one in new]).decode()
 
 
 def _told(error: Exception) -> str:

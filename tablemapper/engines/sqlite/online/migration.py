@@ -26,7 +26,7 @@ from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.statements import SqliteSchema
 from ..sql.tables import quoted
-from .copying import Copying, Key, copy_forms
+from .copying import OF, Copying, Key, copy_forms
 from .dropping import delete_some, drop
 from .switch import ended, linked, swapped, switched
 from .takeover import stage, take_format
@@ -35,7 +35,8 @@ __all__ = ["SqliteMigrations"]
 
 T = TypeVar("T")
 _FOLLOWS = 10
-_LEFT = f"SELECT id, pk, rk FROM {LEDGER} WHERE id NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
+_COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
+_LEFT = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 _SMALL = 5_000  # rows of a table that are deleted in one transaction
 
