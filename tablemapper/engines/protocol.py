@@ -96,6 +96,7 @@ class NoteChanged(Exception):
 _STATES = {
     "violated": "values are held twice in it",
     "ruled": "it is maintained by other rules of a time zone than this system has",
+    "beside": "it is to be built anew, and nothing is built for an older version",
 }
 
 
@@ -121,6 +122,7 @@ class Unready:
             "building": "call store.build(), or wait until the process that builds it is done",
             "violated": "change the entities so that they differ; store.build() lists them",
             "ruled": "update the time zones of this system, or open the store anew",
+            "beside": "deploy the version that has it as it is now",
         }.get(self.state, "call store.build()")
         return NotReady(f"{self.where}: {self}; {remedy}", where=self.where, done=self.done, total=self.total)
 

@@ -284,7 +284,10 @@ class SqliteEngine:
         for job in self._sqlite.all_jobs:
             if label in job.labels:
                 done, total = self.file.get(PROGRESS, (job.name,)) or (0, 0)
-        return Unready(label, self._sqlite.unready.get(label, "building"), done, total)
+        state = self._sqlite.unready.get(label, "building")
+        if state == "disabled" and any(label in twin.catalogue.states for twin in self._sqlite.guests):
+            state = "beside"
+        return Unready(label, state, done, total)
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
@@ -444,7 +447,8 @@ class SqliteEngine:
 
 def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
     """Return whether a file has to be changed before it holds what a schema needs."""
-    return catalogue.first_format or bool(other_rules(catalogue)) or evolution_of(catalogue, schema, read).changed
+    ruled = any(map(other_rules, (catalogue, *catalogue.beside)))
+    return catalogue.first_format or ruled or evolution_of(catalogue, schema, read).changed
 
 
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:

@@ -220,15 +220,10 @@ def verify(found: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalo
             raise changed("table", table.name)
     # Tables of classes that are not opened, and of indexes that another process added since: named, but not compared.
     named = {*catalogue.index_tables.values(), *(name for one in catalogue.history for name in one.kept)}
-    if catalogue.staged is not None:
-        staged = catalogue.staged.catalogue
-        for table in staged.tables.values():
+    for part in catalogue.beside:
+        for table in part.tables.values():
             expected |= table.ddl()
-        named |= {*staged.index_tables.values()}
-    for twin in catalogue.twins:
-        for table in twin.catalogue.tables.values():
-            expected |= table.ddl()
-        named |= {*twin.catalogue.index_tables.values()}
+        named |= {*part.index_tables.values()}
     named |= {name for stone in catalogue.tombstones for name in stone.tables}
     unopened = named - set(expected)
     here = set()
@@ -251,7 +246,31 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
 
 
 def _by_rules_of_here(writer: Writer, catalogue: Catalogue) -> Catalogue:
-    """Disable what is maintained by other rules of a time zone, so that it is built anew; return the catalogue after that."""
+    """Disable what is maintained by other rules of a time zone, so that it is built anew; return the catalogue after that.
+
+    What lies beside the classes of the file is built once it takes their place.
+    """
+    after = _without_other_rules(writer, catalogue)
+
+    def beside(part: Catalogue) -> Catalogue:
+        nonlocal after
+        known = attrs.evolve(part, past=after.past)
+        if (left := _without_other_rules(writer, known)) is known:
+            return part
+        after = attrs.evolve(after, past=left.past, tombstones=(*after.tombstones, *left.tombstones))
+        return attrs.evolve(left, past=frozenset(), tombstones=())
+
+    twins = tuple([attrs.evolve(twin, catalogue=beside(twin.catalogue)) for twin in catalogue.twins])
+    staged = catalogue.staged and attrs.evolve(catalogue.staged, catalogue=beside(catalogue.staged.catalogue))
+    if after is catalogue:
+        return catalogue
+    after = attrs.evolve(after, twins=twins, staged=staged)
+    write_catalogue(writer, after)
+    writer.bump_generation()
+    return after
+
+
+def _without_other_rules(writer: Writer, catalogue: Catalogue) -> Catalogue:
     others = {label: rules for label, rules in other_rules(catalogue).items() if all(rules.values())}
     if not others:  # (what is of a zone that this system does not know is left alone)
         return catalogue
@@ -263,10 +282,7 @@ def _by_rules_of_here(writer: Writer, catalogue: Catalogue) -> Catalogue:
                 fault = f"the rules of {', '.join(rules)} have changed; it is built anew only in a table of its own"
                 raise SchemaMismatch(label, [fault]) from None
     states = {label: replace(catalogue.states[label], zones=rules) for label, rules in others.items()}
-    catalogue = attrs.evolve(catalogue, states=catalogue.states | states)
-    write_catalogue(writer, catalogue)
-    writer.bump_generation()
-    return catalogue
+    return attrs.evolve(catalogue, states=catalogue.states | states)
 
 
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:

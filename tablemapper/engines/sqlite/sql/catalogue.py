@@ -156,6 +156,11 @@ class Catalogue:
     first_format: bool = False
     """Whether the file is still as the first format had it."""
 
+    @property
+    def beside(self) -> list[Catalogue]:
+        """What lies beside the classes of the file: what a migration writes, and the twins."""
+        return [one.catalogue for one in (self.staged, *self.twins) if one is not None]
+
     def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
         held = aggregate_in(self.models, name, form)
@@ -248,8 +253,7 @@ def read_catalogue(read: Read) -> Catalogue:
     try:
         catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
         catalogue.check()
-        others = [] if catalogue.staged is None else [*catalogue.staged.catalogue.tables.values()]
-        others += [table for twin in catalogue.twins for table in twin.catalogue.tables.values()]
+        others = [table for part in catalogue.beside for table in part.tables.values()]
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
         raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
