@@ -200,14 +200,18 @@ class _Run:
                 self.last = self._scripts[done - 1]  # it may have been killed before that step
             ahead = [(script, False) for script in self._scripts[done:end]]
         self._give_up(ahead, named=target is not None)
+        self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
         for script, _ in ahead:
             self._plan += plan_steps(script, self._engine.forms(), self._count)
         for script, back in ahead:
             if not self._one(script, back=back):
                 return self._report(done=False)
+        self._clear()
+        return self._report(done=True)
+
+    def _clear(self) -> None:
         while self._engine.clear(_CLEARED):
             pass
-        return self._report(done=True)
 
     def _give_up(self, ahead: Sequence[tuple[Script, bool]], *, named: bool) -> None:
         """Discard the copy of a migration that was begun, if it is not the one that comes now.

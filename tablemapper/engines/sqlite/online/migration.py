@@ -166,6 +166,7 @@ class SqliteMigrations:
             staged = attrs.evolve(staged, states=staged.states | building)
             for label in transition.contested:  # (of an index of this name that ends)
                 writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
+            writer.execute(f"DELETE FROM {LEDGER}")  # what a run of the same name noted, if it was killed at its end
             for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
                 total = sum(self._count(writer, model.name) for model in conversion.sources)
                 writer.execute(
