@@ -25,7 +25,7 @@ from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperErr
 from ..keys.composed import decode_source
 from ..keys.forms import check_key
 from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
-from ..values.scalars import read_total
+from ..values.scalars import checked_load, read_total
 
 __all__ = ["DAMAGE", "FIRST", "Row", "load_source", "readable", "row_faults", "row_functions", "unreadable"]
 
@@ -225,6 +225,13 @@ def load_source(field: FieldModel, variable: str, names: Names) -> str:
     return load
 
 
+def _load(field: FieldModel, stored: Any) -> Any:
+    """Return a field's value, as `load_source` does; but refuse whatever no write would have stored."""
+    if field.wide:
+        return checked_load("int", int, _store_wide)(stored)
+    return (read_total if field.measure is not None and field.type.kind is Decimal else field.type.load)(stored)
+
+
 def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int, str]]:
     """Yield the places of an entity's row that no write of this library can have made, and what is wrong there.
 
@@ -233,7 +240,7 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
     for at, field in enumerate(columns, FIRST):
         try:
             if row[at] is not None:
-                field.type.load(row[at])
+                _load(field, row[at])
                 fault = check_value(field.name, row[at]) if field.type.spillable and not field.type.undeclared else None
             else:
                 fault = None if field.optional else f"{field.name}: there is no value, but one is required"

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.rows import maintained, reads
+from tablemapper.engines.sqlite.rows import maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
@@ -22,7 +22,7 @@ from tablemapper.query.prepared import PreparedPlan
 from tablemapper.query.totals import Groups
 from tablemapper.schema import check, groups
 
-from .search import LOCAL
+from .search import LOCAL, MAINTAINED
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -324,6 +324,20 @@ def an_entity_that_is_in_two_parts(patch: Patch) -> None:
     _after(patch, prepared, "narrowed", lambda bound: attrs.evolve(bound, whole=None))
 
 
+def an_index_that_does_not_follow_a_maintained_field(patch: Patch) -> None:
+    class Everything(list[Any]):
+        def __contains__(self, one: object) -> bool:
+            return True
+
+    real = maintained.write_groups
+    for module in (maintained, writes):
+        patch.setattr(module, "write_groups", lambda *rest: real(*rest[:3], Everything()))
+
+
+def a_maintained_field_that_a_new_entity_does_not_get(patch: Patch) -> None:
+    patch.setattr(writes, "_maintained", lambda statements, writer, row: row)
+
+
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
     patch.setattr(cuts, "crosses_back", lambda *_: False)
 
@@ -385,6 +399,8 @@ FAULTS: dict[Fault, int] = {
     a_lossy_slot_that_fixes_its_field: 174,
     parts_that_overlap: 4_000_000,
     an_entity_that_is_in_two_parts: 4_000_039,
+    an_index_that_does_not_follow_a_maintained_field: MAINTAINED,
+    a_maintained_field_that_a_new_entity_does_not_get: MAINTAINED,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_local_time_cut_as_one_of_utc: LOCAL,

@@ -108,6 +108,11 @@ class Kind:
     parts: Mapping[str, Kind] = {}
     """Of nested values, by the name of the step to them."""
 
+    @property
+    def zero(self) -> Any:
+        """The sum of nothing."""
+        return type(self.pool[0])()
+
     def ends(self, spec: str) -> Literal["fixed", "self", "free"]:
         """Return how the text that a spec gives ends."""
         return (

@@ -24,6 +24,7 @@ __all__ = [
     "random_model",
     "slots_of",
     "with_levels",
+    "with_maintained",
 ]
 
 
@@ -118,8 +119,9 @@ class Measure:
     operand: Operand | Calculation | None = None
     where: Condition | None = None
 
-    def source(self, of: str) -> str:
+    def source(self, of: str, *, named: bool = False) -> str:
         given = [] if self.operand is None else [self.operand.text(of)]
+        given += [f"of={of}"] if named else []
         if self.where is not None:
             given.append(f"where={self.where.text(of)}")
         return f"tm.{self.verb}({', '.join(given)})"
@@ -127,7 +129,7 @@ class Measure:
 
 @attrs.frozen
 class Record:
-    """A class of entities, or an aggregate of one."""
+    """A class of entities, which may have maintained fields, or an aggregate of one."""
 
     name: str
     table: str
@@ -138,7 +140,19 @@ class Record:
     of: str | None = None
     where: Condition | None = None
     measures: Mapping[str, Measure] = {}
-    """Of an aggregate, by field."""
+    """Of an aggregate, or of maintained fields, by field."""
+    over: str | None = None
+    """What maintained fields are over."""
+
+    @property
+    def own(self) -> tuple[Field, ...]:
+        """The fields that are written."""
+        return tuple(field for field in self.fields if field.name not in self.measures)
+
+    @property
+    def bare(self) -> Record:
+        """The class without what is maintained."""
+        return attrs.evolve(self, fields=self.own, indexes=(), measures={})
 
     def field(self, name: str) -> Field:
         return {field.name: field for field in self.fields}[name]
@@ -157,17 +171,17 @@ class Record:
     def key_fields(self) -> set[str]:
         return {slot.field for slot in slots_of(self.partition, self.row)}
 
-    def source(self, *, bare: bool) -> str:
+    def source(self) -> str:
         base = "tm.Entity" if self.of is None else f"tm.Aggregate, of={self.of}"
         where = "" if self.where is None else f", where=lambda p: {self.where.text('p')}"
         lines = [f'class {self.name}({base}, table="{self.table}"{where}):']
         for field in sorted(self.fields, key=lambda one: one.default):
-            if self.of is not None:
-                lines.append(f"{field.source()} = {self.measures[field.name].source(self.of)}")
+            if (of := self.of or self.over) is not None and field.name in self.measures:
+                lines.append(f"{field.source()} = {self.measures[field.name].source(of, named=self.of is None)}")
             else:
                 lines.append(field.source())
         lines.append(f"    key = tm.Key(partition={_template_text(self.partition)}, row={_template_text(self.row)})")
-        return "\n".join([*lines, *([] if bare else [index.source() for index in self.indexes])])
+        return "\n".join([*lines, *[index.source() for index in self.indexes]])
 
 
 @attrs.frozen
@@ -181,9 +195,14 @@ class Model:
     def entities(self) -> list[Record]:
         return [record for record in self.records if record.of is None]
 
-    def source(self, *, bare: bool = False) -> str:
-        """Return the source of the classes; bare ones have no indexes, and no aggregates beside them."""
-        return "\n\n".join(record.source(bare=bare) for record in (self.entities if bare else self.records))
+    @property
+    def bare(self) -> Model:
+        """The classes of entities without what is maintained."""
+        return Model(tuple(record.bare for record in self.entities))
+
+    def source(self) -> str:
+        """Return the source of the classes."""
+        return "\n\n".join(record.source() for record in self.records)
 
 
 def compiled(source: str) -> dict[str, Any]:
@@ -225,6 +244,61 @@ def with_levels(rng: random.Random, model: Model) -> Model:
             indexes = first.indexes
     changed = attrs.evolve(first, fields=fields, row=row, indexes=indexes)
     return attrs.evolve(model, records=(changed, *model.records[1:]))
+
+
+def with_maintained(rng: random.Random, model: Model) -> Model:
+    """Return a model with a class that has maintained fields over the first, if anything can be its key."""
+    of = model.records[0]
+    keyable = [
+        field for field in of.fields if field.kind.specs and not field.kind.element and field.kind is not HIERARCHY
+    ]
+    if not keyable:
+        return model
+    key = rng.sample(keyable, min(len(keyable), rng.choice((1, 1, 1, 2))))
+    fields = [Field(one.name, one.kind.uncut or one.kind, pool=one.pool) for one in key]
+    names = iter([name for name in "ijklmno" if name not in {field.name for field in of.fields}])
+    for _ in range(rng.choice((1, 1, 2))):
+        kind = rng.choice(SCALARS)
+        fields.append(Field(next(names), kind, rng.random() < 0.3, pool=kind.pool[:3]))
+    own = len(fields)
+    groups = [one for one in of.operands if one.kind.specs]
+    measures: dict[str, Measure] = {}
+    for name in ("n", "m", "s", "t")[: rng.choice((1, 2, 3))]:
+        verb = rng.choice(("count", "count", "sum", "sum", "avg", "min", "max"))
+        fit = [one for one in of.operands if _fits(verb, one)]
+        operand = rng.choice(fit) if fit and (verb != "count" or rng.random() < 0.3) else None
+        verb = verb if operand else "count"
+        where = (
+            leaf(rng, rng.choice(groups), lambda one: rng.choice(one.kind.pool), groups) if rng.random() < 0.3 else None
+        )
+        measures[name] = Measure(verb, operand, where)
+        kind = INT if operand is None or verb == "count" else operand.kind.uncut or operand.kind
+        if kind in (INT, COUNTED, INT32) and verb in ("sum", "avg"):
+            kind = FLOAT if verb == "avg" else INT
+        whole = verb == "sum" and where is None and _is_there(of, operand)
+        plain = verb == "count" or (whole and rng.random() < 0.5)
+        fields.append(Field(name, kind, optional=not plain, pool=kind.pool))
+    kinds = {field.name: field.kind for field in fields[: len(key)]}
+    slots = [Slot(name, "desc" if "desc" in kinds[name].specs and rng.random() < 0.15 else "") for name in kinds]
+    partition = _template(rng, slots[: (cut := rng.choice((0, 1, 1)))], kinds, "all")
+    row, table = _template(rng, slots[cut:], kinds, rng.choice(("", "row"))), "Wholes"
+    if rng.random() < 0.3:  # beside what they are over
+        row, table = (("whole",), *(row if slots_of(row) else ())), of.table
+    record = Record("Whole", table, tuple(fields), partition, row, measures=measures, over=of.name)
+    indexes = [_index(rng, record, f"whole{number}") for number in range(rng.choice((0, 1, 2)))]
+    if rng.random() < 0.7:  # (by what is maintained, often)
+        slots = [Slot(rng.choice(fields[own:]).name), Slot(rng.choice(fields[:own]).name)]
+        kinds = {field.name: field.kind for field in fields}
+        if all(kinds[slot.field].specs for slot in slots):
+            cut = rng.choice((0, 1, 1, 2))
+            templates = _template(rng, slots[:cut], kinds, "all"), _template(rng, slots[cut:], kinds, "")
+            indexes.append(Index("by_whole", *templates, every=rng.random() < 0.3))
+    record = attrs.evolve(record, indexes=tuple(indexes))
+    return attrs.evolve(model, records=(of, record, *model.records[1:]))
+
+
+def _is_there(record: Record, operand: Operand | None) -> bool:
+    return operand is not None and not operand.step and not record.field(operand.field).optional
 
 
 def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str], scalars: Sequence[Kind]) -> list[Field]:

@@ -331,6 +331,7 @@ class State:
         return _identity(slots_of(record.partition, record.row), row)
 
     def put(self, name: str, row: Row) -> None:
+        row = {field.name: row[field.name] for field in self.model.record(name).own}
         self._rows[name][self.identity(name, row)] = row
         self._remember(name, row)
 
@@ -347,6 +348,12 @@ class State:
         }
         return other
 
+    def bare(self) -> State:
+        """Return the state of a store that maintains nothing."""
+        other = State(self.model.bare)
+        other._rows = {name: dict(rows) for name, rows in self._rows.items()}
+        return other
+
     def clashes(self) -> bool:
         """Tell whether a unique index would have two rows in one place."""
         for record in self.model.records:
@@ -361,16 +368,32 @@ class State:
                         held |= own
         return False
 
+    def written(self, name: str) -> list[Row]:
+        """Return what was written of a class of entities."""
+        return list(self._rows[name].values())
+
     def rows(self, name: str) -> list[Row]:
         """Return the rows of a class."""
         record = self.model.record(name)
         if record.of is None:
-            return list(self._rows[name].values())
+            return [self._whole(record, row) for row in self.written(name)] if record.measures else self.written(name)
         groups: dict[Identity, list[Row]] = {group: [] for group in self._ever[name] if self._keeps(record)}
         for row in self.rows(record.of):
             for group in _groups(record, row):
                 groups.setdefault(group, []).append(row)
         return [self._group_row(record, group, rows) for group, rows in groups.items()]
+
+    def _whole(self, record: Record, row: Row) -> Row:
+        """Return a row with its maintained fields."""
+        assert record.over is not None
+        key = [(name, plain(row[name])) for name in record.key_fields]
+        parts = [one for one in self.written(record.over) if all(plain(one[name]) == held for name, held in key)]
+        made = dict(row)
+        for field, measure in record.measures.items():
+            made[field] = _measure(measure, parts)
+            if made[field] is None and not record.field(field).optional:
+                made[field] = record.field(field).kind.zero
+        return made
 
     def _keeps(self, record: Record) -> bool:
         return any(measure.verb.endswith("ever") for measure in record.measures.values())
@@ -387,21 +410,25 @@ class State:
         made: Row = {}
         keys = iter(group)
         for field, measure in record.measures.items():
-            values = _measured(measure, rows)
-            match measure.verb:
-                case "group_by":
-                    made[field] = next(keys)
-                case "count":
-                    made[field] = len(values)
-                case "sum":
-                    made[field] = total(values)
-                case "avg":
-                    made[field] = average(values)
-                case "min" | "max":
-                    made[field] = extreme(measure.verb, values)
-                case _:
-                    made[field] = extreme(measure.verb, self._ever[record.name][group][field])
+            if measure.verb == "group_by":
+                made[field] = next(keys)
+            elif measure.verb.endswith("ever"):
+                made[field] = extreme(measure.verb, self._ever[record.name][group][field])
+            else:
+                made[field] = _measure(measure, rows)
         return made
+
+
+def _measure(measure: Measure, rows: Iterable[Row]) -> Any:
+    values = _measured(measure, rows)
+    match measure.verb:
+        case "count":
+            return len(values)
+        case "sum":
+            return total(values)
+        case "avg":
+            return average(values)
+    return extreme(measure.verb, values)
 
 
 def _groups(record: Record, row: Row) -> list[Identity]:

@@ -296,7 +296,8 @@ class _Questions:
         rng = self.rng
         where: list[tuple[str, Condition]] = []
         first = records[0]
-        shared = [one for one in first.operands if any(field.name == one.field for field in records[1].fields)]
+        others = [{field.name for field in record.fields} for record in records[1:]]
+        shared = [one for one in first.operands if all(one.field in names for names in others)]
         for name in dict.fromkeys(slot.field for slot in slots_of(first.partition)):
             if rng.random() < 0.7:
                 where.append((first.name, leaf(rng, first.operand(name), self.values(first))))
@@ -383,7 +384,7 @@ def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
 
 
 def _write(rng: random.Random, record: Record) -> Ask:
-    free = [field for field in record.fields if field.name not in record.key_fields]
+    free = [field for field in record.own if field.name not in record.key_fields]
     if not free or rng.random() < 0.25:
         return Ask("delete", how=rng.choice(("", "many")))
     field = rng.choice(free)

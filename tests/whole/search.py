@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Differs, Named, Trial, random_rows
-from .models import Model, Record, random_model, with_levels
+from .models import Model, Record, random_model, with_levels, with_maintained
 from .oracle import State
 from .questions import Ask, Question, random_asks, random_parts, random_question, smaller
 
@@ -22,8 +22,10 @@ QUESTIONS = 20
 """That are asked of each store."""
 WIDER = 4_000_000
 """The first seed whose models may have keys that end in a tuple, and whose queries are split."""
+MAINTAINED = 6_000_000
+"""The first seed whose models may have maintained fields."""
 
-__all__ = ["LOCAL", "Failure", "Tally", "search", "shrunk"]
+__all__ = ["LOCAL", "MAINTAINED", "Failure", "Tally", "search", "shrunk"]
 
 
 @attrs.frozen
@@ -85,6 +87,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
     more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
     if seed >= WIDER and more.random() < 0.5:
         model = with_levels(more, model)
+    if seed >= MAINTAINED and more.random() < 0.7:
+        model = with_maintained(more, model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
@@ -104,7 +108,7 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
 
 
 def _rows(state: State) -> tuple[Named, ...]:
-    return tuple((record.name, row) for record in state.model.entities for row in state.rows(record.name))
+    return tuple((record.name, row) for record in state.model.entities for row in state.written(record.name))
 
 
 def _failure(seed: int, case: Case, differs: str) -> Failure:
@@ -163,7 +167,7 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 def _smaller_models(model: Model) -> Iterator[Model]:
     for at, record in enumerate(model.records):
-        if at:
+        if at and all(other.over != record.name for other in model.records):
             yield attrs.evolve(model, records=model.records[:at] + model.records[at + 1 :])
 
         def put(change: Callable[[Record], Record], at: int = at) -> Model:

@@ -189,6 +189,28 @@ def test_clearing_the_people_leaves_departments_of_nobody(store: tm.Store) -> No
     assert kept(store, "a")[0] == 1
 
 
+def test_a_sum_of_more_digits_than_a_value_may_have_is_no_damage() -> None:
+    class Account(tm.Entity, table="Accounts"):
+        name: tm.Field[str]
+        number: tm.Field[int]
+        units: tm.Field[int]
+        money: tm.Field[Decimal]
+        key = tm.Key[str, int](partition="{name}", row="{number}")
+
+    class Owner(tm.Entity, table="Owners"):
+        name: tm.Field[str]
+        units: tm.Field[int] = tm.sum(Account.units, of=Account)
+        money: tm.Field[Decimal] = tm.sum(Account.money, of=Account)
+        key = tm.Key[str](partition="{name}")
+
+    much = Decimal("9999999999999999999999999999999999"), Decimal("1E-20")
+    with tm.open(":memory:", models=[Account, Owner]) as store:
+        store.insert_many([Owner("a"), *[Account("a", at, 2**63 - 1, one) for at, one in enumerate(much)]])
+        owner = store[Owner.key("a")]
+        assert (owner.units, owner.money) == (2**64 - 2, Decimal(f"{much[0]}.00000000000000000001"))
+        assert str(store.check()).endswith("ok")
+
+
 def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
     rng = random.Random(7)
     departments = [f"d{number}" for number in range(12)]

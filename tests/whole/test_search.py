@@ -35,7 +35,7 @@ def _quiet() -> Iterator[None]:
 
 @pytest.mark.one_python
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(7))
 def test_answers_are_what_plain_python_says(part: int, full_size: bool) -> None:
     tally = Tally()
     first = part * 1_000_000
