@@ -175,12 +175,6 @@ BUGS: list[Callable[[Patch], None]] = [
     ever_forgets_with_its_entities,
     a_merge_writes_only_what_it_was_given,
 ]
-LATE = {
-    etags_are_ignored,
-    unique_values_are_judged_before_the_old_ones_are_gone,
-    time_starts_again_when_a_store_is_opened,
-    a_merge_writes_only_what_it_was_given,
-}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -188,15 +182,17 @@ LATE = {
 def test_the_state_machine_finds(bug: Callable[[Patch], None], monkeypatch: Patch) -> None:
     bug(monkeypatch)
     quick = settings(
-        max_examples=150,
+        max_examples=15,
         stateful_step_count=25,
         derandomize=True,
         phases=[Phase.generate],
         report_multiple_bugs=False,
     )
-    start = type("Start", (Machine,), {})
-    if bug in LATE:
-        seed(4)(start)  # from where they are found soon
-    with pytest.raises(BaseException) as found:
-        run_state_machine_as_test(start, settings=quick)
-    assert not isinstance(found.value, KeyboardInterrupt)
+    for start in range(10):  # (a run begins with small examples: several short ones find more in the same time)
+        try:
+            run_state_machine_as_test(seed(start)(type("Start", (Machine,), {})), settings=quick)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return
+    pytest.fail("it was not found")

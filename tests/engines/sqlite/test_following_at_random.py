@@ -248,7 +248,8 @@ BUGS = [nothing_is_followed, a_change_sets_hidden_properties_to_their_defaults, 
 def test_random_versions_find(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     quick = settings(
-        max_examples=300, deadline=None, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
+        max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
     )
     with pytest.raises((AssertionError, tm.TableMapperError, ValueError, TypeError)):
-        seed(2)(quick(given(st.data())(check_random)))()  # (from where all of them are found soon)
+        for start in range(10):  # (a run begins with small examples: several short ones find more in the same time)
+            seed(start)(quick(given(st.data())(check_random)))()
