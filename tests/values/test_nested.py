@@ -27,6 +27,8 @@ from tablemapper.values.geo import GeoPoint
 from tablemapper.values.nested import converter, value_type
 from tablemapper.values.scalars import Fault, Int32, ValueType
 
+from ..conftest import examples
+
 
 class Color(Enum):
     RED = "red"
@@ -645,9 +647,12 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     Extra: EXTRAS,
 }
 TYPES = pytest.mark.parametrize("annotation", VALUES, ids=str)
+few = examples(12, long=100)
+"""Examples of each type."""
 
 
 @TYPES
+@few
 @given(data=st.data())
 def test_what_is_stored_is_read_back(annotation: Any, data: st.DataObject) -> None:
     form = of(annotation)
@@ -668,6 +673,7 @@ def test_what_is_stored_is_read_back(annotation: Any, data: st.DataObject) -> No
 
 
 @TYPES
+@few
 @given(data=st.data())
 def test_the_sources_agree_with_the_functions(annotation: Any, data: st.DataObject) -> None:
     form, names = of(annotation), Names()
@@ -700,6 +706,7 @@ OBJECTS = st.one_of(
 
 
 @TYPES
+@few
 @given(data=st.data())
 def test_what_the_fast_source_lets_through_needs_no_check(annotation: Any, data: st.DataObject) -> None:
     form, names = of(annotation), Names()
@@ -738,6 +745,7 @@ def test_the_fast_source_lets_ordinary_values_through(annotation: Any, value: An
 
 
 @TYPES
+@few
 @given(value=OBJECTS)
 def test_a_check_returns_or_raises_a_fault_whatever_it_gets(annotation: Any, value: Any) -> None:
     form = of(annotation)
