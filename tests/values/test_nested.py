@@ -777,8 +777,6 @@ def test_a_fraction_is_no_value_of_any_type(value: Fraction) -> None:
 @pytest.mark.parametrize(
     ("annotation", "path", "name"),
     [
-        (datetime, ("date",), "date"),
-        (datetime, ("%Y-%m",), "str"),
         (Address, ("city",), "str"),
         (Address, ("floor",), "int32"),
         (Phone, ("address", "since"), "datetime"),
