@@ -65,6 +65,27 @@ def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
         assert store.check().ok
 
 
+def test_a_program_that_was_refused_goes_on_once_the_migration_is_undone(path: Path) -> None:
+    reads = [
+        lambda store: store.get(BARE.key("a", 1)),
+        lambda store: store.exists(BARE.key("a", 1)),
+        lambda store: store.get_many([BARE.key("a", 1)]),
+        lambda store: list(store.partition(BARE.shelf == "a")),
+        lambda store: list(store.partitions(BARE)),
+        lambda store: store.query(BARE).where(BARE.shelf == "a").first(),
+    ]
+    stores = [tm.open(path, models=[BARE]) for _ in reads]
+    before = [read(store) for read, store in zip(reads, stores, strict=True)]
+    migrate(path, TO_DECIMAL)
+    for read, store in zip(reads, stores, strict=True):
+        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+            read(store)
+    migrate(path, TO_DECIMAL, to="")
+    for read, store, was in zip(reads, stores, before, strict=True):
+        assert read(store) == was
+        store.close()
+
+
 def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
     migrate(path, TO_DECIMAL)
     report = migrate(path, TO_DECIMAL, to="", limit=10)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ...errors import CorruptStore, EntityNotFound, PreconditionFailed
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.model import Model, Schema
@@ -46,6 +46,7 @@ _FOLLOWS = 10  # times that a write follows the catalogue; after that others cha
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+_OUTDATED = (NoSuchName, SchemaMismatch)  # of reads by a catalogue that may not be that of the file any more
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
@@ -132,7 +133,7 @@ class SqliteEngine:
         """Return one row, or None."""
         try:
             return self._gets[model].row(self.file.seek, (partition, row))
-        except NoSuchName:
+        except _OUTDATED:
             self.catch_up()
             return self._gets[model].row(self.file.seek, (partition, row))
 
@@ -140,7 +141,7 @@ class SqliteEngine:
         """Return rows, all of one state of the file."""
         try:
             return self._get_many(wanted)
-        except NoSuchName:
+        except _OUTDATED:
             self.catch_up()
             return self._get_many(wanted)
 
@@ -159,7 +160,7 @@ class SqliteEngine:
         """Yield every row of a partition with its model, in row order, in chunks."""
         try:
             rows = self._partition(table, partition)
-        except NoSuchName:
+        except _OUTDATED:
             self.catch_up()
             rows = self._partition(table, partition)
         yield from rows
@@ -190,7 +191,7 @@ class SqliteEngine:
         """Yield the partition keys of a class in order, each found by its place behind the one before."""
         try:
             last = self.file.get(self._next_partition(model, first=True))
-        except NoSuchName:
+        except _OUTDATED:
             self.catch_up()
             last = self.file.get(self._next_partition(model, first=True))
         following = self._next_partition(model, first=False)
