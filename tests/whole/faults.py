@@ -11,6 +11,7 @@ import pytest
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
+from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
 from tablemapper.keys.cuts import Cut
@@ -22,7 +23,7 @@ from tablemapper.query.prepared import PreparedPlan
 from tablemapper.query.totals import Groups
 from tablemapper.schema import check, groups
 
-from .search import LOCAL, MAINTAINED
+from .search import LOCAL, MAINTAINED, UNDECLARED
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -338,6 +339,16 @@ def a_maintained_field_that_a_new_entity_does_not_get(patch: Patch) -> None:
     patch.setattr(writes, "_maintained", lambda statements, writer, row: row)
 
 
+def values_of_other_types_sought_among_texts(patch: Patch) -> None:
+    real = tree.known_as
+
+    def known_as(attr: Any, *values: Any) -> Any:
+        return real(attr, *[one for one in values if isinstance(one, str)] or values)
+
+    for module in (tree, predicates):
+        patch.setattr(module, "known_as", known_as)
+
+
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
     patch.setattr(cuts, "crosses_back", lambda *_: False)
 
@@ -401,6 +412,7 @@ FAULTS: dict[Fault, int] = {
     an_entity_that_is_in_two_parts: 4_000_039,
     an_index_that_does_not_follow_a_maintained_field: MAINTAINED,
     a_maintained_field_that_a_new_entity_does_not_get: MAINTAINED,
+    values_of_other_types_sought_among_texts: UNDECLARED + 30,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_local_time_cut_as_one_of_utc: LOCAL,

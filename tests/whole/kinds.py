@@ -22,6 +22,7 @@ __all__ = [
     "COUNTED",
     "DATE",
     "DECIMAL",
+    "EXTRA",
     "FLOAT",
     "HIERARCHY",
     "INT",
@@ -236,6 +237,10 @@ SCALARS: tuple[Kind, ...] = (
     Kind('Literal["b", "a", ""]', ("b", "a", ""), ("", "fold"), "free"),
     Kind("Literal[2, 10, -1]", (2, 10, -1), ("",), "self"),
 )  # fmt: skip
+EXTRA = Kind(
+    "tm.Extra", (tm.Extra(), tm.Extra(w=2), tm.Extra(w="x", v=1.5), tm.Extra(w=0, v="")), ordered=False,
+    parts={"w": ANY, "v": ANY},
+)  # fmt: skip
 NESTED: tuple[Kind, ...] = (
     Kind("list[str]", ([], ["t"], ["t", "u"], ["u", "u"], ["", "T"], ["x-y", "x"]), ordered=False, element=STR),
     Kind("list[int]", ([], [0], [1, 0, 1], [2, 7, 10], [-1, 2**63 - 1]), ordered=False, element=INT),
@@ -248,10 +253,7 @@ NESTED: tuple[Kind, ...] = (
         "Home", (Home(""), Home("x", 0), Home("x-y", 1), Home("Ann"), Home("ann", -1)), ordered=False,
         parts={"city": STR, "floor": INT},
     ),
-    Kind(
-        "tm.Extra", (tm.Extra(), tm.Extra(w=2), tm.Extra(w="x", v=1.5), tm.Extra(w=0, v="")), ordered=False,
-        parts={"w": ANY, "v": ANY},
-    ),
+    EXTRA,
 )  # fmt: skip
 HIERARCHY = Kind(
     "tuple[str, ...]",

@@ -10,7 +10,22 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, leaf, operands, random_calculation
-from .kinds import COUNTED, FLOAT, HIERARCHY, INT, INT32, LOCAL_SCALARS, NESTED, SCALARS, Kind, namespace, text_of
+from .kinds import (
+    COUNTED,
+    EXTRA,
+    FLOAT,
+    HIERARCHY,
+    INT,
+    INT32,
+    LOCAL_SCALARS,
+    NESTED,
+    SCALARS,
+    STR,
+    Kind,
+    namespace,
+    text_of,
+    tm,
+)
 
 __all__ = [
     "Field",
@@ -25,6 +40,7 @@ __all__ = [
     "slots_of",
     "with_levels",
     "with_maintained",
+    "with_undeclared",
 ]
 
 
@@ -159,7 +175,7 @@ class Record:
 
     def operand(self, slot: str) -> Operand:
         """Return what a template calls so; of a list, an element."""
-        name, _, step = slot.partition(".")
+        name, _, step = slot.rstrip("]").replace("[", ".").partition(".")
         kind = self.field(name).kind
         return Operand(name, kind.parts[step] if step else kind.element or kind, step)
 
@@ -295,6 +311,32 @@ def with_maintained(rng: random.Random, model: Model) -> Model:
             indexes.append(Index("by_whole", *templates, every=rng.random() < 0.3))
     record = attrs.evolve(record, indexes=tuple(indexes))
     return attrs.evolve(model, records=(of, record, *model.records[1:]))
+
+
+def with_undeclared(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class has indexes over undeclared properties."""
+    first = model.records[0]
+    held = next((field for field in first.fields if field.kind is EXTRA), Field("y", EXTRA, rng.random() < 0.3))
+    texts = rng.choice(STR.near)
+    pool = [{name: rng.choice((*texts, 2)) for name in "wv" if rng.random() < 0.8} for _ in range(6)]
+    field = attrs.evolve(held, stored=False, pool=tuple(tm.Extra(**one) for one in pool))
+    kinds = {one.name: one.kind for one in first.fields if one.kind.specs and not one.kind.element}
+    kinds |= {f"{field.name}[{step}]": STR for step in EXTRA.parts}
+    indexes = list(first.indexes)
+    for name in ("of_more", "of_others")[: rng.choice((1, 1, 2))]:
+        slots = [Slot(f"{field.name}[{step}]") for step in rng.sample("wv", rng.choice((1, 1, 2)))]
+        slots += [Slot(one) for one in rng.sample(list(kinds), rng.choice((0, 0, 1)))]
+        slots = list(dict.fromkeys(slots))
+        rng.shuffle(slots)
+        slots = [
+            attrs.evolve(one, spec=rng.choice(kinds[one.field].specs)) if rng.random() < 0.4 else one for one in slots
+        ]
+        cut = rng.choice((0, 1, 1, 2))
+        templates = _template(rng, slots[:cut], kinds, "all"), _template(rng, slots[cut:], kinds, "")
+        indexes.append(Index(name, *templates, every=rng.random() < 0.3, unique=rng.random() < 0.1))
+    fields = (*(one for one in first.fields if one != held), field)
+    first = attrs.evolve(first, fields=fields, indexes=tuple(indexes))
+    return attrs.evolve(model, records=(first, *model.records[1:]))
 
 
 def _is_there(record: Record, operand: Operand | None) -> bool:

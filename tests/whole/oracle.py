@@ -278,10 +278,11 @@ def entries(record: Record, index: Index, row: Row) -> list[dict[str, Any]]:
         return []
     found: list[dict[str, Any]] = [{}]
     for name in dict.fromkeys(slot.field for slot in slots_of(index.partition, index.row)):
-        held = value(row, record.operand(name))
-        if held is None:
+        operand = record.operand(name)
+        held = value(row, operand)
+        if held is None or (operand.kind is ANY and not isinstance(held, str)):
             return []
-        several = held if record.field(name.partition(".")[0]).kind.element else [held]
+        several = held if record.field(operand.field).kind.element else [held]
         found = [{**one, name: element} for one in found for element in several]
     return found
 

@@ -24,7 +24,7 @@ from .conditions import (
     random_calculation,
     random_condition,
 )
-from .kinds import COUNTED, HIERARCHY, STR, text_of
+from .kinds import ANY, COUNTED, HIERARCHY, STR, text_of
 from .models import Field, Record, slots_of
 from .oracle import State, value
 
@@ -198,6 +198,8 @@ class _Questions:
         if index is not None and rng.random() < 0.45:
             names = index.arguments
             given = [draw(record.operand(name)) for name in names[: rng.choice((0, 1, 1, 2, len(names)))]]
+            undeclared = [record.operand(name).kind is ANY for name in names]  # (their index has texts only)
+            given = [str(one) if free else one for one, free in zip(given, undeclared, strict=False)]
             question = attrs.evolve(question, index=index.name, given=tuple(given))
             if given and rng.random() < 0.6:  # (in the order of what it is called with: its slots may tell less)
                 path, ordered = path[: len(given)], 0.9

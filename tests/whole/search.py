@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Differs, Named, Trial, random_rows
-from .models import Model, Record, random_model, with_levels, with_maintained
+from .models import Model, Record, random_model, with_levels, with_maintained, with_undeclared
 from .oracle import State
 from .questions import Ask, Question, random_asks, random_parts, random_question, smaller
 
@@ -24,8 +24,10 @@ WIDER = 4_000_000
 """The first seed whose models may have keys that end in a tuple, and whose queries are split."""
 MAINTAINED = 6_000_000
 """The first seed whose models may have maintained fields."""
+UNDECLARED = 8_000_000
+"""The first seed whose models may have indexes over undeclared properties."""
 
-__all__ = ["LOCAL", "MAINTAINED", "Failure", "Tally", "search", "shrunk"]
+__all__ = ["LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
 
 
 @attrs.frozen
@@ -89,6 +91,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
         model = with_levels(more, model)
     if seed >= MAINTAINED and more.random() < 0.7:
         model = with_maintained(more, model)
+    if seed >= UNDECLARED and more.random() < 0.6:
+        model = with_undeclared(more, model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
