@@ -181,6 +181,10 @@ class MigrationEngine(Protocol):
         """Drop what a migration left of the classes that it ended; it cannot be undone then."""
         ...
 
+    def drop_former(self) -> None:
+        """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
+        ...
+
     def backup(self, path: str) -> None:
         """Write a copy of one state of the store."""
         ...

@@ -93,6 +93,7 @@ def migrate(
                 done = entry.contracted and not entry.kept and not entry.drops
                 if entry.switched and not done and entry.undone is None:
                     engine.contract(entry.id)
+            engine.drop_former()
     finally:
         engine.close()
     if report.done and run.last is not None and run.last.new:

@@ -156,6 +156,7 @@ class StateForm(_Form):
 
     state: Literal["building", "violated", "ready", "disabled", "dropping", "dropped"]
     since: int
+    """When it came to that, or was declared by the newest form for the first or the last time; in µs since 1970."""
     by: str | None = None
     """The migration that brought it there."""
     declared: bool = True

@@ -18,9 +18,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-def version(by: str, measure: Any, color: str = "color", kind: Any = int) -> list[Any]:
+def version(by: str, measure: Any, color: str = "color", kind: Any = int, *, more: bool = False) -> list[Any]:
     """Return a version of the classes, by what its index and its aggregate are of."""
     fields = {"shelf": str, "number": int, color: kind}
+    fields |= {"more": int | None} if more else {}
     key = tm.Key[str, int](partition="{shelf}", row="{number}")
     part = entity("Part", "Parts", fields, key, by=tm.Index(partition=by))
     body = {
@@ -29,6 +30,7 @@ def version(by: str, measure: Any, color: str = "color", kind: Any = int) -> lis
         "shelf": tm.group_by(part.shelf),
         "extreme": measure(part.number),
         "key": tm.Key[str](partition="{shelf}"),
+        **({"by_extreme": tm.Index(partition="{extreme}")} if more else {}),
     }
     return [part, type(tm.Aggregate)("Extremes", (tm.Aggregate,), body, of=part, table="Extremes")]
 
@@ -87,3 +89,81 @@ def test_all_versions_go_on_when_a_field_that_both_definitions_have_is_renamed(p
         assert [part.number for part in running[0][0].query(OLDEST[0].by(21))] == [21]
         for store, models in running[1:]:
             assert [part.number for part in store.query(models[0].by(21))] == [21]
+
+
+def tint(new: list[Any], old: list[Any] = OLD) -> Any:
+    @tm.migration(after=None, old=old, new=new)
+    def tint(m: tm.Migration) -> None:
+        m.rename(old[0].color, new[0].tint)
+
+    return tint
+
+
+def labels(path: Path) -> list[str]:
+    return [item.where for item in tm.status(path).items if item.state not in ("dropping", "dropped")]
+
+
+def test_contract_drops_former_definitions_that_no_version_in_use_has(path: Path) -> None:
+    filled(path)
+    new = version("{tint}", tm.min, color="tint")
+    assert tm.migrate(path, [tint(new)]).ok
+    assert labels(path) == ["Part", "Part.by#1", "Part.by", "Extremes", "Extremes#1"]
+    assert tm.migrate(path, [tint(new)], contract=True).ok
+    with tm.open(path, models=new) as store:
+        assert store.check().ok
+        store.insert(new[0]("b", 20, 20))
+    assert labels(path) == ["Part", "Part.by", "Extremes"]
+    with pytest.raises(tm.SchemaMismatch, match="when tint ended that"):
+        tm.open(path, models=OLDEST)
+    again = version("{number}", tm.max, color="tint", more=True)
+    with tm.open(path, models=again) as store:  # as anything that is declared anew
+        assert store[again[1].key("b")].extreme == 20
+        assert [part.tint for part in store.query(again[0].by(20))] == [20]
+        assert store.check().ok
+        store.compact()
+        assert store.check().ok
+
+
+def test_former_definitions_stay_while_a_version_in_use_may_have_them(path: Path) -> None:
+    filled(path)
+    new = version("{tint}", tm.min, color="tint")
+    assert tm.migrate(path, [tint(new)], contract=True).ok
+    assert not any("#" in label for label in labels(path))
+    newer, newest = (version("{number}", tm.max, color="tint", more=True), version("{shelf}", tm.sum, color="tint"))
+    for models in (newer, newest):
+        tm.open(path, models=models).close()
+        assert tm.migrate(path, [tint(new)], contract=True).ok
+    for models in (new, newer, newest):
+        with tm.open(path, models=models) as store:
+            assert store.check().ok
+    assert [label for label in labels(path) if "#" in label] == [
+        "Part.by#1", "Part.by#2", "Extremes#1", "Extremes#2", "Extremes#2.by_extreme",
+    ]  # fmt: skip
+
+
+def test_a_former_index_that_is_declared_again_and_then_no_more_stays_for_those_who_have_it(path: Path) -> None:
+    filled(path)
+    new = version("{tint}", tm.min, color="tint")
+    assert tm.migrate(path, [tint(new)]).ok
+    again = version("{number}", tm.min, color="tint")
+    with tm.open(path, models=again) as store:
+        assert store.status()["Part.by#1"].declared
+    newest = version("{tint}", tm.min, color="tint", more=True)
+    tm.open(path, models=newest).close()
+    assert tm.migrate(path, [tint(new)], contract=True).ok
+    for models in (new, again, newest):
+        with tm.open(path, models=models) as store:
+            assert [part.number for part in store.query(models[0].by(1))] in ([1], [1, 4, 7])
+            assert store.check().ok
+    assert [label for label in labels(path) if "#" in label] == ["Part.by#1"]
+
+
+def test_a_former_index_that_the_newest_version_declares_again_stays(path: Path) -> None:
+    filled(path)
+    new = version("{number}", tm.min, color="tint")
+    for _ in range(2):
+        assert tm.migrate(path, [tint(new)], contract=True).ok
+    with tm.open(path, models=new) as store:
+        assert [part.number for part in store.query(new[0].by(7))] == [7]
+        assert store.check().ok
+    assert labels(path) == ["Part", "Part.by#1", "Part.by", "Extremes"]

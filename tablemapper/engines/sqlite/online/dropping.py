@@ -25,7 +25,7 @@ from ..rows.jobs import BUILDS
 from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from ..sql.tables import EntityTable, fresh_name, quoted
 
-__all__ = ["clear_batch", "delete_some", "disable", "drop", "finished", "tidy"]
+__all__ = ["clear_batch", "delete_some", "disable", "drop", "drop_former", "finished", "tidy", "unused"]
 
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
@@ -112,6 +112,24 @@ def drop(
         past=catalogue.past | {name.lower() for name in physical},
         tombstones=(*catalogue.tombstones, stone),
     )
+
+
+def drop_former(writer: Writer, catalogue: Catalogue) -> Catalogue:
+    """Take former definitions out of a catalogue that no class can declare any more; return it without."""
+    for label in unused(catalogue):
+        catalogue = drop(writer, catalogue, label)
+    return catalogue
+
+
+def unused(catalogue: Catalogue) -> list[str]:
+    """Return the labels of former definitions that no class can declare: all that are in use were opened later."""
+    found = []
+    for label, state in catalogue.states.items():
+        owner = plain_name(label.partition(".")[0])
+        live = [one for one in catalogue.versions.get(owner, ()) if one.until is None and one.beside is None]
+        if is_former(label) and not state.declared and live and all(one.since >= state.since for one in live):
+            found.append(label)
+    return [label for label in found if label.partition(".")[2] == "" or label.partition(".")[0] not in found]
 
 
 def delete_some(

@@ -27,7 +27,7 @@ from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.statements import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms
-from .dropping import delete_some, drop
+from .dropping import delete_some, drop, drop_former, unused
 from .switch import ended, linked, swapped, switched
 from .takeover import stage, take_format
 
@@ -354,6 +354,12 @@ class SqliteMigrations:
 
         self._write(write)
         self._look()
+
+    def drop_former(self) -> None:
+        """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
+        if unused(self._catalogue) and self._catalogue.staged is None:
+            self._write(lambda writer: self._save(writer, drop_former(writer, self._catalogue)))
+            self._look()
 
     def backup(self, path: str) -> None:
         """Write a copy of one state of the file."""

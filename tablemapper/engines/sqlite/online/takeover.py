@@ -480,8 +480,8 @@ class _Layout:
                 states.setdefault(label, StateForm("ready", now, zones=rules))
                 if name in new:
                     states[label] = replace(states[label], zones=rules)
-                if label in evolution.declared:
-                    states[label] = replace(states[label], declared=evolution.declared[label])
+                if (declared := evolution.declared.get(label, states[label].declared)) != states[label].declared:
+                    states[label] = replace(states[label], declared=declared, since=now)
         return attrs.evolve(
             self._before,
             models=evolution.models_after,
