@@ -76,13 +76,14 @@ def test_a_program_that_was_refused_goes_on_once_the_migration_is_undone(path: P
     ]
     stores = [tm.open(path, models=[BARE]) for _ in reads]
     before = [read(store) for read, store in zip(reads, stores, strict=True)]
-    migrate(path, TO_DECIMAL)
-    for read, store in zip(reads, stores, strict=True):
-        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
-            read(store)
-    migrate(path, TO_DECIMAL, to="")
-    for read, store, was in zip(reads, stores, before, strict=True):
-        assert read(store) == was
+    for _ in range(2):
+        migrate(path, TO_DECIMAL)
+        for read, store in zip(reads, stores, strict=True):
+            with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+                read(store)
+        migrate(path, TO_DECIMAL, to="")
+        assert [read(store) for read, store in zip(reads, stores, strict=True)] == before
+    for store in stores:
         store.close()
 
 

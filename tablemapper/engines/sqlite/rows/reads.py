@@ -9,6 +9,7 @@ from functools import partial, wraps
 from itertools import chain, islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ....errors import SchemaMismatch
 from ....planning.budget import Spending
 from ....planning.conditions import AnyPredicate
 from ....planning.parts import Part, Place, narrowed
@@ -65,7 +66,12 @@ class SqliteReads:
         select: Select
         sqlite, select = plan.lowered.get(self, _NOTHING)
         if sqlite is not self.sqlite:
-            sqlite, select = plan.lowered[self] = self.sqlite, Select(plan, self.sqlite)
+            try:
+                select = Select(plan, self.sqlite)
+            except SchemaMismatch:  # its version had ended: that may be undone by now
+                self.catch_up()
+                select = Select(plan, self.sqlite)
+            plan.lowered[self] = self.sqlite, select
         return select
 
     @_again
