@@ -25,17 +25,21 @@ class Face(Generic[S_co]):
 
 
 def awaited(
-    verb: Callable[Concatenate[S_co, P], T],
+    verb: Callable[Concatenate[S_co, P], T], *, brief: bool = False
 ) -> Callable[Concatenate[Face[S_co], P], Coroutine[Any, Any, T]]:
     """Return a verb that a face has like the object behind it: ``get = awaited(Store.get)``.
 
     In a generic face say of what the verb is (``first = awaited(ClassResults[T].first)``), for the type checkers.
+
+    Args:
+        verb: a method of the object behind the face.
+        brief: it takes less time than waking a thread, so other calls may wait for it.
     """
     name = verb.__name__
 
     @wraps(verb)
     async def method(self: Face[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         call: Callable[P, T] = getattr(self._sync, name)
-        return await self._workers.run(call, *args, **kwargs)
+        return await self._workers.make(call, args, kwargs, brief=brief)
 
     return method

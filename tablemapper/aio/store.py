@@ -195,11 +195,11 @@ class AsyncStore(Face[Store]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    get = awaited(Store.get)
-    __getitem__ = awaited(Store.__getitem__)
-    group = awaited(Store.group)
+    get = awaited(Store.get, brief=True)
+    __getitem__ = awaited(Store.__getitem__, brief=True)
+    group = awaited(Store.group, brief=True)
     get_many = awaited(Store.get_many)
-    exists = awaited(Store.exists)
+    exists = awaited(Store.exists, brief=True)
 
     @overload
     def query(self, what: type[R], /) -> AsyncQuery[R]: ...

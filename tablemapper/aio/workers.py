@@ -6,7 +6,9 @@ once its call has ended, which is a matter of milliseconds: what it wrote is the
 behind its back. A call that no thread has begun is never made.
 
 Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of idle
-threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by then.
+threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by then. What
+many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of them alone,
+and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation is in no one's way.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ __all__ = ["OpenCursors", "Workers"]
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_BRIEF = 0.002  # seconds for which brief calls that have ended, or wait for the same thread, may be kept waiting
+_STUCK = 0.01  # seconds after which the event loop looks whether one of them keeps the others waiting
+
 
 class Workers:
     """The threads that work for the running event loop. They end when they are closed or dropped.
@@ -55,21 +60,43 @@ class Workers:
     @property
     def closed(self) -> bool:
         """Whether no further call is taken."""
-        return not self._end.alive
+        return self._threads.over
 
     def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Make a call in a thread. The task that asks for it is to await it at once."""
-        return self._make(_Call(self._loop, None, function, args, kwargs))
+        return self.make(function, args, kwargs)
 
     def run_until(self, cancellation: Cancellation, function: Callable[[], T]) -> asyncio.Future[T]:
         """Make a call that its task can cancel while it runs."""
-        return self._make(_Call(self._loop, cancellation, function, (), {}))
+        return self.make(function, (), {}, cancellation=cancellation)
 
-    def _make(self, call: _Call) -> _Call:
-        if self.closed:
+    def make(
+        self,
+        function: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        brief: bool = False,
+        cancellation: Cancellation | None = None,
+    ) -> asyncio.Future[T]:
+        """Make a call in a thread.
+
+        Args:
+            function: what is called.
+            args: its arguments by position.
+            kwargs: its arguments by name.
+            brief: it takes less time than waking a thread, so others may wait for it.
+            cancellation: is set when the task is cancelled while the call runs.
+        """
+        loop = self._loop
+        if self._threads.over:
             raise StoreClosed("the store is closed; open it again")
-        if asyncio.get_running_loop() is not self._loop:
+        if asyncio.get_running_loop() is not loop:
             raise StoreError("an AsyncStore belongs to the event loop in which it was opened; open another one here")
+        call = _Call(loop=loop)  # without a constructor of its own, which would double what a call costs the loop
+        call.cancellation = cancellation
+        call.brief = brief
+        call.work = [(copy_context(), function, args, kwargs)]
         self._threads.take(call)
         return call
 
@@ -85,34 +112,26 @@ class _Call(asyncio.Future[Any]):
     Otherwise the task waits on, and asyncio raises CancelledError in it once the call has ended.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        cancellation: Cancellation | None,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        super().__init__(loop=loop)
-        self.since = 0.0
-        self._cancellation = cancellation
-        self._work = [
-            (copy_context(), function, args, kwargs)
-        ]  # the thread takes it out, or the task that is cancelled: one of both
+    __slots__ = ("brief", "cancellation", "since", "work")
+
+    brief: bool
+    cancellation: Cancellation | None
+    since: float
+    work: list[_Work]  # the thread takes it out, or the task that is cancelled: one of both
 
     def begin(self) -> _Work | None:
         """Return what is to be called, in a thread; None if the call was cancelled before."""
         try:
-            return self._work.pop()
+            return self.work.pop()
         except IndexError:
             return None
 
     def cancel(self, msg: Any | None = None) -> bool:
         try:
-            self._work.pop()
+            self.work.pop()
         except IndexError:
-            if self._cancellation is not None:
-                self._cancellation.set()
+            if self.cancellation is not None:
+                self.cancellation.set()
             return False
         return super().cancel(msg)
 
@@ -144,7 +163,8 @@ class _Threads:
     """Threads that take calls, and give what came of them to the event loop.
 
     An idle thread waits for a lock of its own. A new call wakes one, unless a thread is about to look for calls anyway.
-    A thread that leaves calls to others wakes the next. Nothing here is locked: a thread says that it is idle and then
+    A thread that leaves calls to others wakes the next; brief ones it makes itself, and gives what came of them to the
+    event loop after the last. Nothing here is locked: a thread says that it is idle and then
     looks once more, so a call that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
     """
 
@@ -156,22 +176,55 @@ class _Threads:
         self._idle: list[threading.Lock] = []
         self._waking = False  # a thread was woken, and has not looked for calls yet
         self._looking = False  # a thread is done with its call, and has not looked for another yet
+        self._gathering = False  # the event loop is about to look for calls that came together
+        self._together = False  # when it last looked, several had come
+        self._guarded = False  # a timer runs
         self._ended: deque[tuple[_Call, _Outcome]] = deque()
         self._settling = False  # the event loop was woken, and has not looked for calls that have ended yet
-        self._over = False
+        self.over = False
         self._unused = [f"tablemapper-{number}" for number in range(most, 0, -1)]
         self._start(self._unused.pop())  # one is enough, if the system gives no more
 
     def take(self, call: _Call) -> None:
         """Have a call made by a thread."""
-        call.since = self._clock()
+        if not call.brief:
+            call.since = self._clock()
         self._calls.append(call)
-        if not (self._looking or self._waking):
+        if self._gathering:
+            return
+        if self._together or len(self._calls) > 1:
+            self._gathering = True
+            self._loop.call_soon(self._gather)
+        else:
+            self._wake_unless_looking()
+
+    def _gather(self) -> None:
+        """Wake a thread for the calls of all tasks that have asked by now."""
+        self._gathering = False
+        self._together = len(self._calls) > 1
+        if not self._guarded:
+            self._guard()
+        self._wake_unless_looking()
+
+    def _guard(self) -> None:
+        """Look later whether a call that was to be brief keeps others waiting."""
+        self._guarded = True
+        self._loop.call_later(_STUCK, self._relieve)
+
+    def _relieve(self) -> None:
+        self._guarded = False
+        self._settle()
+        if self._calls:
+            self._guard()
+            self._wake()
+
+    def _wake_unless_looking(self) -> None:
+        if self._calls and not (self._looking or self._waking):
             self._wake()
 
     def end(self) -> None:
         """Let every thread end that finds no further call."""
-        self._over = True
+        self.over = True
         with suppress(IndexError):
             while True:
                 self._idle.pop().release()
@@ -203,32 +256,42 @@ class _Threads:
     def _work(self) -> None:
         wake = threading.Lock()
         wake.acquire()
+        calls, clock = self._calls, self._clock
         while True:
             self._waking = False
-            for call in iter(self._next, None):
+            last = announced = clock()
+            while True:
+                try:
+                    call = calls.popleft()
+                except IndexError:
+                    break
                 self._looking = False
-                if self._calls and not self._waking:
+                now = clock()
+                brief = call.brief
+                if calls and not self._waking and (not brief or now - last > _BRIEF):
                     self._wake()
+                if not (brief and self._guarded) or now - announced > _BRIEF:
+                    self._announce()
+                    announced = now
+                last = now
                 work = call.begin()
-                self._wait.seconds = self._clock() - call.since
+                if not brief:
+                    self._wait.seconds = clock() - call.since
                 outcome = None if work is None else _outcome(*work)
                 del work  # its task may want to be the last that holds it
                 self._looking = True
                 if outcome is not None:
-                    self._deliver(call, outcome)
+                    self._ended.append((call, outcome))
+                    if not brief:
+                        self._announce()
                 del call, outcome  # the next call may be far
+            self._announce()
             self._looking = False
-            if self._over:
+            if self.over:
                 return
             self._idle.append(wake)
-            if not (self._calls or self._over) or not self._withdraw(wake):
+            if not (self._calls or self.over) or not self._withdraw(wake):
                 wake.acquire()
-
-    def _next(self) -> _Call | None:
-        try:
-            return self._calls.popleft()
-        except IndexError:
-            return None
 
     def _withdraw(self, wake: threading.Lock) -> bool:
         """Be idle no longer, for what came meanwhile; tell whether nobody was faster and wakes this thread."""
@@ -238,9 +301,9 @@ class _Threads:
             return False
         return True
 
-    def _deliver(self, call: _Call, outcome: _Outcome) -> None:
-        self._ended.append((call, outcome))
-        if not self._settling:
+    def _announce(self) -> None:
+        """Wake the event loop for the calls that have ended."""
+        if self._ended and not self._settling:
             self._settling = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._settle)

@@ -154,6 +154,92 @@ def test_all_threads_are_used_when_calls_wait_for_each_other() -> None:
     run(work, threads=8)
 
 
+# Brief calls
+
+
+def brief(workers: Workers, function: Callable[[], T]) -> asyncio.Future[T]:
+    return workers.make(function, (), {}, brief=True)
+
+
+def still(_: object) -> float:
+    return 0.0
+
+
+def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Workers, "clock", still)
+    monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
+
+    async def work(workers: Workers) -> None:
+        loop, wakes = asyncio.get_running_loop(), 0
+        call_soon_threadsafe = loop.call_soon_threadsafe
+
+        def count(*args: object, **kwargs: object) -> object:
+            nonlocal wakes
+            wakes += 1
+            return call_soon_threadsafe(*args, **kwargs)  # type: ignore[arg-type]
+
+        await asyncio.gather(*[brief(workers, threading.get_ident) for _ in range(3)])  # now it looks for such calls
+        monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+        assert len(set(await asyncio.gather(*[brief(workers, threading.get_ident) for _ in range(100)]))) == 1
+        assert wakes == 1
+
+    run(work)
+
+
+def test_a_call_that_is_not_as_brief_as_it_should_be_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Workers, "clock", still)
+
+    async def work(workers: Workers) -> None:
+        gate = Gate()
+        before = [brief(workers, int) for _ in range(3)]
+        stuck = brief(workers, gate.pass_through)
+        after = [brief(workers, int) for _ in range(3)]
+        done, _ = await asyncio.wait([*before, *after], timeout=30)
+        assert len(done) == 6
+        assert not stuck.done()
+        gate.open()
+        await stuck
+
+    run(work)
+
+
+def test_a_long_call_holds_up_no_brief_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Workers, "clock", still)
+    monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
+
+    async def work(workers: Workers) -> None:
+        gate = Gate()
+        before = [brief(workers, int) for _ in range(3)]
+        long = workers.run(gate.pass_through)
+        after = [brief(workers, int) for _ in range(3)]
+        done, _ = await asyncio.wait([*before, *after], timeout=30)
+        assert len(done) == 6
+        assert not long.done()
+        gate.open()
+        await long
+
+    run(work)
+
+
+def test_a_brief_call_is_cancelled_like_any_other() -> None:
+    gate = Gate()
+    calls: list[str] = []
+
+    async def work(workers: Workers) -> None:
+        running = workers.run(gate.pass_through)
+        await gate.reached()
+        waiting = [brief(workers, lambda name=name: calls.append(name)) for name in "abc"]  # type: ignore[misc]
+        assert waiting[1].cancel()
+        gate.open()
+        await asyncio.gather(running, waiting[0], waiting[2])
+        assert waiting[1].cancelled()
+
+    run(work, threads=1)
+    assert calls == ["a", "c"]
+
+
 # Cancellation
 
 
