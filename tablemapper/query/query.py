@@ -330,7 +330,7 @@ class Query(ClassResults[E]):
             _own(one.attr, model)
             if not one.attr.type.sortable:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
-            wide = model.aggregate is not None and model.declaration.field(one.attr.name).wide
+            wide = model.declaration.field(one.attr.name).wide
             order.append(attrs.evolve(one, wide=True) if wide else one)
         return self._with(attrs.evolve(self._spec, order=tuple(order)))
 

@@ -189,7 +189,7 @@ def test_clearing_the_people_leaves_departments_of_nobody(store: tm.Store) -> No
     assert kept(store, "a")[0] == 1
 
 
-def test_a_sum_of_more_digits_than_a_value_may_have_is_no_damage() -> None:
+def test_a_sum_of_more_digits_than_a_value_may_have_is_read_and_sorted_and_is_no_damage() -> None:
     class Account(tm.Entity, table="Accounts"):
         name: tm.Field[str]
         number: tm.Field[int]
@@ -209,6 +209,11 @@ def test_a_sum_of_more_digits_than_a_value_may_have_is_no_damage() -> None:
         owner = store[Owner.key("a")]
         assert (owner.units, owner.money) == (2**64 - 2, Decimal(f"{much[0]}.00000000000000000001"))
         assert str(store.check()).endswith("ok")
+        store.insert_many([Owner("b"), Account("b", 0, 2**63 - 1, much[0])])
+        query = store.query(Owner).order_by(Owner.units.desc()).allow_scan()
+        assert [one.name for one in query] == ["a", "b"]
+        assert [one.name for page in query.pages(1) for one in page.items] == ["a", "b"]
+        assert query.select(Owner.units).first() == (2**64 - 2,)
 
 
 def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
