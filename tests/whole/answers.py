@@ -17,7 +17,7 @@ import attrs
 import tablemapper as tm
 
 from ..query.test_query import forced
-from .kinds import exact, text_of
+from .kinds import WRITTEN, exact, text_of
 from .models import Field, Model, Record, compiled
 from .oracle import (
     Row,
@@ -112,7 +112,8 @@ def _in_turn(model: Model, rows: Sequence[Named]) -> Iterator[tuple[Record, list
             early = 0 if any(index.unique for index in record.indexes) else len(own) // 2
             behind.append((record, own[early:]))
             own = own[:early]
-        yield record, own
+        step = 3 if record.timed else max(1, len(own))  # (each write has a time of its own)
+        yield from ((record, own[at : at + step]) for at in range(0, len(own), step))
     yield from behind
 
 
@@ -178,9 +179,9 @@ class Trial:
         rows = []
         for entity in found:
             name = type(entity).__name__
-            rows.append(
-                (name, {field.name: getattr(entity, field.name) for field in self.state.model.record(name).fields})
-            )
+            record = self.state.model.record(name)
+            row = {field.name: getattr(entity, field.name) for field in record.fields}
+            rows.append((name, {**row, WRITTEN: tm.info(entity).timestamp} if record.timed else row))
         return rows
 
     def content(self, name: str, partition: str | None = None) -> list[Named]:
@@ -194,11 +195,26 @@ class Trial:
         Raises:
             Differs
         """
+        self._take_times()
         for record in self.state.model.records:
             _same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
         report = self.store.check()
         if not report.ok:
             raise Differs("a clean check", str(report))
+
+    def _take_times(self) -> None:
+        state = self.state
+        found = {
+            (name, state.identity(name, row)): row[WRITTEN]
+            for record in state.model.entities
+            if record.timed
+            for name, row in self.content(record.name)
+        }
+        latest = max(filter(None, state.times.values()), default=None)
+        for key, at in found.items():
+            if at is None or (latest is not None and at != state.times.get(key) and at <= latest):
+                raise Differs(f"a time after {latest}, or {state.times.get(key)}", f"{key}: {at}")
+        state.times = found
 
     # ------------------------------------------------------------------------------------------ what is asked
 
@@ -280,9 +296,13 @@ class Trial:
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
         self._known = None
+        times, others = self.state.times, {(name, self.state.identity(name, row)) for _, row in matches}
         if not refused:
             self._written(record, question, matches, changed, answer, most)
         self.compare_all()
+        for key, at in self.state.times.items():
+            if key not in others and times.get(key) != at:
+                raise Differs(f"{key} as it was: {times.get(key)}", f"{at}")
 
     def _after(self, name: str, chosen: list[Named], changed: dict[int, Row | None]) -> bool:
         """Tell whether rows can be written so."""

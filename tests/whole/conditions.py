@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, LOCAL, MOMENTS, NUMBERS, STR, Kind, text_of
+from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, LOCAL, MOMENTS, NUMBERS, STR, WRITTEN, Kind, text_of
 
 __all__ = [
     "Both", "Calculation", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
@@ -33,7 +33,7 @@ class Operand:
 
     def text(self, name: str) -> str:
         """Return source of the operand of a class."""
-        text = f"{name}.{self.field}"
+        text = f"tm.timestamp({name})" if self.field == WRITTEN else f"{name}.{self.field}"
         if self.step:
             return (
                 f'{text}["{self.step}"]'

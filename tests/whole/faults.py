@@ -11,6 +11,7 @@ import pytest
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
+from tablemapper.entities import timestamp
 from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
@@ -349,6 +350,11 @@ def values_of_other_types_sought_among_texts(patch: Patch) -> None:
         patch.setattr(module, "known_as", known_as)
 
 
+def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
+    real = timestamp.TIMESTAMP
+    patch.setattr(timestamp, "TIMESTAMP", attrs.evolve(real, store=lambda at: real.store(at) // 1000 * 1000))
+
+
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
     patch.setattr(cuts, "crosses_back", lambda *_: False)
 
@@ -413,6 +419,7 @@ FAULTS: dict[Fault, int] = {
     an_index_that_does_not_follow_a_maintained_field: MAINTAINED,
     a_maintained_field_that_a_new_entity_does_not_get: MAINTAINED,
     values_of_other_types_sought_among_texts: UNDECLARED + 30,
+    a_timestamp_compared_to_the_millisecond: UNDECLARED + 17,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_local_time_cut_as_one_of_utc: LOCAL,

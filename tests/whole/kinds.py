@@ -38,6 +38,7 @@ __all__ = [
     "STR",
     "UTC",
     "UUID",
+    "WRITTEN",
     "Color",
     "Decimal",
     "Home",
@@ -54,6 +55,8 @@ __all__ = [
     "tm",
 ]  # fmt: skip  (programs need these)
 
+WRITTEN = "_timestamp"
+"""Where a row has when it was written, which the store alone says: rows that differ in it only are the same."""
 inf = float("inf")
 UTC = datetime.UTC
 
@@ -283,7 +286,7 @@ def exact(value: Any) -> str:
     """Return a text that is equal for the same values only: of one type, one scale, one sign of zero."""
     match value:
         case dict():
-            return f"{type(value).__name__} {[(name, exact(value[name])) for name in sorted(value)]}"
+            return f"{type(value).__name__} {[(name, exact(value[name])) for name in sorted(value) if name != WRITTEN]}"
         case list() | tuple():
             return f"{type(value).__name__} {[exact(one) for one in value]}"
     return repr(value)

@@ -18,9 +18,11 @@ from .kinds import (
     INT,
     INT32,
     LOCAL_SCALARS,
+    MOMENT,
     NESTED,
     SCALARS,
     STR,
+    WRITTEN,
     Kind,
     namespace,
     text_of,
@@ -168,9 +170,14 @@ class Record:
     @property
     def bare(self) -> Record:
         """The class without what is maintained."""
-        return attrs.evolve(self, fields=self.own, indexes=(), measures={})
+        return attrs.evolve(self, fields=self.own, indexes=(), measures={}, timed=False)
+
+    timed: bool = False
+    """Whether questions speak of when its entities were written."""
 
     def field(self, name: str) -> Field:
+        if name == WRITTEN:
+            return Field(WRITTEN, MOMENT, pool=MOMENT.pool)
         return {field.name: field for field in self.fields}[name]
 
     def operand(self, slot: str) -> Operand:
@@ -181,7 +188,8 @@ class Record:
 
     @property
     def operands(self) -> list[Operand]:
-        return operands({field.name: field.kind for field in self.fields})
+        times = [Operand(WRITTEN, MOMENT)] * 3 if self.timed else []  # (so often)
+        return operands({field.name: field.kind for field in self.fields}) + times
 
     @property
     def key_fields(self) -> set[str]:

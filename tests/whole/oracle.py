@@ -30,7 +30,7 @@ from .conditions import (
     StartsWith,
     Unless,
 )
-from .kinds import ANY, Kind
+from .kinds import ANY, WRITTEN, Kind
 from .models import Index, Measure, Model, Record, Slot, slots_of
 
 __all__ = [
@@ -316,6 +316,8 @@ class State:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._rows: dict[str, dict[Identity, Row]] = {record.name: {} for record in model.entities}
+        self.times: dict[tuple[str, Identity], datetime.datetime | None] = {}
+        """When each was written, as the store says."""
         self._ever: dict[str, dict[Identity, dict[str, list[Any]]]] = {}
         self.forget()
 
@@ -343,6 +345,7 @@ class State:
         """Return a state that can be changed by itself."""
         other = State(self.model)
         other._rows = {name: dict(rows) for name, rows in self._rows.items()}
+        other.times = self.times
         other._ever = {
             name: {group: {field: list(values) for field, values in held.items()} for group, held in groups.items()}
             for name, groups in self._ever.items()
@@ -377,7 +380,12 @@ class State:
         """Return the rows of a class."""
         record = self.model.record(name)
         if record.of is None:
-            return [self._whole(record, row) for row in self.written(name)] if record.measures else self.written(name)
+            found = self.written(name)
+            if record.measures:
+                found = [self._whole(record, row) for row in found]
+            if record.timed:
+                found = [{**row, WRITTEN: self.times.get((name, self.identity(name, row)))} for row in found]
+            return found
         groups: dict[Identity, list[Row]] = {group: [] for group in self._ever[name] if self._keeps(record)}
         for row in self.rows(record.of):
             for group in _groups(record, row):

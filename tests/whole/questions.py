@@ -24,7 +24,7 @@ from .conditions import (
     random_calculation,
     random_condition,
 )
-from .kinds import ANY, COUNTED, HIERARCHY, STR, text_of
+from .kinds import ANY, COUNTED, HIERARCHY, STR, WRITTEN, text_of
 from .models import Field, Record, slots_of
 from .oracle import State, value
 
@@ -298,7 +298,7 @@ class _Questions:
         rng = self.rng
         where: list[tuple[str, Condition]] = []
         first = records[0]
-        others = [{field.name for field in record.fields} for record in records[1:]]
+        others = [{one.field for one in record.operands} for record in records[1:]]
         shared = [one for one in first.operands if all(one.field in names for names in others)]
         for name in dict.fromkeys(slot.field for slot in slots_of(first.partition)):
             if rng.random() < 0.7:
@@ -369,7 +369,7 @@ def random_parts(rng: random.Random, question: Question) -> list[Ask]:
 def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
     summed = [one for one in known if one.kind.summed]
     ordered = [one for one in known if one.kind.ordered]
-    grouped = [one for one in known if one.kind.specs]
+    grouped = [one for one in known if one.kind.specs and one.field != WRITTEN]
     wanted: list[tuple[str, tuple[Operand | Calculation, ...]]] = [("count", ())]
     if (calculation := random_calculation(rng, summed)) is not None and rng.random() < 0.3:
         wanted += [(rng.choice(("sum", "avg")), (calculation,))]

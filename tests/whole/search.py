@@ -25,7 +25,7 @@ WIDER = 4_000_000
 MAINTAINED = 6_000_000
 """The first seed whose models may have maintained fields."""
 UNDECLARED = 8_000_000
-"""The first seed whose models may have indexes over undeclared properties."""
+"""The first seed whose models may have indexes over undeclared properties, and whose questions speak of timestamps."""
 
 __all__ = ["LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
 
@@ -93,6 +93,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
         model = with_maintained(more, model)
     if seed >= UNDECLARED and more.random() < 0.6:
         model = with_undeclared(more, model)
+    if seed >= UNDECLARED and more.random() < 0.5:
+        model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=one.of is None) for one in model.records))
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
