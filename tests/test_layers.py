@@ -55,7 +55,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         }
     ],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "validation", "chain", "comparison", "migrations", "report", "fields", "links", "plan", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "report", "fields", "links", "plan", "validation", "chain", "comparison", "migrations", "run"]}],
     [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

@@ -382,7 +382,7 @@ def _beside_old(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) 
         return Change(
             model.name, "refused",
             f"its measures, groups, key or condition differ from those in the file, and it shares its table with {others[0]}; "
-            "declare another aggregate, with a table of its own",
+            f"declare another aggregate, with a table of its own, or write a script with m.drop(old.{model.name})",
         )  # fmt: skip
     return Change(
         model.name, "build",

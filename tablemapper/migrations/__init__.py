@@ -2,13 +2,13 @@
 
 - `steps`: what a script can do, as data.
 - `script`: one script: its two shapes, its function, its steps.
-- `validation`: what is wrong with a script.
-- `chain`: the scripts of a package, or of a list of functions, in order.
-- `comparison`: what changed between the shapes that were kept and the classes.
-- `migrations`: the scripts of an application, as users hold them.
 - `report`: what a run did, or would do.
 - `fields`: from an entity of the old shape to the same one of the new.
 - `links`: whether the old version goes on after a migration.
 - `plan`: which classes of a store a script ends, and what takes their place.
+- `validation`: what is wrong with a script.
+- `chain`: the scripts of a package, or of a list of functions, in order.
+- `comparison`: what changed between the shapes that were kept and the classes.
+- `migrations`: the scripts of an application, as users hold them.
 - `run`: running scripts over a store.
 """

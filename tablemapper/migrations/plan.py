@@ -29,7 +29,7 @@ from .report import PlanStep
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
 
-__all__ = ["check_old", "edit_of", "matches", "plan_steps", "transition_of", "undoing"]
+__all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of", "undoing"]
 
 
 # ---------------------------------------------------------------------------------------------- is the store as it says
@@ -37,7 +37,7 @@ __all__ = ["check_old", "edit_of", "matches", "plan_steps", "transition_of", "un
 
 def check_old(script: Script, forms: Forms) -> None:
     """Raise InvalidMigration, with every difference, if a store is not as a script finds it."""
-    affected = _affected(script, forms)
+    affected = affected_classes(script, forms)
     faults = [fault for cls in script.old for fault in _differences(cls, forms, whole=cls.__name__ in affected)]
     if faults:
         raise InvalidMigration(f"{script.id}: the store is not as old= says", faults)
@@ -88,7 +88,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     Raises:
         InvalidMigration: the script does not fit the store.
     """
-    affected = _affected(script, forms)
+    affected = affected_classes(script, forms)
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
@@ -132,7 +132,7 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     )
 
 
-def _affected(script: Script, forms: Forms) -> tuple[str, ...]:
+def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     """Return the classes of a store that are copied, or end: those of steps, and those that hang together with them."""
     if _is_edit(script):
         return ()
@@ -158,9 +158,18 @@ def _is_edit(script: Script) -> bool:
     """Return whether only the catalogue has to know: properties get other names, or indexes and classes go."""
     names = [name for of in _names(script).values() for name in (*of, *of.values())]
     return len(names) == len(set(names)) and all(
-        isinstance(step, Rename) or (isinstance(step, Drop) and not isinstance(step.what, Attr))
+        isinstance(step, Rename)
+        or (isinstance(step, Drop) and not isinstance(step.what, Attr) and not _is_anew(script, step.what))
         for step in script.steps
     )
+
+
+def _is_anew(script: Script, what: Any) -> bool:
+    """Return whether an aggregate goes and comes as another one, in the table of other classes: that is, by a copy."""
+    if not isinstance(what, type) or abstract_declaration(what).of is None:
+        return False
+    tables = [abstract_declaration(cls).table for cls in script.old]
+    return tables.count(abstract_declaration(what).table) > 1 and what.__name__ in {cls.__name__ for cls in script.new}
 
 
 def _names(script: Script) -> dict[str, dict[str, str]]:
@@ -210,6 +219,8 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
                 yield source
         case Drop(what=Attr() as attr):
             yield attr.owner
+        case Drop(what=what) if _is_anew(script, what):
+            yield what
         case Drop() | Resolve():
             pass
 
@@ -291,7 +302,7 @@ def undoing(script: Script) -> Script:
     faults = [f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not _reversible(step, script)]
     if faults:
         raise InvalidMigration(script.id, faults)
-    steps = [one for step in reversed(script.steps) for one in _undone(step)]
+    steps = [one for step in reversed(script.steps) for one in _undone(step, script)]
     return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
 
 
@@ -319,7 +330,7 @@ def _wanted(step: Step) -> str:
     return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
 
 
-def _undone(step: Step) -> Iterator[Step]:
+def _undone(step: Step, script: Script) -> Iterator[Step]:
     match step:
         case Rename(old=old, new=new):
             yield Rename(new, old)
@@ -336,6 +347,8 @@ def _undone(step: Step) -> Iterator[Step]:
             yield from (Rewrite(cls, back, (old,)) for cls in into)
         case Fill(new=new):
             yield Fill(new, _given)
+        case Drop(what=what) if _is_anew(script, what):
+            yield from [Drop(cls) for cls in script.new if cls.__name__ == what.__name__]  # type: ignore[union-attr]
         case _:
             pass
 
@@ -350,7 +363,7 @@ def _given(_: Any) -> None:
 def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tuple[PlanStep, ...]:
     """Return the steps of a script as a report shows them."""
     undoable = all(_reversible(step, script) for step in script.steps)
-    affected = _affected(script, forms)
+    affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
     copies = not _is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
     stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)

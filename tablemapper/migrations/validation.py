@@ -22,6 +22,7 @@ from ..evolution.rules import form_changes
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
+from .plan import affected_classes
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
 
@@ -270,6 +271,7 @@ class _Steps:
     def __init__(self, script: Script, old: Schema, new: Schema) -> None:
         self._script = script
         self._new = new
+        self._copied = affected_classes(script, {model.name: model.form for model in old.models})
         self._forms = {model.name: model.form for model in old.models}
         self._targets = {model.name: model.form for model in new.models}
         self._made: set[str] = set()
@@ -285,6 +287,8 @@ class _Steps:
         for step in self._of(Rewrite, Join):
             gone |= {step.old.__name__} if isinstance(step, Rewrite) else {step.a.__name__, step.b.__name__}
             self._made |= {cls.__name__ for cls in step.into}
+        # (What is maintained from classes that are copied is made anew, whatever it was.)
+        self._made |= {model.name for model in self._new.models if model.aggregate and model.name in self._copied}
         if script.steps:
             kept = names.keys() | gone | self._targets.keys()
             for name in [name for name in self._forms if name not in kept]:
