@@ -41,7 +41,11 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
         for side, name in _CLASS.findall(code):
             named[side].add(name)
     both = {name for names in named.values() for name in names if name in old and name in new}
-    before = [name for name in _closed(old, named["old"] | both) if name in new or name in named["old"]]
+    stays = {*named["old"], *new}
+    for name, form in old.items():  # (a class is written with the fields that are maintained in it)
+        if (kept := kept_field(name)) is not None and kept[0] in stays and form.aggregate:
+            stays |= {name, form.aggregate.of}
+    before = [name for name in _closed(old, named["old"] | both) if name in stays]
     dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
     after_that = _closed(new, (named["new"] | both | (set(before) & new.keys())) - dropped)
     first = Shape("old", {name: old[name] for name in before})

@@ -155,6 +155,13 @@ def test_a_field_goes_by_a_step(path: Path) -> None:
         assert store.check().ok
 
 
+def test_a_script_is_written_for_a_class_that_has_lost_its_fields(path: Path) -> None:
+    new = company(fields=False, row="Info")
+    for models in (new, new[1:]):
+        with pytest.raises(tm.SchemaMismatch, match=r'by_size = tm.Index\[int, str\]\(partition="{employees}"'):
+            tm.open(path, models=models)
+
+
 def test_a_field_that_is_declared_in_another_way_is_built_beside_the_old_one(path: Path) -> None:
     with tm.open(path, models=OLD) as old, tm.open(path, models=(new := company(over=40))) as store:
         old.insert(OLD[0]("d", 1, 50))
