@@ -90,6 +90,45 @@ def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_c
         assert store.build().entities == 0
 
 
+def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
+    def declared() -> Any:
+        class Sale(tm.Entity, table="Sales"):
+            shop: tm.Field[str]
+            at: tm.Field[datetime]
+
+            key = tm.Key[str, datetime](partition="{shop}", row="{at}")
+
+        on_saturday = Sale.at.date("Europe/Oslo") == date(2024, 3, 30)
+
+        class Shop(tm.Entity, table="Shops"):
+            shop: tm.Field[str]
+            saturday: tm.Field[int] = tm.count(of=Sale, where=on_saturday)
+
+            key = tm.Key[str](partition="{shop}")
+            by_saturday = tm.Index[int](partition="{saturday}")
+
+        class PerShop(tm.Aggregate, of=Sale, table="PerShop"):
+            shop: tm.Field[str] = tm.group_by(Sale.shop)
+            saturday: tm.Field[int] = tm.count(where=on_saturday)
+
+            key = tm.Key[str](partition="{shop}")
+
+        return Sale, Shop, PerShop
+
+    path = tmp_path / "t.db"
+    with tm.open(path, models=(models := declared())) as store:
+        store.insert_many(models[0]("x", at) for at in TIMES)
+        store.insert(models[1]("x"))
+    new_rules()
+    sale, shop, per_shop = declared()
+    with tm.open(path, models=[sale, shop, per_shop]) as store:
+        saturday = days(HELSINKI)[date(2024, 3, 30)]
+        assert saturday != days(OSLO)[date(2024, 3, 30)]
+        assert store[shop.key("x")].saturday == store[per_shop.key("x")].saturday == saturday
+        assert [one.shop for one in store.query(shop.by_saturday(saturday))] == ["x"]
+        assert store.check().ok
+
+
 def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any) -> None:
     path = tmp_path / "t.db"
     models = filled(path)

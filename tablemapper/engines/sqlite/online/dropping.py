@@ -58,10 +58,8 @@ def drop(
     form = catalogue.models.get(owner)
     if form is None or (index and index not in form.indexes):
         raise InvalidQuery(f"drop: the store has no {label}")
-    if (kept := kept_field(owner)) is not None and kept[0] in catalogue.models:
-        over = [name for name, one in catalogue.models[kept[0]].indexes.items() if reads(one, kept[1])]
-        if over and not (is_former(owner) or whole):
-            raise InvalidQuery(f"drop: the index {kept[0]}.{over[0]} is over {'.'.join(kept)}; drop that first")
+    if not whole and (over := _indexes_over(catalogue, owner)):
+        raise InvalidQuery(f"drop: the index {over[0]} is over {owner.replace(':', '.')}; drop that first")
     models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
     gone = {label}
     physical: list[str] = []
@@ -179,7 +177,8 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     table = None if form is None else catalogue.tables[form.table]
     if form is None or label not in catalogue.states or (not index and table is not None and len(table.types) > 1):
         raise InvalidQuery(f"disable: {label} is no index, and no aggregate that has its table for itself")
-    labels = [label] if index else [label, *(f"{owner}.{name}" for name in form.indexes)]
+    own = [f"{owner}.{name}" for name in form.indexes]
+    labels = [label] if index else [label, *own, *_indexes_over(catalogue, owner)]
     rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     created = {str(name): str(sql) for name, sql in rows}
     taken = {name.lower() for name in created} | catalogue.past
@@ -212,6 +211,14 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
         index_tables=index_tables, tables=tables, states=states, past=catalogue.past | {name.lower() for name in old},
         tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=old)),
     )  # fmt: skip
+
+
+def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
+    """Return the labels of the indexes over a maintained field that an aggregate keeps; none if it keeps none."""
+    kept = None if is_former(name) else kept_field(name)
+    if kept is None or kept[0] not in catalogue.models:
+        return []
+    return [f"{kept[0]}.{index}" for index, one in catalogue.models[kept[0]].indexes.items() if reads(one, kept[1])]
 
 
 def _without(writer: Writer, catalogue: Catalogue, gone: set[str]) -> Catalogue:

@@ -30,7 +30,7 @@ def rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
 def _texts(form: Any) -> Iterator[str]:
     if isinstance(form, str):
         yield form
-    for part in form.values() if isinstance(form, dict) else form if isinstance(form, list) else ():
+    for part in form.values() if isinstance(form, dict) else form if isinstance(form, list | tuple) else ():
         yield from _texts(part)
 
 
