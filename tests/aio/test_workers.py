@@ -172,32 +172,42 @@ def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
     monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
 
     async def work(workers: Workers) -> None:
-        loop, wakes = asyncio.get_running_loop(), 0
-        call_soon_threadsafe = loop.call_soon_threadsafe
+        threads = workers._threads
+        ended: list[tuple[int, bool]] = []
+        waiting: list[int] = []
+        wake = threads._wake
 
-        def count(*args: object, **kwargs: object) -> object:
-            nonlocal wakes
-            wakes += 1
-            return call_soon_threadsafe(*args, **kwargs)  # type: ignore[arg-type]
+        def count() -> None:
+            waiting.append(len(threads._calls))
+            wake()
 
-        await asyncio.gather(*[brief(workers, threading.get_ident) for _ in range(3)])  # now it looks for such calls
-        monkeypatch.setattr(loop, "call_soon_threadsafe", count)
-        assert len(set(await asyncio.gather(*[brief(workers, threading.get_ident) for _ in range(100)]))) == 1
-        assert wakes == 1
+        def look() -> None:
+            ended.append((len(threads._ended), threads._settling))
 
-    run(work)
+        await asyncio.gather(*[brief(workers, int) for _ in range(3)])  # now it expects that calls come together
+        monkeypatch.setattr(threads, "_wake", count)
+        while not threads._idle:
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*[brief(workers, look) for _ in range(100)])
+        assert waiting == [100], "a thread was woken before all calls were there, or another one was"
+        assert ended == [(number, False) for number in range(100)], "the event loop was woken before the last had ended"
+
+    run(work, threads=1)
 
 
-def test_a_call_that_is_not_as_brief_as_it_should_be_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_call_that_is_not_as_brief_as_it_should_be_keeps_no_other_waiting(
+    behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Workers, "clock", still)
 
     async def work(workers: Workers) -> None:
         gate = Gate()
-        before = [brief(workers, int) for _ in range(3)]
+        others = [brief(workers, int) for _ in range(3)]
         stuck = brief(workers, gate.pass_through)
-        after = [brief(workers, int) for _ in range(3)]
-        done, _ = await asyncio.wait([*before, *after], timeout=30)
-        assert len(done) == 6
+        others += [brief(workers, int) for _ in range(behind)]
+        _, waiting = await asyncio.wait(others, timeout=30)
+        assert not waiting
         assert not stuck.done()
         gate.open()
         await stuck
@@ -205,17 +215,18 @@ def test_a_call_that_is_not_as_brief_as_it_should_be_keeps_no_other_waiting(monk
     run(work)
 
 
-def test_a_long_call_holds_up_no_brief_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_long_call_holds_up_no_brief_ones(behind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Workers, "clock", still)
     monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
 
     async def work(workers: Workers) -> None:
         gate = Gate()
-        before = [brief(workers, int) for _ in range(3)]
+        others = [brief(workers, int) for _ in range(3)]
         long = workers.run(gate.pass_through)
-        after = [brief(workers, int) for _ in range(3)]
-        done, _ = await asyncio.wait([*before, *after], timeout=30)
-        assert len(done) == 6
+        others += [brief(workers, int) for _ in range(behind)]
+        _, waiting = await asyncio.wait(others, timeout=30)
+        assert not waiting
         assert not long.done()
         gate.open()
         await long
