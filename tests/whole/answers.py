@@ -17,7 +17,7 @@ import attrs
 import tablemapper as tm
 
 from ..query.test_query import forced
-from .kinds import WRITTEN, exact, text_of
+from .kinds import ANY, EXTRA, WRITTEN, exact, text_of
 from .models import Field, Model, Record, compiled
 from .oracle import (
     Row,
@@ -359,6 +359,11 @@ def _changed(record: Record, row: Row, assignment: Assignment | None) -> Row | N
     assert assignment is not None
     field, given = record.field(assignment.field), assignment.value
     held = row[field.name]
+    if assignment.part is not None:
+        try:
+            return {**row, field.name: _with_part(field, held, assignment)}
+        except ValueError:
+            return None
     match assignment.verb:
         case "set":
             made = given
@@ -367,6 +372,25 @@ def _changed(record: Record, row: Row, assignment: Assignment | None) -> Row | N
         case verb:
             made = (given if verb == "add" else None) if held is None else _added(held, given)
     return {**row, field.name: clean(made, field.kind)} if _storable(field, made) else None
+
+
+def _with_part(field: Field, held: Any, assignment: Assignment) -> Any:
+    """Return a nested value with another part; ValueError if it can have none such."""
+    assert assignment.part is not None
+    step, given = assignment.part.step, assignment.value
+    entries = field.kind is EXTRA or field.kind.annotation.startswith("dict")
+    was = None if held is None else held.get(step) if entries else getattr(held, step)
+    if assignment.verb == "add" and was is not None:
+        if assignment.part.kind is ANY and type(was) is not type(given):
+            raise ValueError("of another type")
+        given = was + given
+    if not entries:
+        if held is None:
+            raise ValueError("there is nothing that it is a part of")
+        return attrs.evolve(held, **{step: given})
+    rest = {name: one for name, one in (held or {}).items() if name != step}
+    made = rest if assignment.verb == "remove" else {**rest, step: given}
+    return held if held is None and not made else tm.Extra(made) if field.kind is EXTRA else made
 
 
 def _added(one: Any, other: Any) -> Any:

@@ -22,7 +22,7 @@ from tablemapper.planning.plan import Path, Plan
 from tablemapper.query import mixed, prepared
 from tablemapper.query.prepared import PreparedPlan
 from tablemapper.query.totals import Groups
-from tablemapper.schema import check, groups
+from tablemapper.schema import assignments, check, groups
 
 from .search import LOCAL, MAINTAINED, UNDECLARED
 
@@ -355,6 +355,13 @@ def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
     patch.setattr(timestamp, "TIMESTAMP", attrs.evolve(real, store=lambda at: real.store(at) // 1000 * 1000))
 
 
+def a_part_that_replaces_the_whole(patch: Patch) -> None:
+    real = assignments._with_part
+    patch.setattr(
+        assignments, "_with_part", lambda kind, held, *rest: real(kind, None if kind.entries else held, *rest)
+    )
+
+
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
     patch.setattr(cuts, "crosses_back", lambda *_: False)
 
@@ -420,6 +427,7 @@ FAULTS: dict[Fault, int] = {
     a_maintained_field_that_a_new_entity_does_not_get: MAINTAINED,
     values_of_other_types_sought_among_texts: UNDECLARED + 30,
     a_timestamp_compared_to_the_millisecond: UNDECLARED + 17,
+    a_part_that_replaces_the_whole: UNDECLARED + 18,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_local_time_cut_as_one_of_utc: LOCAL,

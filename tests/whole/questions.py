@@ -28,7 +28,16 @@ from .kinds import ANY, COUNTED, HIERARCHY, STR, WRITTEN, text_of
 from .models import Field, Record, slots_of
 from .oracle import State, value
 
-__all__ = ["Ask", "Assignment", "Question", "random_asks", "random_parts", "random_question", "smaller"]
+__all__ = [
+    "Ask",
+    "Assignment",
+    "Question",
+    "random_asks",
+    "random_changes",
+    "random_parts",
+    "random_question",
+    "smaller",
+]
 
 Step: TypeAlias = tuple[Operand, bool]
 
@@ -78,10 +87,15 @@ class Assignment:
 
     field: str
     verb: str
-    """``set`` a value, or ``copy`` a field, or ``add`` (to what may be missing) or ``plus`` a value."""
+    """``set`` a value, or ``copy`` a field, or ``add`` (to what may be missing) or ``plus`` a value; or ``remove``."""
     value: Any
+    part: Operand | None = None
+    """Of the field, if that is all that changes."""
 
     def text(self, name: str) -> str:
+        if self.part is not None:
+            given = "" if self.verb == "remove" else text_of(self.value)
+            return f"{self.part.text(name)}.{self.verb}({given})"
         match self.verb:
             case "set":
                 return f"{self.field}={text_of(self.value)}"
@@ -364,6 +378,26 @@ def random_parts(rng: random.Random, question: Question) -> list[Ask]:
     if len(question.of) > 1 or question.limit is not None or question.order or rng.random() < 0.5:
         return []
     return [Ask("parts", size=rng.choice((1, 2, 3, 5, 9)))]
+
+
+def random_changes(rng: random.Random, state: State, question: Question) -> list[Ask]:
+    """Return an update of a part of a field, now and then, where one has parts."""
+    record = state.model.record(question.of[0])
+    if len(question.of) > 1 or record.of is not None or rng.random() < 0.85:
+        return []
+    parts = [one for one in record.operands if one.step and one.field not in record.measures]
+    if not parts:
+        return []
+    part = rng.choice(parts)
+    verbs = ["set"] if part.kind is STR else ["set", "add"]
+    if len(part.step) == 1:  # (an entry; a class keeps its members)
+        verbs.append("remove")
+    verb = rng.choice(verbs)
+    numbers, texts = (1, -1, 7), ("x", "x-y", "")
+    values: tuple[Any, ...] = numbers if part.kind is not STR else texts
+    if part.kind is ANY:
+        values = (*numbers, 0.5) if verb == "add" else (*texts, *texts, 2, 0.5)
+    return [Ask("update", assignment=Assignment(part.field, verb, rng.choice(values), part))]
 
 
 def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:

@@ -14,7 +14,7 @@ import attrs
 from .answers import Case, Differs, Named, Trial, random_rows
 from .models import Model, Record, random_model, with_levels, with_maintained, with_undeclared
 from .oracle import State
-from .questions import Ask, Question, random_asks, random_parts, random_question, smaller
+from .questions import Ask, Question, random_asks, random_changes, random_parts, random_question, smaller
 
 LOCAL = 1_000_000
 """How many seeds have models of one time, before those of another: of UTC, and of zones."""
@@ -25,7 +25,7 @@ WIDER = 4_000_000
 MAINTAINED = 6_000_000
 """The first seed whose models may have maintained fields."""
 UNDECLARED = 8_000_000
-"""The first seed whose models may have indexes over undeclared properties, and whose questions speak of timestamps."""
+"""The first seed of undeclared properties in indexes, of questions of timestamps, and of updates of parts of fields."""
 
 __all__ = ["LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
 
@@ -104,7 +104,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
                 tally.questions += 1
                 question = random_question(rng, trial.state)
                 parts = random_parts(more, question) if seed >= WIDER else []
-                for ask in (*parts, *random_asks(rng, trial.state, question)):
+                changes = random_changes(more, trial.state, question) if seed >= UNDECLARED else []
+                for ask in (*parts, *random_asks(rng, trial.state, question), *changes):
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
