@@ -98,6 +98,7 @@ def test_both_versions_go_on_if_the_rules_of_a_zone_have_changed(tmp_path: Path,
             tm.NotReady, match="Days: it is to be built anew, and nothing is built for an older version; deploy"
         ):
             of_days(before, old)
+        assert before.build().done
         night = before.query(old[0]).where(old[0].shop == "y", old[0].at.truncate("%H", "Europe/Oslo") == "02")
         assert night.allow_scan().count() == 1
         for one in (store, before):

@@ -285,10 +285,7 @@ class SqliteEngine:
         for job in self._sqlite.all_jobs:
             if label in job.labels:
                 done, total = self.file.get(PROGRESS, (job.name,)) or (0, 0)
-        state = self._sqlite.unready.get(label, "building")
-        if state == "disabled" and any(label in twin.catalogue.states for twin in self._sqlite.guests):
-            state = "beside"
-        return Unready(label, state, done, total)
+        return Unready(label, self._sqlite.unready.get(label, "building"), done, total)
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""

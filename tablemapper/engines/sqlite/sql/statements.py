@@ -146,12 +146,12 @@ class SqliteSchema:
             and not any(followed.checked for followed in self.followed.values())
         )
         states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
-        states |= states_here(catalogue)
+        states |= states_here(catalogue, self.guests)
         self.unready = {label: state for label, state in states.items() if state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():
             self._add_indexes(model, kept)
-            disabled = kept.only([label for label, state in self.unready.items() if state == "disabled"])
+            disabled = kept.only([label for label, state in self.unready.items() if state in ("disabled", "beside")])
             self.maintenance[model] = kept.less([disabled, *(job.targets for job in self.jobs.get(model, ()))])
             for index in kept.indexes:
                 if index.model.unique and self.unready.get(index.label) in ("building", "violated"):

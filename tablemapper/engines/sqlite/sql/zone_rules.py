@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from ....keys.cuts import CUT, cut_of
 from ....keys.zones import fingerprint, zone_fault
 from ....schema.forms import Forms
-from .catalogue import Catalogue
+from .catalogue import Catalogue, Twin
 
 __all__ = ["other_rules", "refused_writes", "rules_of", "states_here"]
 
@@ -45,13 +45,18 @@ def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
     }
 
 
-def states_here(catalogue: Catalogue) -> dict[str, str]:
-    """Return the states of indexes and aggregates; ``ruled`` is what is maintained by other rules than those here."""
+def states_here(catalogue: Catalogue, guests: Iterable[Twin]) -> dict[str, str]:
+    """Return the states of indexes and aggregates, as those know them who may live in twins.
+
+    ``ruled`` is what is maintained by other rules than those here, ``beside`` what is disabled in a twin: there nothing is built.
+    """
     others = other_rules(catalogue).keys()
-    return {
+    states: dict[str, str] = {
         label: "ruled" if {label, label.partition(".")[0]} & others else form.state
         for label, form in catalogue.states.items()
     }
+    beside = {label for twin in guests for label, form in twin.catalogue.states.items() if form.state == "disabled"}
+    return states | dict.fromkeys(beside, "beside")
 
 
 def refused_writes(catalogue: Catalogue) -> dict[str, list[str]]:
