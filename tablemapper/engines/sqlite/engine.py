@@ -36,7 +36,8 @@ from .rows.load import SortedLoad
 from .rows.reads import SqliteReads
 from .rows.writes import Get, Vanished, apply, insert, missing, stale
 from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
-from .sql.statements import ByModel, SqliteSchema, Statements
+from .sql.schema import ByModel, SqliteSchema
+from .sql.statements import Statements
 from .sql.tables import quoted
 from .sql.zone_rules import other_rules
 

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.sql import statements
+from tablemapper.engines.sqlite.sql import schema
 from tablemapper.evolution import following
 
 
@@ -219,7 +219,7 @@ def check_random(data: st.DataObject) -> None:
 
 
 def nothing_is_followed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statements, "follow", lambda schema, forms: {})
+    patch.setattr(schema, "follow", lambda schema, forms: {})
 
 
 def a_change_sets_hidden_properties_to_their_defaults(patch: pytest.MonkeyPatch) -> None:

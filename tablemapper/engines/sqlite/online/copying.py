@@ -29,7 +29,7 @@ from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
 from ..rows.writes import apply, insert
 from ..sql.catalogue import COPIES, CopyForm
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 
 __all__ = ["OF", "Copying", "copy_forms"]
 

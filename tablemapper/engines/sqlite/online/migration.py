@@ -24,7 +24,7 @@ from ..rows.jobs import LEDGER, QUEUE
 from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, write_catalogue
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms
 from .dropping import delete_some, drop, drop_former, unused

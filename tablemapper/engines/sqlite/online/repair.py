@@ -30,7 +30,7 @@ from ..rows.contested import FORGET, delete_contested, put_contested
 from ..rows.jobs import owed
 from ..rows.maintained import seek_value
 from ..sql.catalogue import READ_NOTE, write_note
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted
 
 __all__ = ["Repair"]

@@ -41,7 +41,7 @@ from ..sql.catalogue import (
     write_catalogue,
 )
 from ..sql.names import guests
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, fresh_name, quoted, values_ddl
 from ..sql.zone_rules import other_rules, rules_of
 from .dropping import disable, finished

@@ -12,7 +12,7 @@ from ....schema.maintenance import ChangeSet
 from ...protocol import Built, Violation
 from ..file.writer import Writer
 from ..sql.catalogue import read_states, write_states
-from ..sql.statements import Job, SqliteSchema
+from ..sql.schema import Job, SqliteSchema
 from .contested import holders, violated
 from .jobs import BUILDS
 from .maintained import write_changes

@@ -10,7 +10,7 @@ from ....schema.check import Check, Finding, Problem
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import Row
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted
 from .contested import NOTED, NOTES
 from .jobs import owed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....schema.model import Model
 from ..file.writer import Writer
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .contested import VIOLATIONS
 

@@ -14,7 +14,7 @@ from ....errors import CorruptStore
 from ....schema.maintenance import IndexMaintenance, IndexRow
 from ..file.writer import Writer, sorted_rows
 from ..sql.maintained_tables import IndexTable
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 
 __all__ = [
     "COUNT_VALUES",

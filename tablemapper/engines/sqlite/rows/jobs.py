@@ -15,7 +15,7 @@ from ....schema.maintenance import Maintenance
 from ....schema.model import Model
 from ..file.writer import Writer
 from ..sql.catalogue import COPIES
-from ..sql.statements import Job, SqliteSchema
+from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
 __all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "ENQUEUE", "LEDGER", "QUEUE", "Passed", "owed", "passed_by", "queue"]

@@ -20,7 +20,7 @@ from ....schema.rows import Row
 from ...protocol import Batch
 from ..driver.driver_errors import DRIVER_ERRORS, translated
 from ..file.writer import Writer
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from .jobs import owed, queue
 from .maintained import delete_rows, put_rows, write_groups
 from .writes import completed_rows, insert_rows, keep_in_step

@@ -28,7 +28,7 @@ from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
 from ..file.writer import Writer, sorted_rows
 from ..sql.maintained_tables import IndexTable, Values
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 from .contested import delete_contested, is_noted, put_contested
 from .jobs import owed
 

@@ -21,8 +21,8 @@ from ...protocol import Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
 from ..file.file import File
+from ..sql.schema import SqliteSchema
 from ..sql.select import Select, Statement
-from ..sql.statements import SqliteSchema
 
 __all__ = ["SqliteReads"]
 

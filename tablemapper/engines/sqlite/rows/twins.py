@@ -27,7 +27,7 @@ from ....schema.model import Model, Schema
 from ...protocol import Operation
 from ..file.writer import Writer
 from ..sql.catalogue import Catalogue, Twin
-from ..sql.statements import SqliteSchema
+from ..sql.schema import SqliteSchema
 
 __all__ = ["Side", "in_step"]
 

@@ -19,7 +19,8 @@ from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
 from ...protocol import Batch, Operation
 from ..file.writer import Writer, sorted_rows
-from ..sql.statements import SqliteSchema, Statements
+from ..sql.schema import SqliteSchema
+from ..sql.statements import Statements
 from .building import settle
 from .jobs import Passed, owed, queue
 from .maintained import put_rows, write_changes, write_groups, write_indexes

@@ -21,7 +21,8 @@ from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction
 from .filters import balanced, lower, lower_key, value_sql
-from .statements import SqliteSchema, Statements
+from .schema import SqliteSchema
+from .statements import Statements
 from .tables import quoted
 
 __all__ = ["Select", "Statement"]
