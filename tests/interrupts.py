@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import sys
+import traceback
 from collections.abc import Callable
 from itertools import pairwise
 from types import CodeType, FrameType
@@ -76,8 +77,11 @@ def strike(at: int, work: Callable[[], object]) -> bool:
     sys.settrace(counter.trace)
     try:
         work()
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt as interrupt:
+        sys.settrace(None)
+        traceback.clear_frames(
+            interrupt.__traceback__
+        )  # else a generator may be closed later, by a thread without a trace
     finally:
         sys.settrace(before)
     return counter.count >= at
