@@ -25,8 +25,8 @@ from tablemapper.keys.template import Template, compile_template
 
 from ..conftest import examples
 
-many = examples(400, long=4000)
-some = examples(100, long=800)
+many = examples(200, long=4000)
+some = examples(60, long=800)
 
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -15,13 +15,13 @@ def lines(found: list[Finding]) -> str:
 
 @pytest.mark.long
 def test_damaged_files_give_own_errors_only(full_size: bool) -> None:
-    found = findings((f"h{n}" for n in range(FILES if full_size else 40)), processes=2 if full_size else 1)
+    found = findings((f"h{n}" for n in range(FILES if full_size else 20)), processes=2 if full_size else 1)
     assert not found, lines(found)
 
 
 @pytest.mark.long
 def test_damaged_catalogues_give_own_errors_only(full_size: bool) -> None:
-    found = findings((f"c{n}" for n in range(CATALOGUES if full_size else 40)), processes=2 if full_size else 1)
+    found = findings((f"c{n}" for n in range(CATALOGUES if full_size else 20)), processes=2 if full_size else 1)
     assert not found, lines(found)
 
 

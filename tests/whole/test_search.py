@@ -22,7 +22,7 @@ from .questions import Ask, Question
 from .search import Tally, search, shrunk
 
 COLOR = next(kind for kind in SCALARS if kind.annotation == "Color")
-PART = 9
+PART = 6
 """Models that one test tries."""
 
 
