@@ -164,8 +164,8 @@ class _Threads:
 
     An idle thread waits for a lock of its own. A new call wakes one, unless a thread is about to look for calls anyway.
     A thread that leaves calls to others wakes the next; brief ones it makes itself, and gives what came of them to the
-    event loop after the last. Nothing here is locked: a thread says that it is idle and then
-    looks once more, so a call that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
+    event loop after the last. Nothing here is locked: a thread says that it is idle and then looks once more, so a call
+    that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int, clock: Callable[[], float]) -> None:

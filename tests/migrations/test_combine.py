@@ -17,7 +17,7 @@ from tablemapper.migrations import run
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
 from .shapes import OLD, OLD_TOTALS, Case, contents, entity, parts, script, texts, totals, write
-from .test_run import migrate, refused, steps
+from .test_run import killed_after_each_batch, migrate, refused, steps
 
 LABEL = entity(
     "Label", "Labels", {"shelf": str, "tag": str, "parts": list[str], "maker": str | None},
@@ -134,25 +134,7 @@ def test_without_the_queue_what_is_combined_is_not_that_of_the_old_entities(
 
 
 def test_a_run_that_combines_and_is_killed_after_any_batch_goes_on(path: Path) -> None:
-    draw = random.Random(5)
-    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
-        for _ in range(200):
-            engine = SqliteMigrations.open(path, durability="relaxed")
-            (loaded,) = run.scripts_of([CASE.script])
-            transition = run.transition_of(loaded, engine.forms())
-            assert transition is not None
-            engine.start(transition, lambda _: None)
-            old = list(store.query(OLD).allow_scan())
-            switched = engine.step(4).switched
-            engine._file.close()  # all that it knew is gone
-            if switched:
-                break
-            if draw.random() < 0.3:
-                write(store, draw)
-            assert store.check().ok
-        else:
-            raise AssertionError("it does not end")
-    check(path, old)
+    check(path, killed_after_each_batch(path, CASE))
 
 
 def test_what_cannot_be_combined_is_a_fault_and_the_others_are_combined(path: Path) -> None:
