@@ -57,6 +57,7 @@ from .errors import (
 )
 from .events import Event
 from .evolution.changes import Change
+from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .migrations.comparison import changes, schema_form
 from .migrations.migrations import Migrations
@@ -68,7 +69,6 @@ from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
-from .query.totals import Groups
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
 from .store.opening import open as open

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
+from ..execution.totals import Groups
 from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..progress import ProgressOption
 from ..query.pages import Page
 from ..query.query import ClassResults, Query, Rows
-from ..query.totals import Groups
 from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor

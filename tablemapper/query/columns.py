@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..errors import InvalidQuery, did_you_mean, shown
+from ..execution.run import Run
 from ..expressions.tree import Attr
 from ..planning.projection import stored_keys, tuples
 from ..schema.rows import Row
 from ..values.arrow import ArrowColumn, load_package
 from .pages import counted
 from .results import Results
-from .run import Run
 
 __all__ = ["Blocks", "ColumnResults", "read_columns"]
 

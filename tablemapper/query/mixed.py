@@ -16,6 +16,8 @@ import attrs
 from ..engines.protocol import Position
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, shown
+from ..execution.prepared import PlanCache
+from ..execution.run import Run
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
@@ -24,10 +26,8 @@ from ..planning.question import QuerySpec
 from ..schema.model import Model
 from ..schema.rows import Row, readable
 from .pages import query_identity
-from .prepared import PlanCache
 from .query import ClassResults, Query, Rows
 from .results import Results, check_condition, refuse_named
-from .run import Run
 
 __all__ = ["MixedQuery", "mixed"]
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 from ..engines.protocol import Engine
 from ..errors import TableMapperError
 from ..events import Call, Observer
-from .from_aggregates import matching_aggregate
+from ..execution.from_aggregates import matching_aggregate
+from ..execution.prepared import PlanCache, PreparedPlan
+from ..execution.totals import COUNT, Measured, States
 from .mixed import MixedQuery
-from .prepared import PlanCache, PreparedPlan
 from .query import ClassResults, Query, Rows
 from .results import Results
-from .totals import COUNT, Measured, States
 
 __all__ = ["ObservedPlans", "class_names", "observed"]
 

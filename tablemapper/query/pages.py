@@ -13,9 +13,9 @@ import msgspec
 
 from ..engines.protocol import Position
 from ..errors import InvalidQuery, InvalidToken, shown
+from ..execution.prepared import PlanCache
 from ..expressions.predicates import dump
 from ..planning.question import QuerySpec
-from .prepared import PlanCache
 
 __all__ = ["Page", "Seal", "counted", "query_identity", "read_page"]
 

@@ -14,6 +14,10 @@ import attrs
 from ..engines.protocol import Position
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
+from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
+from ..execution.prepared import PlanCache, PreparedPlan
+from ..execution.run import Run
+from ..execution.totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
@@ -26,12 +30,8 @@ from ..progress import ProgressOption
 from ..schema.groups import Slot
 from ..schema.model import Model
 from .columns import Blocks, ColumnResults, read_columns
-from .from_aggregates import matching_aggregate, mismatches, totals_served
 from .pages import Seal, counted, query_identity
-from .prepared import PlanCache, PreparedPlan
 from .results import check_condition, refuse_named
-from .run import Run
-from .totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
 from .writing import WriteByQuery
 
 __all__ = ["ClassResults", "Query", "Rows"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..engines.protocol import Position
 from ..errors import EntityNotFound, InvalidQuery, shown
+from ..execution.prepared import PlanCache
 from ..expressions.habits import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Predicate
 from ..planning.question import QuerySpec
 from .pages import Page, Seal, read_page
-from .prepared import PlanCache
 
 __all__ = ["Results", "check_condition", "refuse_named"]
 

@@ -25,6 +25,8 @@ from ..engines.context import check_outside
 from ..engines.protocol import Engine, Note, NoteChanged, Operation
 from ..entities.entity import key_of
 from ..errors import CorruptStore, EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown, tell_written
+from ..execution.prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
+from ..execution.run import Run
 from ..expressions.python import python_source
 from ..expressions.tree import And
 from ..planning.budget import Spending
@@ -36,8 +38,6 @@ from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
 from ..schema.rows import DAMAGE, Row
 from .pages import query_identity
-from .prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
-from .run import Run
 
 __all__ = ["WriteByQuery", "by_function"]
 

@@ -20,13 +20,13 @@ from ..entities.entity import Entity, Record, key_of, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
+from ..execution.prepared import PlanCache
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composed import decode
 from ..planning.partitions import equalities, partition_key
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
-from ..query.prepared import PlanCache
 from ..query.query import Query
 from ..query.writing import by_function
 from ..schema.check import RepairReport, Report

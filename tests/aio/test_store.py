@@ -32,9 +32,9 @@ from tablemapper.errors import (
     StoreError,
     StoreLocked,
 )
+from tablemapper.execution.totals import Groups
 from tablemapper.query.mixed import MixedQuery
 from tablemapper.query.query import Query, Rows
-from tablemapper.query.totals import Groups
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.store.transaction import Transaction

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.entities.entity import key_of
+from tablemapper.execution.prepared import PlanCache, PreparedPlan
 from tablemapper.planning.explanation import predicate_text
 from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.mixed import mixed
-from tablemapper.query.prepared import PlanCache, PreparedPlan
 
 
 class Placed(tm.Entity):

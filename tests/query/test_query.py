@@ -19,10 +19,10 @@ import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.driver.snapshots import Snapshot
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.execution.prepared import PlanCache, PreparedPlan
 from tablemapper.expressions.tree import Attr
 from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
-from tablemapper.query.prepared import PlanCache, PreparedPlan
 from tablemapper.query.query import Query
 
 from ..conftest import examples
@@ -445,7 +445,7 @@ def test_what_is_calculated_is_not_compared(compare: Callable[[Any], object]) ->
 def test_an_allowed_scan_is_logged(
     filled: tm.Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.query.prepared._MANY", 1)
+    monkeypatch.setattr("tablemapper.execution.prepared._MANY", 1)
     with caplog.at_level(logging.WARNING, logger="tablemapper.query"):
         filled.query(Unit).where(Unit.rent == Decimal(3)).allow_scan().first()
     assert "reads the whole table" in caplog.text

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.execution.prepared import Pace, PlanCache
 from tablemapper.planning.budget import Budget
 from tablemapper.planning.question import QuerySpec
 from tablemapper.query import query as query_module
 from tablemapper.query import writing
-from tablemapper.query.prepared import Pace, PlanCache
 from tablemapper.query.query import Query
 from tablemapper.schema.model import compile_schema
 
@@ -254,7 +254,7 @@ def test_progress_is_told(store: tm.Store) -> None:
 def test_a_scan_has_to_be_allowed_and_is_logged(
     store: tm.Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.query.prepared._MANY", 1)
+    monkeypatch.setattr("tablemapper.execution.prepared._MANY", 1)
     fill(store)
     with pytest.raises(tm.ScanRefused):
         store.query(Task).where(Task.n == 1).delete()

@@ -219,7 +219,7 @@ def test_a_scan_is_logged_once_a_form_and_only_where_the_rows_are_many(
     scan = store.query(Log).allow_scan()
     with caplog.at_level(logging.WARNING, "tablemapper.query"):
         assert told(lambda: list(scan.where(Log.text == "y"))) == 0
-        monkeypatch.setattr("tablemapper.query.prepared._MANY", 29)
+        monkeypatch.setattr("tablemapper.execution.prepared._MANY", 29)
         assert told(lambda: list(scan.where(Log.text == "y"))) == 1
         assert told(lambda: list(scan.where(Log.text == "x"))) == 0
         assert told(scan.first) == 0
@@ -227,5 +227,5 @@ def test_a_scan_is_logged_once_a_form_and_only_where_the_rows_are_many(
         assert told(scan.where(Log.text > "z").first) == 1
         assert told(scan.columns) == 1
         assert told(lambda: list(store.query(Levels).allow_scan())) == 0
-        monkeypatch.setattr("tablemapper.query.prepared._MANY", 35)  # rows of both classes of the table
+        monkeypatch.setattr("tablemapper.execution.prepared._MANY", 35)  # rows of both classes of the table
         assert told(lambda: list(scan)) == 0

@@ -12,6 +12,8 @@ from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.entities import timestamp
+from tablemapper.execution.prepared import PreparedPlan
+from tablemapper.execution.totals import Groups
 from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
@@ -20,8 +22,6 @@ from tablemapper.planning import advice, conditions, planner, projection, questi
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
 from tablemapper.query import mixed, prepared
-from tablemapper.query.prepared import PreparedPlan
-from tablemapper.query.totals import Groups
 from tablemapper.schema import assignments, check, groups
 
 from .search import LOCAL, MAINTAINED, UNDECLARED

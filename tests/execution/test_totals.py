@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.query.from_aggregates import matching_aggregate
-from tablemapper.query.totals import COUNT
+from tablemapper.execution.from_aggregates import matching_aggregate
+from tablemapper.execution.totals import COUNT
 from tablemapper.schema.groups import slot_of
 
 
