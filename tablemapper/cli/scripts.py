@@ -44,7 +44,7 @@ def migrate(
     Ends with 1 if entities cannot be converted, or if more is left.
 
     Args:
-        to: the script to stop behind; one that the store has passed: the scripts after it are undone.
+        to: the last script to run; if the store is past it, the scripts after it are undone: "" undoes all.
         dry_run: change nothing, and run every function over every entity.
         contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
         limit: the most entities that this call copies.
@@ -72,7 +72,8 @@ def make(name: str, models: Models, scripts: Scripts, *, json: Json = False) -> 
         name: what it does, in a word, as price.
     """
     path = _load(scripts).write(load_models(models), name)
-    return show({"ok": True, "path": str(path)}, str(path), json=json)
+    text = str(path) if path.suffix == ".py" else f"no change needs a script; the next one starts from {path}"
+    return show({"ok": True, "path": str(path)}, text, json=json)
 
 
 @migrations_app.command

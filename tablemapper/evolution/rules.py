@@ -193,11 +193,11 @@ def retirement(model: Model, versions: Versions) -> str | None:
 def _retired(version: VersionForm) -> str:
     ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
     how = (
-        "when it held no entities and was declared anew"
+        f"the class was declared anew on {ended}, when it held no entities"
         if version.retired_by is None
-        else f"when {version.retired_by} ended that"
+        else f"the migration {version.retired_by} replaced this form of the class on {ended}"
     )
-    return f"this is what it was until {ended}, {how}; deploy the version that has it as it is now"
+    return f"{how}; deploy the version that declares it as it is now"
 
 
 def _union(old: ModelForm, new: ModelForm, known: Mapping[str, str]) -> ModelForm:

@@ -57,11 +57,15 @@ class Migrations:
                 schema.json of the package.
 
         Raises:
-            InvalidMigration: what they were cannot be read.
+            InvalidMigration: what they were cannot be read, or nothing says it: no schema.json and no script.
             InvalidModel: the classes do not fit together.
         """
         schema = compile_schema(models)
-        return tuple([change for change in form_changes(self._forms(schema, since), schema) if change.stops])
+        forms = self._forms(schema, since)
+        if not forms and since is None and self._package is not None:
+            missing = "it has no schema.json and no script to compare with; run: tablemapper migrations make first"
+            raise InvalidMigration(f"migrations {self._package.__name__!r}", [missing])
+        return tuple([change for change in form_changes(forms, schema) if change.stops])
 
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
         """Write the script for what changed since the last one, and what the classes are now into schema.json beside it.

@@ -80,7 +80,10 @@ def migrate(
     scripts = scripts_of(migrations)
     if to is not None and to not in ("", *(script.id for script in scripts)):
         raise InvalidMigration(
-            "to=", [f"no script is called {shown(to)}: {', '.join(script.id for script in scripts)}"]
+            "to=",
+            [
+                f"no script is called {shown(to)}; name one of {', '.join(script.id for script in scripts)}, or '' to undo all"
+            ],
         )
     if dry_run:
         return _rehearse(place, scripts, to, limit, progress, timeout)

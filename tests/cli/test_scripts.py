@@ -159,7 +159,10 @@ def test_what_is_wrong_is_said_in_a_line(
 def test_check_needs_no_store_and_make_writes_the_script_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     Path("first_changes").mkdir()
     Path("first_changes/__init__.py").touch()
+    assert run(["migrations", "check", "depot", "first_changes"]) == Exit.USAGE
+    assert "run: tablemapper migrations make first" in capsys.readouterr().err
     assert run(["migrations", "make", "first", "depot", "first_changes"]) == Exit.OK
+    assert capsys.readouterr().out.startswith("no change needs a script; the next one starts from ")
     assert run(["migrations", "check", "depot", "first_changes"]) == Exit.OK
     assert capsys.readouterr().out.endswith("the models and the scripts agree\n")
     code, report = _json(capsys, "migrations", "check", "depot_new", "first_changes")

@@ -266,7 +266,7 @@ def test_a_form_that_was_retired_is_refused_with_the_migration_that_did_it() -> 
     until = 1_700_000_000_000_000
     versions = {"Product": [VersionForm(version.form, 1, until, "0003_price")]}
     (fault,) = evolve(first.models_after, versions, compile_schema([cls]), Holds()).faults
-    assert "until 2023-11-14, when 0003_price ended that; deploy the version that has it" in fault
+    assert "0003_price replaced this form of the class on 2023-11-14; deploy the version that declares it" in fault
 
 
 def test_what_changes_nothing_that_is_stored_extends_nothing() -> None:

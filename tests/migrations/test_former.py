@@ -113,7 +113,7 @@ def test_contract_drops_former_definitions_that_no_version_in_use_has(path: Path
         assert store.check().ok
         store.insert(new[0]("b", 20, 20))
     assert labels(path) == ["Part", "Part.by", "Extremes"]
-    with pytest.raises(tm.SchemaMismatch, match="when tint ended that"):
+    with pytest.raises(tm.SchemaMismatch, match="migration tint replaced this form"):
         tm.open(path, models=OLDEST)
     again = version("{number}", tm.max, color="tint", more=True)
     with tm.open(path, models=again) as store:  # as anything that is declared anew

@@ -61,7 +61,7 @@ def test_no_request_fails_while_both_versions_are_live(path: Path, step: str, *,
             old.serve(4)
             faults = old.wait()
             assert len(faults) == 4
-            assert all("SchemaMismatch" in fault and "first ended that" in fault for fault in faults)
+            assert all("SchemaMismatch" in fault and "first replaced this form" in fault for fault in faults)
             store.serve(4)
             assert store.wait() == []
     with tm.open(path, models=[new, aggregate], durability="relaxed") as theirs:

@@ -227,7 +227,7 @@ def test_the_next_migration_of_a_class_ends_the_version_before_the_last(path: Pa
             write(store, new, draw)
             migrate(path, first, second)
             write(store, new, draw)
-            with pytest.raises(tm.SchemaMismatch, match="second ended that; deploy the version that has it"):
+            with pytest.raises(tm.SchemaMismatch, match="second replaced this form"):
                 list(old.query(OLD).allow_scan())
             with tm.open(path, models=[last, totals(last)], durability="relaxed") as third:
                 write(third, last, draw)
@@ -310,7 +310,7 @@ def test_a_later_version_that_lets_a_field_hold_more_ends_the_old_one(path: Path
         later = part(grade=wider, shards=16, note=str | None)
         with tm.open(path, models=[later, totals(later)]) as store:
             store.merge(later.key("i1", 1), grade=wider["LOST"])
-            with pytest.raises(tm.SchemaMismatch, match="when first ended that"):
+            with pytest.raises(tm.SchemaMismatch, match="migration first replaced this form"):
                 old.get(OLD.key("i1", 1))
             assert store.check().ok
 
@@ -363,7 +363,7 @@ def test_a_conversion_that_has_its_way_back_lets_the_old_version_read_what_the_n
             assert old.check().ok
             assert migrate(path, first, to="").entities == 0
             old.merge(before.key("i1", 1), price="3.00")
-            with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+            with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
                 store.get(after.key("i1", 1))
     assert migrate(path, first).entities == 16
     with tm.open(path, models=[after]) as store:
@@ -464,7 +464,7 @@ def test_where_the_versions_cannot_be_kept_in_step_the_old_one_stops(
     with tm.open(tmp_path / "s.db", models=[before], durability="relaxed") as old:
         assert {step.old_version for step in migrate(tmp_path / "s.db", first, dry_run=True).plan} == {"stops"}
         migrate(tmp_path / "s.db", first)
-        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+        with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
             list(old.query(before).allow_scan())
 
 
@@ -488,9 +488,9 @@ def test_a_class_stops_with_the_one_that_its_fields_are_maintained_from(tmp_path
         store.insert(old[0]("a", 1))
         assert {step.old_version for step in migrate(tmp_path / "s.db", first, dry_run=True).plan} == {"stops"}
         migrate(tmp_path / "s.db", first)
-        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+        with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
             store.get(old[0].key("a", 1))
-        with pytest.raises(tm.SchemaMismatch, match="first ended that"):
+        with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
             list(store.query(old[1]).allow_scan())
     with tm.open(tmp_path / "s.db", models=new) as store:
         assert store.check().ok
