@@ -238,6 +238,13 @@ class KeyCodec:
         cuts = [(">=", written(value))] if value else []
         return cuts if above is None else [*cuts, ("<", written(above))]
 
+    def beginning(self, value: str) -> str | None:
+        """Return what the texts of all texts that start with one begin with, whatever follows; None if there are none."""
+        if self._illegal(value):
+            return None
+        value = value.casefold() if self.spec == "fold" else value[: self.head or MAX_KEY_UNITS + 1]
+        return as_written(value + "a")[:-1]  # (what its last character is written as may depend on the next one)
+
     def _truncated(self, op: str, value: Any, *, all_of_it: bool) -> str:
         """Return how texts compare with that of a value if times compare with it so."""
         if op == "<" or (op == ">=" and all_of_it):

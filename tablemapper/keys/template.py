@@ -12,7 +12,7 @@ the Python source of both for the functions that are generated for an entity.
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ import attrs
 from ..errors import InvalidModel, did_you_mean, shown
 from ..limits import utf16_units
 from .codec import KeyCodec, key_codec, literal_fault
-from .forms import SEPARATOR, NotAKey, bind
+from .forms import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
 __all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template", "renamed_text"]
 
@@ -95,9 +95,21 @@ class Slot:
 
     def usable(self, op: str) -> bool:
         """Return whether a comparison of the field bounds the keys that are equal in front of the slot."""
-        if op == "startswith":
-            return self.text.starts and self.ends_component
-        return self.ordered
+        return self.text.starts if op == "startswith" else self.ordered
+
+    def within(self, ops: Container[str]) -> bool:
+        """Return whether these comparisons bound only keys for whose values they hold."""
+        return self.says_all and (self.ends_component or "startswith" not in ops)
+
+    def cuts(self, op: str, value: Any) -> Cuts | None:
+        """Return what a comparison of the field says of what stands here, as `KeyCodec.cuts` does of the texts."""
+        if op != "startswith" or self.ends_component:
+            return self.text.cuts(op, value, all_of_it=self.says_all)
+        if (beginning := self.text.beginning(value)) is None:
+            return None
+        placed = self.placed(beginning)
+        above = raise_last(placed)
+        return [(">=", placed)] if above is None else [(">=", placed), ("<", above)]
 
     def placed(self, text: str) -> str:
         """Return a text of a value as it stands here."""

@@ -47,7 +47,7 @@ class Reach:
         fixed: the literals and slots in front, whose text is known.
         exact: those of the slots among them that nothing else in the bound has another text in.
         slot: the first slot that is not fixed; None if the whole key is.
-        run: that slot and what follows it, as far as it is of one ordered time.
+        run: that slot and what follows it, as far as it is of one ordered time, or text.
         ops: the comparisons of its field that narrow the bound.
         fields: the fields that are fixed or ranged.
         inexact: those of them whose conditions have to be checked again, since other values of them lie in the bound.
@@ -80,15 +80,16 @@ class Reach:
         return any(part.after is not None for part in fixed)
 
     def goes_on(self, front: Reach) -> bool:
-        """Return whether it bounds the finer parts of the times whose coarser parts a whole partition key ends with."""
+        """Return whether it bounds what is finer of the values whose coarser part a whole partition key ends with."""
         last = front.run[-1]
-        cut = front.range_field and isinstance(last, Slot) and last.interval and not last.says_all
+        cut = front.range_field and isinstance(last, Slot) and (last.interval or last.text.head) and not last.says_all
         ends = len(front.fixed) + len(front.run) == len(front.template.parts)
-        return bool(cut and ends) and self.range_field == front.range_field and not any(map(_is_slot, self.fixed))
+        same = self.range_field == front.range_field and self.ops >= front.ops
+        return bool(cut and ends) and same and not any(map(_is_slot, self.fixed))
 
-    def bucket(self, values: Mapping[str, Any], time: Any, texts: Mapping[int, str] | None = None) -> str | None:
-        """Return the key that ends with the compared slots' text of a time; None if no key holds it."""
-        known = {self.range_field or "": time}
+    def bucket(self, values: Mapping[str, Any], value: Any, texts: Mapping[int, str] | None = None) -> str | None:
+        """Return the key that ends with the compared slots' text of a value; None if no key holds it."""
+        known = {self.range_field or "": value}
         try:
             pieces = [_written(part, values, texts) for part in self.fixed] + [
                 _written(part, known) for part in self.run
@@ -146,12 +147,18 @@ class Reach:
 
     def _cuts(self, op: str, value: Any) -> Cuts | None:
         """Return what a comparison says of the texts of the compared slots, as `KeyCodec.cuts`."""
-        *front, last = self.run
+        first, last = self.run[0], self.run[-1]
+        assert isinstance(first, Slot)
         assert isinstance(last, Slot)
-        cuts = last.text.cuts(op, value, all_of_it=last.says_all)
-        if not front or not cuts:
+        cuts = last.cuts(op, value)
+        if first is last or not cuts:
             return cuts
-        before = "".join([part if isinstance(part, str) else part.text.encode(value) for part in front])
+        if op == "startswith" and len(value) < first.text.head:
+            return first.cuts(op, value)
+        try:
+            before = "".join([part if isinstance(part, str) else part.text.encode(value) for part in self.run[:-1]])
+        except InvalidEntity:
+            return first.cuts(op, value)
         return [(edge, before + text) for edge, text in cuts]
 
     def _past(self, text: str) -> str | None:
@@ -209,14 +216,14 @@ def reach(
         run = _run(template.parts[len(fixed) :])
         if ops:
             fields.add(slot.field)
-            whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].says_all else set()
+            whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
     return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole))
 
 
 def _run(parts: Parts) -> Parts:
-    """Return the first of some parts, a slot, and those that follow as long as they are finer parts of the same time."""
+    """Return the first of some parts, a slot, and those that follow as long as they are finer parts of the same value."""
     end = 1
-    while isinstance(slot := parts[end - 1], Slot) and slot.ordered and slot.text.codes:
+    while isinstance(slot := parts[end - 1], Slot) and slot.ordered and (slot.text.codes or slot.text.head):
         after = end + (end < len(parts) and isinstance(parts[end], str))
         following = parts[after] if after < len(parts) else None
         if not isinstance(following, Slot) or following.field != slot.field or not following.goes_on:

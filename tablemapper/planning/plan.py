@@ -38,7 +38,7 @@ class Access:
     windows: tuple[tuple[str, Cut, type, tuple[Parameter, ...]], ...] = ()
     """Times that are in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
     edge: Reach | None = None
-    """How the rows are bounded of a partition at the edge of an interval of times; None if they all are read."""
+    """How the rows are bounded of a partition at the edge of an interval of times, or of texts; None if they all are read."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:

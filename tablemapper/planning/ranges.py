@@ -199,7 +199,7 @@ def _with_edges(
     compared: list[Compared],
     texts: Mapping[int, str] | None,
 ) -> Iterator[KeyRange]:
-    """Yield an interval of times as what it has of the partitions at its edges, and the whole ones between."""
+    """Yield an interval of times, or of texts, as what it has of the partitions at its edges, and the whole ones between."""
     last = access.partition.run[-1]
     assert isinstance(last, Slot)
     edges: dict[str, list[Compared]] = {}
@@ -220,6 +220,8 @@ def _with_edges(
 
 def _begins(op: str, value: Any, slot: Slot) -> bool:
     """Return whether a comparison leaves nothing out of the bucket of its value: that begins with it."""
+    if op == "startswith":
+        return len(value) <= slot.text.head
     return op == ">=" and isinstance(value, datetime) and first_moment(value, slot.interval) == value
 
 

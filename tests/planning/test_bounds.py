@@ -58,6 +58,34 @@ def test_a_prefix_holds_exactly_the_texts_that_begin_with_it(prefix: str, rest: 
         assert bound.holds(key) == value.startswith(prefix)
 
 
+ENDED = ["{a}-{n:03d}", "{a}~{n:03d}", "{a}}}}}{n}", "{a:fold}.{n}", "{a:prefix(2)}-{n}", "{a:prefix(1)}~{n:03d}"]
+"""Templates with a text that something follows."""
+
+
+@many
+@given(st.sampled_from(ENDED), TEXTS, TEXTS, TEXTS)
+def test_a_prefix_bounds_a_text_that_something_follows_from_outside(
+    text: str, prefix: str, rest: str, other: str
+) -> None:
+    template = compile_template(text, {"a": str, "n": int}, subject="test")
+    bound = bounded(template, {}, "a", ("startswith", prefix))
+    assert reach(template, {}, {"a": ["startswith"]}).inexact == {"a"}
+    assert bound.holds(template.encode({"a": prefix + rest, "n": 7}))
+    if prefix and other[:1].isalnum() and prefix[:1].isalnum() and other[0].casefold() != prefix[0].casefold():
+        assert not bound.holds(template.encode({"a": other, "n": 7}))
+
+
+@many
+@given(TEXTS, TEXTS, st.sampled_from([*OPS, "startswith"]), st.integers(1, 3))
+def test_a_text_behind_its_beginning_is_bounded_exactly(one: str, other: str, op: str, length: int) -> None:
+    template = compile_template((f"{{a:prefix({length})}}", "{a}"), {"a": str}, subject="test")
+    bound = bounded(template, {}, "a", (op, one))
+    assert not reach(template, {}, {"a": [op]}).inexact
+    for value in (other, one + other, one):
+        wanted = value.startswith(one) if op == "startswith" else OPS[op](value, one)
+        assert bound.holds(template.encode({"a": value})) == wanted
+
+
 @many
 @given(VALUES[int], VALUES[int], VALUES[int])
 def test_a_two_sided_range_is_one_interval(low: int, high: int, value: int) -> None:

@@ -10,12 +10,21 @@ import pytest
 import tablemapper as tm
 
 from ..touched import Touched, touching
+from .test_query import forced
 
 
 class Profile(tm.Entity, table="Profiles"):
     user: tm.Field[str]
 
     key = tm.Key[str](partition="{user:prefix(2)}", row=("{user}", "profile"))
+
+
+class Shelf(tm.Entity, table="Shelves"):
+    title: tm.Field[str]
+    copy: tm.Field[int]
+
+    key = tm.Key[str, int](partition="all", row="{title:prefix(2)}-{copy}")
+    by_title = tm.Index[str](partition="all", row=("{title:prefix(1)}", "{title}"))
 
 
 class Team(tm.Entity, table="Teams"):
@@ -35,8 +44,9 @@ def counting() -> Iterator[Touched]:
 
 @pytest.fixture
 def store() -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Profile, Team]) as opened:
+    with tm.open(":memory:", models=[Profile, Team, Shelf]) as opened:
         opened.insert_many(map(Profile, USERS))
+        opened.insert_many(Shelf(user, number) for number, user in enumerate(USERS))
         yield opened
 
 
@@ -69,6 +79,24 @@ def test_a_condition_on_the_field_bounds_its_prefix(store: tm.Store, condition: 
     every = [profile.user for profile in store.query(Profile).where(condition).allow_scan()]
     assert every == sorted(user for user in USERS if user in every)
     assert len(every) == query.count()
+
+
+@pytest.mark.parametrize(
+    ("start", "users", "shelves"),
+    [("b", 12, 12), ("bb", 4, 4), ("bbb", 1, 4), ("bbbb", 1, 4), ("bbx", 0, 4), ("b\ud800", 0, 0)],
+)
+def test_what_starts_so_is_read_and_little_else(
+    store: tm.Store, counting: Touched, start: str, users: int, shelves: int
+) -> None:
+    profiles = store.query(Profile).where(Profile.user.startswith(start))
+    assert sum(counting(profiles.count).values()) == users
+    held = store.query(Shelf).where(Shelf.title.startswith(start))
+    by_key, by_title = forced(held)
+    assert counting(lambda: list(by_key)) == ({"Shelves": shelves} if shelves else {})
+    matching = [user for user in USERS if user.startswith(start)]
+    assert sum(counting(lambda: list(by_title)).values()) == 2 * len(matching)
+    for query in (by_key, by_title):
+        assert sorted(one.title for one in query) == sorted(matching)
 
 
 def test_who_holds_the_key_is_said(store: tm.Store) -> None:
