@@ -12,6 +12,7 @@ from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.entities import timestamp
+from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import Groups
 from tablemapper.expressions import predicates, tree
@@ -21,7 +22,7 @@ from tablemapper.keys.cuts import Cut
 from tablemapper.planning import advice, conditions, planner, projection, question, ranges
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
-from tablemapper.query import mixed, prepared
+from tablemapper.query import mixed
 from tablemapper.schema import assignments, check, groups
 
 from .search import LOCAL, MAINTAINED, UNDECLARED
