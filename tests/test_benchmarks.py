@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.benchmarks import columns, contestant, scale, sizes, tasks
+from tablemapper.schema.maintenance import ChangeSet
+from tests.benchmarks import columns, contestant, online, scale, sizes, tasks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
@@ -199,3 +200,26 @@ def test_a_table_takes_the_place_of_the_one_in_a_page(tmp_path: Path) -> None:
     assert page.read_text() == "<!-- one -->\n\nfirst\n\n<!-- end -->\n<!-- two -->\n<!-- end -->\n"
     with pytest.raises(SystemExit, match="expected one <!-- three -->"):
         place(page, "three", "")
+
+
+_SMALL = ["--quick", "--entities=2k", "--copied=1k", "--most=2k", "--seconds=0.1", "--writers=1", "--writes=50"]
+
+
+def test_the_command_for_changes_in_use_has_a_goal_for_each_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    online.main([*_SMALL, "--json"])
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert {name.split()[0] for name in figures} >= {*online.PARTS} - {"dry"}
+    assert figures["failed"]["value"] == 0
+    assert {name for name, one in figures.items() if one["goal"] is None} == {"twin", "combine"}
+
+
+def test_a_figure_that_misses_its_goal_says_so() -> None:
+    assert online.Figure("a", "a", [1, 3, 9], 2).row() == ["a", "3.00 (≤ 2) !", ""]
+    assert online.Figure("a", "a", [1, 3, 9], 2, "≥").row() == ["a", "3.00 (≥ 2)", ""]
+
+
+def test_a_build_that_leaves_an_entity_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = ChangeSet.added
+    monkeypatch.setattr(ChangeSet, "added", lambda self, targets, rows: added(self, targets, rows[1:]))
+    with pytest.raises(Differ, match="what was built"):
+        online.main([*_SMALL, "--only", "build"])

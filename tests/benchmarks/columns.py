@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -24,7 +23,7 @@ import attrs
 
 import tablemapper as tm
 
-from .measure import Differ
+from .measure import Differ, peak
 from .output import Table, add_options, number, progress, publish
 from .table import cell
 
@@ -198,15 +197,9 @@ def streamed(path: str) -> tuple[int, float]:
     with tm.open(path, models=[Flight]) as store:
         query = store.query(Flight).allow_scan()
         next(iter(query.limit(1).arrow_batches()))  # loads pyarrow
-        before = _peak()
+        before = peak()
         rows = sum(batch.num_rows for batch in query.arrow_batches())
-        return rows, _peak() - before
-
-
-def _peak() -> float:
-    """Return the most memory that this process had, in MB. (getrusage counts what its parent had before it began.)"""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+        return rows, peak() - before
 
 
 def growth(count: int, folder: str | None = None) -> float:

@@ -7,6 +7,7 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, Protocol
 
@@ -143,3 +144,9 @@ def file_size(path: str) -> int:
         return int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
     finally:
         connection.close()
+
+
+def peak() -> float:
+    """Return the most memory that this process had, in MB. (getrusage counts what its parent had before it began.)"""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
