@@ -14,7 +14,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):
             raise
-        sys.exit(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'")
+        sys.stderr.write(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'\n")
+        sys.exit(2)  # `Exit.USAGE`, which cannot be imported either
     from .cli import scripts, stores  # noqa: F401  their commands
 
     sys.exit(run(sys.argv[1:]))
