@@ -150,7 +150,7 @@ def stored_keys(
     lines.append("    try:")
     lines.append(f"        for {', '.join(places)} in zip({', '.join(f'{place}s' for place in places)}):")
     lines += [f"            {line}" for line in _decoded(keyed, decoded, names)]
-    lines += [f"            a_{name}({sources[name]})" for name in held]
+    lines += [f"            a_{name}({sources[name]})" for name in held] or ["            pass"]
     lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, (pk, rk), error) from error")
     lines.append(f"    return ({''.join(f'l_{name}, ' for name in held)})")
     return held, compile_functions(f"{path} key columns", "\n".join(lines) + "\n", names)["columns"]

@@ -525,7 +525,10 @@ class AggregateModel:
             assert field.measure is not None
             held = f"state[{number + 1}]"
             whole = number < 0
-            sources.append(held if whole else self.slots[number].show_source(field.measure.kind, held, names))
+            shown = held if whole else self.slots[number].show_source(field.measure.kind, held, names)
+            if field.measure.kind == "sum" and not field.optional:  # (a group can be empty: `keeps_empty`)
+                shown = f"({shown} if {held}[0] else {names.name('nothing', field.type.kind())})"
+            sources.append(shown)
         return sources
 
     def _gone(self, count: int) -> None:

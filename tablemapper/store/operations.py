@@ -100,9 +100,6 @@ class Operations:
             maintained = aggregate_maintenance(self.models[aggregate.source], model)
             group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
             set_row(group, None)
-        for field, _ in aggregate.measures:
-            if not field.optional and getattr(group, field.name) is None:
-                setattr(group, field.name, field.type.kind())
         return group  # type: ignore[no-any-return]
 
     def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:

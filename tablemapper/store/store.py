@@ -385,7 +385,7 @@ class Store:
             raise InvalidEntity("move", [f"a key of {type(entity).__name__} is needed, not of {model.name}"])
         deletion = operations.delete(entity, None)
         values = decode(model.declaration.templates, (partition, row))
-        fields = {field.name: getattr(entity, field.name) for field in model.declaration.fields}
+        fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
         moved = model.cls(**(fields | values))
         if key_of(moved) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} cannot be made of the entity's other fields"])

@@ -596,3 +596,22 @@ def test_importing_the_package_loads_none_of_these() -> None:
     import subprocess
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class Stamp(tm.Entity, table="Stamps"):
+    day: tm.Field[date]
+    price: tm.Field[Decimal]
+    text: tm.Field[str]
+
+    key = tm.Key[date, Decimal](partition="{day:%Y-%m}", row="{price}")
+
+
+def test_nothing_of_a_key_is_needed_where_its_fields_are_stored_as_properties_too(things: list[Thing]) -> None:
+    stamps = [Stamp(date(2026, 3, day), Decimal(day), "x" * day) for day in (1, 2)]
+    with tm.open(":memory:", models=[Stamp, Thing]) as store:
+        store.insert_many([*stamps, *things])
+        assert store.query(Stamp).allow_scan().to_arrow().to_pylist() == [
+            {"day": one.day, "price": one.price, "text": one.text} for one in stamps
+        ]
+        flags = store.query(Thing).where(Thing.group == "g").select(Thing.flag).to_arrow()
+        assert flags.column("flag").to_pylist() == [one.flag for one in things]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -152,6 +153,40 @@ def test_what_is_maintained_is_what_was_declared() -> None:
         found = store[Daily.key("d", date(2020, 1, 1))]
         assert (found.most, found.ever, found.total) == (4.0, 8.0, 7.0)
         assert store.check().ok
+
+
+class Ever(tm.Aggregate, of=Reading, table="EverReadings"):
+    device: tm.Field[str] = tm.group_by(Reading.device)
+    n: tm.Field[int] = tm.count()
+    total: tm.Field[float] = tm.sum(Reading.value)
+    span: tm.Field[timedelta] = tm.sum(Reading.span)
+    sizes: tm.Field[int] = tm.sum(Reading.size)
+    price: tm.Field[Decimal | None] = tm.sum(Reading.price)
+    most: tm.Field[float | None] = tm.max_ever(Reading.value)
+
+    key = tm.Key[str](partition="{device}")
+    by_sizes = tm.Index[int](partition="{sizes}")
+
+
+def test_sums_that_are_never_none_are_0_in_a_row_that_outlives_its_entities() -> None:
+    reading = Reading("d", datetime(2020, 1, 1, tzinfo=UTC), 2.5, size=3)
+    with tm.open(":memory:", models=[Reading, Ever]) as store:
+        store.insert(reading)
+        store.delete(reading)
+        empty = Ever("d", n=0, total=0.0, span=timedelta(0), sizes=0, price=None, most=2.5)
+        assert store[Ever.key("d")] == store.group(Ever.key("d")) == empty
+        assert list(store.query(Ever).where(Ever.device == "d", Ever.total == 0)) == [empty]
+        assert list(store.query(Ever.by_sizes(0))) == [empty]
+        assert store.group(Ever.key("e")).span == timedelta(0)
+        assert store.check().ok
+
+
+def test_a_sum_of_both_infinities_is_none_and_not_0() -> None:
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    with tm.open(":memory:", models=[Reading, Ever]) as store:
+        store.insert_many(Reading("d", at + timedelta(hours=n), inf) for n, inf in enumerate([math.inf, -math.inf]))
+        assert store[Ever.key("d")].total is None
+        assert store.group(Ever.key("d")).total is None
 
 
 def test_every_difference_changes_the_fingerprint() -> None:

@@ -57,6 +57,15 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
         yield opened
 
 
+def test_an_entity_with_maintained_fields_is_moved_and_has_those_of_its_new_key(store: tm.Store) -> None:
+    store.insert_many([person("a", 1, age=40), person("b", 1), person("b", 2), Department("a", "A")])
+    one = store[Department.key("a")]
+    store.move(one, Department.key("b"))
+    assert (one.name, one.employees, one.oldest) == ("A", 2, 30)
+    assert kept(store, "b") == (2, Decimal("21.00"), 30, 0)
+    assert not store.exists(Department.key("a"))
+
+
 def person(department: str, number: int, age: int = 30, salary: str = "10.50") -> Employee:
     return Employee(department, number, age, Decimal(salary))
 
