@@ -121,7 +121,7 @@ class Unready:
         remedy = {
             "building": "call store.build(), or wait until the process that builds it is done",
             "violated": "change the entities so that they differ; store.build() lists them",
-            "ruled": "update the time zones of this system, or open the store anew",
+            "ruled": "update the time zones of this system, or call store.repair(), which builds it by the rules of here",
             "beside": "deploy the version that has it as it is now",
         }.get(self.state, "call store.build()")
         return NotReady(f"{self.where}: {self}; {remedy}", where=self.where, done=self.done, total=self.total)

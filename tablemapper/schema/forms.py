@@ -163,6 +163,8 @@ class StateForm(_Form):
     """Whether the newest form of its class declares it."""
     zones: dict[str, str] | UnsetType = UNSET
     """The time zones of its definition, each with the fingerprint of the rules that it is maintained by."""
+    release: str | UnsetType = UNSET
+    """The release of the IANA database that these are of, as far as it is known."""
 
 
 class TombstoneForm(_Form):

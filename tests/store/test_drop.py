@@ -143,6 +143,27 @@ def test_what_is_being_built_can_be_dropped(path: Path) -> None:
             assert plain.check().ok
 
 
+def test_large_values_go_with_a_class_that_shares_its_table(tmp_path: Path) -> None:
+    class Report(tm.Entity, table="Files"):
+        id: tm.Field[int]
+        text: tm.Field[str]
+        key = tm.Key[int](partition="reports", row="{id}")
+
+    class Photo(tm.Entity, table="Files"):
+        id: tm.Field[int]
+        data: tm.Field[bytes]
+        key = tm.Key[int](partition="photos", row="{id}")
+
+    with relaxed(tmp_path / "s.db", Report, Photo) as store:
+        store.insert_many(Report(number, "x" * 30_000) for number in range(3))
+        store.insert_many(Photo(number, b"x" * 30_000) for number in range(2))
+        store._engine.drop("Report")
+    with relaxed(tmp_path / "s.db", Photo) as store:
+        assert len(store._engine.file.read("SELECT id FROM Files_big")) == 2  # type: ignore[attr-defined]
+        assert store[Photo.key(1)].data == b"x" * 30_000
+        assert store.check().ok
+
+
 def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
     with relaxed(path, OLD, NAMES) as store, relaxed(path, PLAIN) as other:
         for label in ("Part.by_name", "Names"):

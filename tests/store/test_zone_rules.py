@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
 import tablemapper as tm
-from tablemapper.keys.zones import fingerprint, rules_from
+from tablemapper.keys.zones import fingerprint, release, rules_from
 
 OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
 
 
 @pytest.fixture
-def new_rules() -> Iterator[Callable[[], None]]:
-    """Return a function after which Oslo has other rules."""
-    yield lambda: rules_from(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name))
+def new_rules() -> Iterator[Callable[..., None]]:
+    """Return a function after which Oslo has other rules, of a release."""
+    yield lambda release=None: rules_from(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name), release)
     rules_from(ZoneInfo)
 
 
@@ -214,12 +216,116 @@ def test_a_system_without_the_zone_leaves_what_others_maintain_alone(tmp_path: P
         assert days_of(store, models[1]) == days(OSLO)
 
 
-def test_an_aggregate_in_a_table_of_several_says_that_it_cannot_be_built_anew(tmp_path: Path, new_rules: Any) -> None:
+def test_an_aggregate_that_shares_its_table_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    filled(path, shared="Sales")
+    new_rules()
+    models = classes(shared="Sales")
+    sale, per_day, _ = models
+    with tm.open(path, models=models) as store:
+        assert store.query(sale).where(sale.shop == "x").count() == len(TIMES)
+        assert {one.day: one.sales for one in store.query(per_day).allow_scan()} == days(HELSINKI) != days(OSLO)
+        assert store.query(per_day.by_sales(69)).count() == list(days(HELSINKI).values()).count(69) > 0
+        store.insert(sale("x", BEGIN - timedelta(days=400)))
+        assert store.check().ok
+
+
+def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_changed(
+    tmp_path: Path, new_rules: Any
+) -> None:
     path = tmp_path / "t.db"
     filled(path, more=True)
     new_rules()
-    with pytest.raises(tm.SchemaMismatch, match="the rules of Europe/Oslo have changed"):
-        tm.open(path, models=classes(more=True))
+    models = classes(more=True)
+    with tm.open(path, models=models, build=False) as store:
+        assert {one.where: one.state for one in store.status().items if one.where != "Sale"} == {
+            "PerDay": "disabled", "PerDay.by_sales": "disabled", "PerMonth": "ready"
+        }  # fmt: skip
+        assert store.query(models[2]).count() > 0
+        assert store.build().done
+        assert days_of(store, models[1]) == days(HELSINKI)
+        assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- two systems
+
+
+def of_oslo(store: tm.Store) -> set[str]:
+    return {one.state for one in store.status().items if one.where.startswith("PerDay")}
+
+
+def test_older_rules_leave_what_newer_ones_made_alone(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    new_rules("2031b")
+    filled(path)
+    rules_from(ZoneInfo, "2031a")
+    models = classes()
+    sale, per_day, per_month = models
+    for _ in range(2):
+        with tm.open(path, models=models) as older:
+            with pytest.raises(
+                tm.SchemaMismatch,
+                match=r"PerDay is maintained by newer \(2031b\) rules of Europe/Oslo than this system has",
+            ):
+                older.insert(sale("x", BEGIN - timedelta(days=1)))
+            with pytest.raises(tm.NotReady, match="update the time zones of this system, or call store.repair()"):
+                older.get(per_day.key("x", BEGIN.date()))
+            assert older.query(sale).where(sale.shop == "x").count() == len(TIMES)
+            assert older.query(per_month).count() > 0
+            assert of_oslo(older) == {"ready"}
+    new_rules("2031b")
+    models = classes()
+    with tm.open(path, models=models, build=False) as newer:
+        assert of_oslo(newer) == {"ready"}  # (nobody has touched it)
+        assert days_of(newer, models[1]) == days(HELSINKI)
+        newer.insert(models[0]("x", BEGIN - timedelta(days=1)))
+        assert newer.check().ok
+
+
+def test_repair_gives_up_what_newer_rules_made(tmp_path: Path, new_rules: Any) -> None:
+    path = tmp_path / "t.db"
+    new_rules("2031b")
+    filled(path)
+    rules_from(ZoneInfo, "2031a")
+    models = classes()
+    with tm.open(path, models=models) as store:
+        assert store.repair().ok
+        assert days_of(store, models[1]) == days(OSLO)
+        store.insert(models[0]("x", BEGIN - timedelta(days=1)))
+        assert store.check().ok
+    new_rules("2031b")
+    models = classes()
+    with tm.open(path, models=models) as store:
+        assert days_of(store, models[1])[date(2024, 3, 30)] == days(HELSINKI)[date(2024, 3, 30)]
+
+
+@pytest.mark.parametrize(("before", "now"), [("2031a", "2031b"), ("2031a", "2031a"), ("2031b", ""), ("", "2031a")])
+def test_what_is_opened_last_builds_if_its_release_is_not_known_to_be_older(
+    tmp_path: Path, new_rules: Any, before: str, now: str
+) -> None:
+    path = tmp_path / "t.db"
+    rules_from(ZoneInfo, before)
+    filled(path)
+    new_rules(now)
+    models = classes()
+    with tm.open(path, models=models) as store:
+        assert days_of(store, models[1]) == days(HELSINKI)
+        assert store.check().ok
+
+
+def test_a_release_is_that_of_the_folder_that_has_the_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    for folder, zone in ((first, "Europe/Oslo"), (second, "Europe/Paris"), (third, "Asia/Tokyo")):
+        (folder / zone).parent.mkdir(parents=True)
+        (folder / zone).touch()
+    (first / "tzdata.zi").write_text("# version 2024a-dirty\n")
+    (second / "+VERSION").write_text("2025b\n")
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(first), str(second), str(third)))
+    monkeypatch.setitem(sys.modules, "tzdata", SimpleNamespace(IANA_VERSION="2023c"))
+    releases = [release(zone) for zone in ("Europe/Oslo", "Europe/Paris", "Asia/Tokyo", "Asia/Seoul")]
+    assert releases == ["2024a", "2025b", "", "2023c"]
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    assert release("Asia/Seoul") == ""
 
 
 def test_a_fingerprint_differs_only_if_an_offset_does(new_rules: Any) -> None:

@@ -28,7 +28,7 @@ from .file.writer import Writer
 from .online.dropping import clear_batch, disable, drop, finished, tidy
 from .online.repair import Repair
 from .online.status import read_status
-from .online.takeover import build_disabled, evolution_of, take_over, verify
+from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.building import PROGRESS, build_batch, settle, violations
 from .rows.check import examine
 from .rows.clearing import clear
@@ -39,7 +39,7 @@ from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_cat
 from .sql.schema import ByModel, SqliteSchema
 from .sql.statements import Statements
 from .sql.tables import quoted
-from .sql.zone_rules import other_rules
+from .sql.zone_rules import outdated
 
 __all__ = ["SqliteEngine"]
 
@@ -372,6 +372,21 @@ class SqliteEngine:
 
     # ------------------------------------------------------------------------------------------ care
 
+    def _ruled_anew(self) -> set[str]:
+        """Give up what is maintained by other rules of a time zone; return the labels of what is to be built by those of here."""
+        given_up = set[str]()
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            after = by_rules_of_here(writer, sqlite.stored, newer_too=True)
+            if after is not sqlite.stored:
+                given_up.update(label for label, form in after.states.items() if form.state == "disabled")
+
+        stored = self._sqlite.stored
+        if any(outdated(one, newer_too=True) for one in (stored, *stored.beside)):
+            self._write(write, alone=True)
+            self.catch_up()
+        return given_up
+
     def status(self) -> Status:
         """Return what the file maintains, and how far that is."""
         with self.file.snapshot() as snapshot:
@@ -386,8 +401,9 @@ class SqliteEngine:
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         start = time.monotonic()
+        anew = self._ruled_anew()
         with Repair(self.file) as repair:
-            passes, anew = 0, set[str]()
+            passes = 0
             while True:
                 passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
@@ -446,7 +462,7 @@ class SqliteEngine:
 
 def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
     """Return whether a file has to be changed before it holds what a schema needs."""
-    ruled = any(map(other_rules, (catalogue, *catalogue.beside)))
+    ruled = any(map(outdated, (catalogue, *catalogue.beside)))
     return catalogue.first_format or ruled or evolution_of(catalogue, schema, read).changed
 
 

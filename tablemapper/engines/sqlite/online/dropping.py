@@ -84,8 +84,7 @@ def drop(
             physical.append(values)
         table = tables[form.table]
         if len([name for name in table.types if not name.endswith("#")]) > 1:
-            number = table.type_number(owner)
-            writer.execute(f'DELETE FROM {quoted(table.name)} WHERE "_type" IS ?', (number,))
+            _delete_all(writer, table, owner)
             left = tuple([f"{name}#" if name == owner else name for name in table.types])
             tables[form.table] = attrs.evolve(table, types=left)  # (nobody has rows of that number any more)
         else:
@@ -166,17 +165,28 @@ def delete_some(
     return rows[-1][:2] if rows else None
 
 
+def _delete_all(writer: Writer, table: EntityTable, name: str) -> None:
+    """Delete the rows of a class from a table that it shares."""
+    number = table.type_number(name)
+    if table.spills:
+        large = f'SELECT "_big" FROM {quoted(table.name)} WHERE "_type" IS ?'
+        writer.execute(f"DELETE FROM {quoted(table.big_name)} WHERE id IN ({large})", (number,))
+    writer.execute(f'DELETE FROM {quoted(table.name)} WHERE "_type" IS ?', (number,))
+
+
 def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
-    """Maintain an index or an aggregate no more until it is built anew, in an empty table; return the catalogue after that.
+    """Maintain an index or an aggregate no more until it is built anew; return the catalogue after that.
+
+    It gets empty tables. An aggregate that shares its table stays there, without rows.
 
     Raises:
-        InvalidQuery: the catalogue does not have it, or it shares its table with others.
+        InvalidQuery: the catalogue does not have it.
     """
     owner, _, index = label.partition(".")
     form = catalogue.models.get(owner)
     table = None if form is None else catalogue.tables[form.table]
-    if form is None or label not in catalogue.states or (not index and table is not None and len(table.types) > 1):
-        raise InvalidQuery(f"disable: {label} is no index, and no aggregate that has its table for itself")
+    if form is None or label not in catalogue.states:
+        raise InvalidQuery(f"disable: the store has no index and no aggregate {label}")
     own = [f"{owner}.{name}" for name in form.indexes]
     labels = [label] if index else [label, *own, *_indexes_over(catalogue, owner)]
     rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
@@ -195,7 +205,9 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     for one in [*labels[bool(not index) :], *([] if index else [values_label(owner)])]:
         if index_tables.get(one) in created:
             index_tables[one] = anew(index_tables[one])
-    if not index and table is not None:
+    if not index and table is not None and len(table.types) > 1:
+        _delete_all(writer, table, owner)
+    elif not index and table is not None:
         after = tables[form.table] = attrs.evolve(table, name=anew(table.name))
         if table.spills:
             writer.execute(after.create_big)

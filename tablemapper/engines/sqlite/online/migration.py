@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ....errors import InvalidMigration
 from ....evolution.definitions import indexes_in
-from ....schema.forms import AppliedForm, Forms, ModelForm, StateForm, VersionForm
+from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
 from ...migration import Copied, Edit, Fault, Transition
 from ..driver.timestamps import STATE
 from ..file.file import File
@@ -161,7 +161,7 @@ class SqliteMigrations:
                 catalogue = ended(writer, catalogue, twin, transition.id)
             staged = stage(writer, transition.new, catalogue.past, _reader(writer))
             building = {
-                label: StateForm("building", now, zones=staged.states[label].zones) for label in transition.contested
+                label: replace(staged.states[label], state="building", since=now) for label in transition.contested
             }
             staged = attrs.evolve(staged, states=staged.states | building)
             for label in transition.contested:  # (of an index of this name that ends)

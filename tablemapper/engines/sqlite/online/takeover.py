@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ....entities.declaration import IndexModel
-from ....errors import CorruptStore, InvalidQuery, SchemaMismatch
+from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.definitions import aggregate_in
 from ....evolution.rules import Evolution, evolve
 from ....evolution.scripts import script_name, script_source
@@ -43,7 +43,7 @@ from ..sql.catalogue import (
 from ..sql.names import guests
 from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, fresh_name, quoted, values_ddl
-from ..sql.zone_rules import other_rules, rules_of
+from ..sql.zone_rules import outdated, ruled_here
 from .dropping import disable, finished
 from .switch import ended
 
@@ -245,17 +245,22 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
     return {name: values_ddl(name) for name in names}
 
 
-def _by_rules_of_here(writer: Writer, catalogue: Catalogue) -> Catalogue:
+def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
     """Disable what is maintained by other rules of a time zone, so that it is built anew; return the catalogue after that.
 
     What lies beside the classes of the file is built once it takes their place.
+
+    Args:
+        writer: of the transaction.
+        catalogue: as it is.
+        newer_too: whether the rules of a newer release are given up; else what they made is left as it is.
     """
-    after = _without_other_rules(writer, catalogue)
+    after = _without_other_rules(writer, catalogue, newer_too=newer_too)
 
     def beside(part: Catalogue) -> Catalogue:
         nonlocal after
         known = attrs.evolve(part, past=after.past)
-        if (left := _without_other_rules(writer, known)) is known:
+        if (left := _without_other_rules(writer, known, newer_too=newer_too)) is known:
             return part
         after = attrs.evolve(after, past=left.past, tombstones=(*after.tombstones, *left.tombstones))
         return attrs.evolve(left, past=frozenset(), tombstones=())
@@ -270,24 +275,18 @@ def _by_rules_of_here(writer: Writer, catalogue: Catalogue) -> Catalogue:
     return after
 
 
-def _without_other_rules(writer: Writer, catalogue: Catalogue) -> Catalogue:
-    others = {label: rules for label, rules in other_rules(catalogue).items() if all(rules.values())}
-    if not others:  # (what is of a zone that this system does not know is left alone)
-        return catalogue
-    for label, rules in others.items():
+def _without_other_rules(writer: Writer, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
+    labels = outdated(catalogue, newer_too=newer_too)
+    for label in labels:
         if catalogue.states[label].state != "disabled":  # (else with its aggregate)
-            try:
-                catalogue = disable(writer, catalogue, label)
-            except InvalidQuery:
-                fault = f"the rules of {', '.join(rules)} have changed; it is built anew only in a table of its own"
-                raise SchemaMismatch(label, [fault]) from None
-    states = {label: replace(catalogue.states[label], zones=rules) for label, rules in others.items()}
-    return attrs.evolve(catalogue, states=catalogue.states | states)
+            catalogue = disable(writer, catalogue, label)
+    states = {label: ruled_here(catalogue.models, label, catalogue.states[label]) for label in labels}
+    return attrs.evolve(catalogue, states=catalogue.states | states) if labels else catalogue
 
 
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     """Make a file hold what a schema needs; return its catalogue."""
-    catalogue = _by_rules_of_here(writer, read_catalogue(read))
+    catalogue = by_rules_of_here(writer, read_catalogue(read))
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     schema = _residents(catalogue, schema)
     if not evolution.changed and not catalogue.first_format:
@@ -476,10 +475,9 @@ class _Layout:
         new = {model.name for model in evolution.models}
         for name, form in evolution.models_after.items():
             for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
-                rules = rules_of(evolution.models_after, label)
-                states.setdefault(label, StateForm("ready", now, zones=rules))
-                if name in new:
-                    states[label] = replace(states[label], zones=rules)
+                if label not in states or name in new:
+                    state = states.get(label, StateForm("ready", now))
+                    states[label] = ruled_here(evolution.models_after, label, state)
                 if (declared := evolution.declared.get(label, states[label].declared)) != states[label].declared:
                     states[label] = replace(states[label], declared=declared, since=now)
         return attrs.evolve(

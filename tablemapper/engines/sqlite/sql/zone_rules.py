@@ -7,16 +7,17 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ....keys.cuts import CUT, cut_of
-from ....keys.zones import fingerprint, zone_fault
-from ....schema.forms import Forms
+from ....keys.zones import fingerprint, release, zone_fault
+from ....schema.forms import Forms, StateForm
 from .catalogue import Catalogue, Twin
 
-__all__ = ["other_rules", "refused_writes", "rules_of", "states_here"]
+__all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_here"]
 
 
-def rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
+def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     """Return the zones of an index or an aggregate, each with the fingerprint of its rules here; empty if it has none."""
     owner, _, index = label.partition(".")
     form = forms.get(owner)
@@ -25,6 +26,17 @@ def rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     cuts = [cut_of(found) for text in texts if (found := CUT.search(text)) is not None]
     zones = sorted({cut.zone for cut in cuts if cut.is_local})
     return {zone: "" if zone_fault(zone) else fingerprint(zone) for zone in zones} or UNSET
+
+
+def ruled_here(forms: Forms, label: str, state: StateForm) -> StateForm:
+    """Return the state of an index or an aggregate that is maintained by the rules of here."""
+    rules = _rules_of(forms, label)
+    return replace(state, zones=rules, release=UNSET if rules is UNSET else _release(rules))
+
+
+def _release(zones: Iterable[str]) -> str | UnsetType:
+    """Return the oldest release that the rules of zones are of here."""
+    return min(map(release, zones)) or UNSET
 
 
 def _texts(form: Any) -> Iterator[str]:
@@ -40,9 +52,33 @@ def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
         label: rules
         for label, state in catalogue.states.items()
         if state.state != "disabled"
-        and (rules := rules_of(catalogue.models, label)) is not UNSET
+        and (rules := _rules_of(catalogue.models, label)) is not UNSET
         and rules != state.zones
     }
+
+
+def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
+    """Return the labels of what is to be built anew here: its rules are others, and not those of a newer release.
+
+    What is of a zone that this system does not know is left alone.
+
+    Args:
+        catalogue: as it is.
+        newer_too: whether those of a newer release are given up.
+    """
+    return [
+        label
+        for label, rules in other_rules(catalogue).items()
+        if all(rules.values()) and (newer_too or not _newer(catalogue.states[label]))
+    ]
+
+
+def _newer(state: StateForm) -> bool:
+    """Return whether something is maintained by the rules of a newer release than that of here."""
+    if state.release is UNSET or state.zones is UNSET:
+        return False
+    here = _release(state.zones)
+    return here is not UNSET and state.release > here
 
 
 def states_here(catalogue: Catalogue, guests: Iterable[Twin]) -> dict[str, str]:
@@ -66,7 +102,11 @@ def refused_writes(catalogue: Catalogue) -> dict[str, list[str]]:
         owner = label.partition(".")[0]
         aggregate = catalogue.models[owner].aggregate
         found.setdefault(aggregate.of if aggregate else owner, []).append(
-            f"{label} is maintained by other rules of {', '.join(rules)} than this system has; update its time zones (pip "
-            "install -U tzdata), or open the store anew: then it is built by those of here"
+            f"{label} is maintained by {_other(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
+            "update its time zones (pip install -U tzdata), or give those up: store.repair() builds it by the rules of here"
         )
     return found
+
+
+def _other(state: StateForm) -> str:
+    return f"newer ({state.release})" if _newer(state) else "other"
