@@ -106,13 +106,6 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
             page = await self.page(size, page.token)
             yield page
 
-    def __repr__(self) -> str:
-        return f"<async {self._sync!r}>"
-
-
-class AsyncColumnResults(AsyncResults[T]):
-    """What a query of one class finds, which has the same columns in every row."""
-
     async def split(self, count: int, /) -> builtins.list[Self]:
         """Return so many queries that together are this one; as `Query.split`."""
         parts = await self._workers.run(self._sync.split, count)
@@ -126,6 +119,13 @@ class AsyncColumnResults(AsyncResults[T]):
     def part(self, token: str, /) -> Self:
         """Return the part of this query with a token; as `Query.part`."""
         return self._with(self._sync.part(token))
+
+    def __repr__(self) -> str:
+        return f"<async {self._sync!r}>"
+
+
+class AsyncColumnResults(AsyncResults[T]):
+    """What a query of one class finds, which has the same columns in every row."""
 
     columns = awaited(ClassResults[T].columns)
     to_arrow = awaited(ClassResults[T].to_arrow)

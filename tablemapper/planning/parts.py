@@ -28,6 +28,12 @@ class Part:
     low: Place | None = None
     high: Place | None = None
 
+    @classmethod
+    def of(cls, form: Iterable[Any]) -> Part:
+        """Return the part of which a token has the three."""
+        index, *ends = form
+        return cls(index, *[None if end is None else tuple(end) for end in ends])
+
     def __str__(self) -> str:
         low, high = ("…" if place is None else repr(place) for place in (self.low, self.high))
         return f"part [{low}, {high})"

@@ -22,10 +22,11 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
+from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..schema.model import Model
 from ..schema.rows import Row, readable
-from .pages import query_identity
+from .pages import Seal, counted, query_identity
 from .query import ClassResults, Query, Rows
 from .results import Results, check_condition, refuse_named
 
@@ -72,7 +73,12 @@ class _Mixed(Results[T]):
         self._where = where
 
     def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
-        parts = tuple([attrs.evolve(part, query=change(part.query)) for part in self._parts])
+        return self._of([change(part.query) for part in self._parts])
+
+    def _of(self, queries: Iterable[Query[Any]]) -> Self:
+        """Return it with other queries over the classes."""
+        pairs = zip(self._parts, queries, strict=True)
+        parts = tuple([attrs.evolve(part, query=query) for part, query in pairs])
         return type(self)(self._plans, parts, self._where)
 
     # ------------------------------------------------------------------------------------------ building
@@ -106,6 +112,47 @@ class _Mixed(Results[T]):
         if self._spec.order:
             raise InvalidQuery("backwards: order_by gives the order; say .desc() there")
         return self._each(lambda query: query._with(attrs.evolve(query._spec, backwards=True)))
+
+    # ------------------------------------------------------------------------------------------ parts
+
+    def split(self, count: int, /) -> list[Self]:
+        """Return so many queries that together are this one, as `Query.split`; each has a part of every class.
+
+        Raises:
+            InvalidQuery: it is not a number from 1 on; or the query has a limit or an order.
+            ScanRefused: no key or index bounds one of the classes.
+        """
+        count = counted("split", count, least=1)
+        several = [
+            part.query.split(count) if part.refuted is None else [part.query._in_part(Part(None))] * count
+            for part in self._parts
+        ]
+        return [self._of(queries) for queries in zip(*several, strict=True)]
+
+    @property
+    def token(self) -> str:
+        """The text that says which part of its query this is, as `Query.token`.
+
+        Raises:
+            InvalidQuery: this is no part.
+        """
+        parts = [part.query._spec.part for part in self._parts]
+        if None in parts:
+            raise InvalidQuery(f"{shown(self)}: this is a whole query; parts are what split(count) returns")
+        return self._part_seal().token(tuple([attrs.astuple(one) for one in parts if one is not None]), 0)
+
+    def part(self, token: str, /) -> Self:
+        """Return the part of this query with a token, as `Query.part`.
+
+        Raises:
+            InvalidToken: the token was changed, or is that of another query.
+        """
+        forms, _ = self._part_seal().open(token)
+        return self._of([part.query._in_part(Part.of(form)) for part, form in zip(self._parts, forms, strict=True)])
+
+    def _part_seal(self) -> Seal:
+        whole = self._each(lambda query: query._in_part(None))
+        return Seal(self._plans, ["part", *whole._form()], shown(self))
 
     # ------------------------------------------------------------------------------------------ reading
 

@@ -129,7 +129,7 @@ class ClassResults(ColumnResults[T_co]):
         places = self._plans.reads.divide(bound, count)
         ends = [whole.low, *[whole.low or ("", "")] * (count - 1 - len(places)), *places, whole.high]
         name = None if index is None else index.name
-        return [self._with(attrs.evolve(self._spec, part=Part(name, *some))) for some in pairwise(ends)]
+        return [self._in_part(Part(name, *some)) for some in pairwise(ends)]
 
     @property
     def token(self) -> str:
@@ -141,7 +141,7 @@ class ClassResults(ColumnResults[T_co]):
         part = self._spec.part
         if part is None:
             raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; parts are what split(count) returns")
-        return self._part_seal().token((part.index, part.low, part.high), 0)
+        return self._part_seal().token(attrs.astuple(part), 0)
 
     def part(self, token: str, /) -> Self:
         """Return the part of this query with a token, which `split` gave to the same query, maybe in another process.
@@ -149,9 +149,11 @@ class ClassResults(ColumnResults[T_co]):
         Raises:
             InvalidToken: the token was changed, or is that of another query.
         """
-        (index, *ends), _ = self._part_seal().open(token)
-        low, high = (None if end is None else tuple(end) for end in ends)
-        return self._with(attrs.evolve(self._spec, part=Part(index, low, high)))
+        form, _ = self._part_seal().open(token)
+        return self._in_part(Part.of(form))
+
+    def _in_part(self, part: Part | None) -> Self:
+        return self._with(attrs.evolve(self._spec, part=part))
 
     def _part_seal(self) -> Seal:
         whole = attrs.evolve(self._spec, part=None)

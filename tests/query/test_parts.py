@@ -320,6 +320,88 @@ def test_tasks_split_queries_too(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+# ---------------------------------------------------------------------------------------------- several classes
+
+
+class Order(tm.Entity, table="Orders"):
+    customer: tm.Field[str]
+    number: tm.Field[int]
+    city: tm.Field[str]
+
+    key = tm.Key[str, int](partition="{customer}", row=("order", "{number}"))
+    by_city = tm.Index[str](partition="{city}")
+
+
+class Draft(tm.Entity, table="Orders"):
+    customer: tm.Field[str]
+    title: tm.Field[str]
+
+    key = tm.Key[str, str](partition="{customer}", row=("draft", "{title}"))
+
+
+@pytest.fixture
+def orders() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Order, Draft]) as opened:
+        opened.insert_many(Order(f"c{n % 7}", n, "xyz"[n % 3]) for n in range(100))
+        opened.insert_many(Draft(f"c{n % 5}", f"t{n}") for n in range(30))
+        yield opened
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 200])
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda both: both.allow_scan(),
+        lambda both: both.where(Order.customer == "c3"),
+        lambda both: both.where(Order.customer == "c3").backwards(),
+        lambda both: both.where(Order.city == "x"),  # along an index; no draft has one
+        lambda both: both.where(Draft.title == "t7").allow_scan(),
+        lambda both: both.where(Order.city == "x", Draft.title == "t7"),  # of no class
+    ],
+)
+def test_parts_of_several_classes_are_each_result_once(orders: tm.Store, query: Any, count: int) -> None:
+    whole = query(orders.query(Order, Draft))
+    parts = whole.split(count)
+    assert len(parts) == count
+    expected = sorted(tm.info(one)[:2] for one in whole)
+    assert sorted(tm.info(one)[:2] for part in parts for one in part) == expected
+    assert sum(part.count() for part in parts) == whole.count() == len(expected)
+    for part in parts:
+        keys = [tm.info(one)[:2] for one in part]
+        assert keys == sorted(keys, reverse="backwards" in query.__code__.co_names)
+        assert [tm.info(one)[:2] for one in whole.part(part.token)] == keys
+        assert [tm.info(one)[:2] for page in part.pages(3) for one in page.items] == keys
+
+
+def test_a_part_of_several_classes_is_a_query_like_any_other(orders: tm.Store) -> None:
+    whole = orders.query(Order, Draft).allow_scan()
+    first, second = whole.split(2)
+    assert {type(one) for part in (first, second) for one in part} == {Order, Draft}
+    assert sum(part.where(Order.city == "x").count() for part in (first, second)) == 34
+    assert [len(list(part)) for part in first.split(2)] != [0, 0]
+    for wrong in (
+        first.token[:-4],
+        first.where(Order.customer == "c1").token,
+        orders.query(Order).allow_scan().split(1)[0].token,
+    ):
+        with pytest.raises(tm.InvalidToken):
+            whole.part(wrong)
+
+
+def test_what_several_classes_have_no_parts_of_is_refused(orders: tm.Store) -> None:
+    both = orders.query(Order, Draft).allow_scan()
+    with pytest.raises(tm.InvalidQuery, match="split: a whole number from 1 on is needed, not 0"):
+        both.split(0)
+    with pytest.raises(tm.InvalidQuery, match="split: parts have no common limit"):
+        both.limit(3).split(2)
+    with pytest.raises(tm.InvalidQuery, match="split: parts have no common order"):
+        both.order_by(Order.customer).split(2)
+    with pytest.raises(tm.InvalidQuery, match=r"this is a whole query; parts are what split\(count\) returns"):
+        _ = both.token
+    with pytest.raises(tm.ScanRefused):
+        orders.query(Order, Draft).split(2)
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 
 

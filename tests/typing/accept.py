@@ -685,6 +685,8 @@ async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:
     query = store.query(Product).where(Product.name == "x")
     assert_type(query.split(4), list[tm.Query[Product]])
     assert_type(query.split(4)[0].token, str)
+    mixed = store.query(Product, Reading)
+    assert_type([one for part in mixed.split(4) for one in mixed.part(part.token)], list[Product | Reading])
     assert_type(query.part("x").first(), Product | None)
     assert_type([row for part in query.select(Product.name).split(2) for row in part], list[tuple[str]])
     assert_type(await (await tasks.query(Product).split(2))[0].first(), Product | None)

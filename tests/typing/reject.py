@@ -319,7 +319,7 @@ def parts_of_queries(store: tm.Store) -> None:
     store.query(Product).split()  # type: ignore[call-arg]
     store.query(Product).split("4")  # type: ignore[arg-type]
     store.query(Product).part(4)  # type: ignore[arg-type]
-    store.query(Product, Reading).split(4)  # type: ignore[attr-defined]
+    store.query(Product, Reading).split("4")  # type: ignore[arg-type]
     for product in store.query(Product).split(4):
         product.town  # type: ignore[attr-defined]
 

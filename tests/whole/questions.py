@@ -375,7 +375,7 @@ def random_asks(rng: random.Random, state: State, question: Question) -> list[As
 
 def random_parts(rng: random.Random, question: Question) -> list[Ask]:
     """Return what is asked of a query that can be split."""
-    if len(question.of) > 1 or question.limit is not None or question.order or rng.random() < 0.5:
+    if question.limit is not None or question.order or rng.random() < 0.5:
         return []
     return [Ask("parts", size=rng.choice((1, 2, 3, 5, 9)))]
 
