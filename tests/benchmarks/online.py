@@ -195,7 +195,7 @@ class Bench:
         """Give a store of so many items in which nothing of some models is built, and whose batches take this clock."""
         with self.store(count) as path, self.open(path, *models, build=False) as store:
             engine: Any = store._engine
-            engine.file.monotonic = self.now
+            engine.file._writes._monotonic = self.now
             yield store
 
 

@@ -223,8 +223,8 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
-        alone = self.file.share == 1 or bool(notes) or len(operations) > _MOST_SHARED
-        given = () if alone else [(one.old, one.new) for one in operations]
+        alone = bool(notes) or len(operations) > _MOST_SHARED
+        given = () if alone or self.file.share == 1 else [(one.old, one.new) for one in operations]
         try:
             self._write(partial(_apply, operations, given, notes, maintained_limit), alone=alone)
         except Vanished as vanished:
@@ -238,7 +238,7 @@ class SqliteEngine:
             first = batches[0]
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
-        self._write(write, alone=True)
+        self._write(write)
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -248,20 +248,24 @@ class SqliteEngine:
             nonlocal count
             count = clear(sqlite, writer, model)
 
-        self._write(write, alone=True)
+        self._write(write)
         return count
 
-    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool) -> None:
-        """Write in one transaction, by what the file holds and maintains at that moment."""
-        for attempt in range(_FOLLOWS + 1):
+    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True) -> float:
+        """Write in one transaction, by what the file holds and maintains at that moment; return its seconds if alone."""
+        followed = 0
+        while True:
             sqlite = self._sqlite
             run = write if not sqlite.contested else partial(_settled, write)
             try:
-                self.file.write(partial(run, sqlite), generation=sqlite.generation, alone=alone)
-                return
+                if alone:
+                    return self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)[1]
+                self.file.write(partial(run, sqlite), generation=sqlite.generation)
+                return 0.0
             except OtherGeneration:
-                if attempt == _FOLLOWS:
+                if followed == _FOLLOWS:
                     raise
+                followed += 1
                 self.catch_up()
 
     # ------------------------------------------------------------------------------------------ building
@@ -291,11 +295,9 @@ class SqliteEngine:
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
         built: Built | None = None
-        began = 0.0
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            nonlocal built, began
-            began = self.file.monotonic()
+            nonlocal built
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
                 if (catalogue := build_disabled(writer, sqlite.stored, labels)) is not None:
@@ -310,10 +312,9 @@ class SqliteEngine:
                 write_catalogue(writer, finished(writer, sqlite.stored, built.ended))
                 writer.bump_generation()
 
-        self._write(write, alone=True)
+        seconds = self._write(write)
         if built is None:
             return None
-        seconds = self.file.monotonic() - began
         if built.ended:
             self.catch_up()
         return attrs.evolve(built, seconds=seconds)
@@ -325,7 +326,7 @@ class SqliteEngine:
             write_catalogue(writer, disable(writer, sqlite.stored, label))
             writer.bump_generation()
 
-        self._write(write, alone=True)
+        self._write(write)
         self.catch_up()
 
     def drop(self, label: str, by: str | None = None) -> None:
@@ -335,7 +336,7 @@ class SqliteEngine:
             write_catalogue(writer, drop(writer, sqlite.stored, label, by))
             writer.bump_generation()
 
-        self._write(write, alone=True)
+        self._write(write)
         self.catch_up()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
@@ -357,7 +358,7 @@ class SqliteEngine:
                     rows.add(window)
                     sorting.advance(sum(len(batch.rows) for batch in window))
             with meter("insert_many", rows.count) as writing:
-                self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing), alone=True)
+                self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing))
             return rows.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:

@@ -43,7 +43,7 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _WAL_IS_SOUND = (
     3_051_003  # before it, a writer and a checkpoint could corrupt the file: sqlite.org/wal.html#walresetbug
 )
-_WAL_PAGES = 4_000
+WAL_PAGES = 4_000  # of the log, once so many are not in the file yet, they are copied there
 _WAL_BYTES = 64 << 20
 _WRITER_CACHE = 32 << 10  # KiB
 _READER_CACHE = 8 << 10
@@ -330,7 +330,7 @@ class Location:
             if not self.in_memory:
                 self._use_wal(connection, busy)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self.durability == 'full' else 'NORMAL'}")
-            connection.wal_autocheckpoint(_WAL_PAGES)
+            connection.wal_autocheckpoint(WAL_PAGES)
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}").fetchall()
             connection.transaction_mode = "IMMEDIATE"
         except BaseException:

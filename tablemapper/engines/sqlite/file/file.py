@@ -26,7 +26,7 @@ from ..driver.snapshots import Row, Snapshot, Stream
 from ..driver.timestamps import STATE, Timestamps
 from .backup import copy_store
 from .btree import Key, upper_keys
-from .group_commit import CommitQueue
+from .group_commit import CommitQueue, PendingWrite
 from .transactions import Transactions
 from .writer import Writer
 
@@ -231,14 +231,13 @@ class File:
 
     # Writing
 
-    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None, alone: bool = False) -> T:
+    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> T:
         """Run ``apply`` in a write transaction and return what it returns, once that is safe on the disk.
 
         Args:
             apply: writes; what it raises undoes all of it. It may not call :meth:`write`. It is called by this thread or
                 by another, and again if others in the same transaction broke that.
             generation: the generation of the catalogue that ``apply`` was made for.
-            alone: share no commit with other threads, because it writes so much that they would wait for it.
 
         Raises:
             SchemaMismatch: the catalogue has another generation; ``apply`` was not called.
@@ -247,12 +246,24 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
+        return self._write(apply, generation, alone=False).outcome()
+
+    def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float]:
+        """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
+
+        Returns:
+            Also the seconds from the begin of the transaction to the end of its commit.
+        """
+        write = self._write(apply, generation, alone=True)
+        return write.outcome(), write.seconds
+
+    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         if get_ident() != self._only:
             self._arrive()
-        value: T = self._writes.run(apply, generation, alone=alone)
+        write = self._writes.run(apply, generation, alone=alone)
         if self.monotonic() >= self._look_at:
             self._expire()
-        return value
+        return write
 
     @property
     def _connection(self) -> apsw.Connection | None:

@@ -40,12 +40,14 @@ class PendingWrite(Generic[T]):
         alone: it shares no commit: it is large, or was given back by a group that failed.
         proof: a query that finds a row if and only if the write was committed.
         done: its outcome is known, and in ``result`` or ``error``.
+        seconds: from the begin of its transaction to the end of its commit, if it was alone.
     """
 
     proof: tuple[str, Sequence[Any]] | None = None
     done = False
     error: BaseException | None = None
     result: Any = None
+    seconds = 0.0
     _ready: threading.Lock | None = None  # held until its thread is woken
 
     def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, alone: bool) -> None:  # noqa: FBT001

@@ -16,6 +16,7 @@ from ..driver.driver_errors import translated
 from ..driver.snapshots import Row, Snapshot
 from .btree import Key
 from .file import File
+from .group_commit import PendingWrite
 from .writer import Writer
 
 __all__ = ["MemoryFile"]
@@ -62,12 +63,12 @@ class MemoryFile(File):
             begun.finish()
         return begun
 
-    def write(self, apply: Callable[[Writer], T], *, generation: int | None = None, alone: bool = False) -> T:
+    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         def finish_and_apply(writer: Writer) -> T:
             self._finish()
             return apply(writer)
 
-        return super().write(finish_and_apply, generation=generation, alone=alone)
+        return super()._write(finish_and_apply, generation, alone=alone)
 
     def _compact(self, step: Callable[[], object], change: Callable[[Writer], object]) -> None:
         self._finish()

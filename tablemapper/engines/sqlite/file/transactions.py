@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import get_ident
 from typing import Any, TypeVar
 
 import apsw
 
 from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
-from ..driver.connections import Location, quiet_close
+from ..driver.connections import WAL_PAGES, Location, quiet_close
 from ..driver.driver_errors import DRIVER_ERRORS, translated
 from ..driver.timestamps import FENCE, Timestamps
 from .group_commit import CommitQueue, PendingWrite, interrupted
@@ -63,6 +64,7 @@ class Transactions:
         self._was_long = False  # the last transaction
         self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``, as is the next one
         self._check_at = _NEVER
+        self._copies_later = False  # of the log, see `_copy_log`
         self._unchecked = False  # something was written since it was looked whether the file is there
         self._path = location.path
         self._location = location
@@ -73,21 +75,22 @@ class Transactions:
         self._waited = waited
         self._busy = location.busy_handler()
 
-    def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool = False) -> T:
-        """Run a write, in this thread or in that of a leader."""
+    def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
+        """Run a write, in this thread or in that of a leader, and return what became of it."""
         queue = self.queue
         if queue.owner:
             self.check_outside()
         write = PendingWrite(apply, generation, self.deadline() - self._waited(), alone)
         if queue.share > 1:
-            return queue.run(write, self._lead)
+            queue.run(write, self._lead)
+            return write
         with queue.lock:
             queue.owner = get_ident()
             try:
                 self._commit(write, [], joined=False)
             finally:
                 queue.owner = 0
-        return write.outcome()
+        return write
 
     def deadline(self) -> float:
         """Return the moment until which a write that begins now waits for other processes."""
@@ -149,12 +152,16 @@ class Transactions:
         raised: BaseException | None = None
         until = first.until
         in_company = self._was_long or first.until < self._in_company_until
+        if first.alone is not self._copies_later:
+            self._copies_later = first.alone
+            connection.wal_autocheckpoint(2 * WAL_PAGES if first.alone else WAL_PAGES)
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
             if in_company:
                 self.turns.take(first.until)
             with connection:
+                began = self._monotonic() if first.alone else 0.0
                 try:
                     timestamp = timestamps.begin(connection)
                     self._apply(first, timestamp)
@@ -170,6 +177,8 @@ class Transactions:
             # from then on both take turns. It would seldom find that lock free between long transactions, so these take
             # turns always: beside them a turn costs nothing.
             until = self.deadline()
+            if first.alone:
+                first.seconds = until - self._location.timeout - began
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
                 self._in_company_until = until + _COMPANY
@@ -187,6 +196,8 @@ class Transactions:
         finally:
             if in_company:
                 self.turns.give()
+        if first.alone:
+            self._copy_log(connection)
         self._unchecked = True
         if until >= self._check_at:
             self._check_at = until + _CHECK
@@ -194,6 +205,18 @@ class Transactions:
                 self._check_at = _NEVER
                 for write in (first, *others):
                     write.error = self._location.gone()
+
+    def _copy_log(self, connection: apsw.Connection) -> None:
+        """Copy the log into the file after a write that was alone, once it is long.
+
+        SQLite does that within COMMIT, while all others wait for the turn: many times as long as a batch of a build takes.
+        Here they write on meanwhile. What they write is not copied then, so where none of them copies the whole log, it
+        grows; when it is twice as long, SQLite copies it as ever.
+        """
+        with suppress(apsw.Error):  # it is tried again
+            log, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+            if log - copied >= WAL_PAGES:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def is_lost(self) -> bool:
         """Tell whether the file is gone, and with it what was written since the last call."""
@@ -301,6 +324,7 @@ class Transactions:
         self._known.add(connection)
         self._timestamps.forget()
         self._writer = Writer(connection, self._timestamps)
+        self._copies_later = False
         self.connection = connection
         return connection
 

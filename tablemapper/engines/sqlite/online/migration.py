@@ -114,13 +114,16 @@ class SqliteMigrations:
     # ------------------------------------------------------------------------------------------ running one
 
     def _write(self, write: Callable[[Writer], T]) -> T:
-        """Write by the catalogue as it is in that transaction."""
+        return self._timed(write)[0]
+
+    def _timed(self, write: Callable[[Writer], T]) -> tuple[T, float]:
+        """Write by the catalogue as it is in that transaction; return also its seconds."""
         for _ in range(_FOLLOWS):
             try:
-                return self._file.write(write, generation=self._generation, alone=True)
+                return self._file.write_alone(write, generation=self._generation)
             except OtherGeneration:
                 self._look()
-        return self._file.write(write, generation=self._generation, alone=True)
+        return self._file.write_alone(write, generation=self._generation)
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done: the store was never as they find it."""
@@ -251,11 +254,10 @@ class SqliteMigrations:
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
-        read, done, total, began, switched = 0, 0, 0, 0.0, False
+        read, done, total, switched = 0, 0, 0, False
 
         def write(writer: Writer) -> None:
-            nonlocal read, done, total, began, switched
-            began = self._file.monotonic()
+            nonlocal read, done, total, switched
             staged = self._catalogue.staged
             if staged is None or staged.migration != transition.name:  # another runner has switched
                 if not _is_done(self._catalogue.history, transition):
@@ -270,8 +272,7 @@ class SqliteMigrations:
             if switched:
                 self._switch(writer, transition, staged.catalogue, done)
 
-        self._write(write)
-        seconds = self._file.monotonic() - began
+        _, seconds = self._timed(write)
         if switched:
             self._look()
         return Copied(read, done, max(total, done), seconds, switched, copying.passed, copying.stuck)

@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 import pytest
 
+from tablemapper.engines.sqlite.file import transactions
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
@@ -272,6 +273,70 @@ def client_process(path: str, which: int, gate: Any) -> None:
         gate.wait()
         for _ in range(100):
             file.write(insert(which))
+
+
+def pages(count: int) -> Callable[[Writer], None]:
+    """Return a write of so many pages."""
+    return lambda writer: [insert("x" * 4096)(writer) for _ in range(count)] and None
+
+
+def log(file: File) -> tuple[int, int]:
+    """Return how many pages are in the log, and how many of these are copied into the file."""
+    assert file._connection is not None
+    return file._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+
+
+def test_a_long_log_is_copied_when_the_turn_is_given_back(
+    path: Path, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "WAL_PAGES", 20)
+    monkeypatch.setattr(file._writes, "_was_long", True)
+    file.write_alone(pages(1))
+    given: list[bool] = []
+    give = file._writes.turns.give
+
+    def watched() -> object:
+        length, copied = log(file)
+        given.append(copied == length)
+        return give()
+
+    monkeypatch.setattr(file._writes.turns, "take", lambda until: True)
+    monkeypatch.setattr(file._writes.turns, "give", watched)
+    for _ in range(5):
+        monkeypatch.setattr(file._writes, "_was_long", True)
+        file.write_alone(pages(3))
+        if log(file)[1]:
+            break
+    assert len(given) in (2, 3, 4)
+    assert not any(given)
+    length, copied = log(file)
+    assert length == copied >= 20
+
+
+def test_a_log_that_others_keep_from_being_copied_is_copied_with_the_commit(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "WAL_PAGES", 20)
+    monkeypatch.setattr(file._writes, "_copy_log", lambda connection: None)
+    longest = 0
+    for _ in range(40):
+        file.write_alone(pages(3))
+        longest = max(longest, log(file)[0])
+    assert 40 <= longest < 60
+
+
+def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    with open_file(path, monotonic=clock) as file:
+        file.write(create_table)
+
+        def later(seconds: float) -> Callable[..., None]:
+            return lambda *_: clock.sleep(seconds)
+
+        monkeypatch.setattr(file._writes.turns, "take", later(100))
+        monkeypatch.setattr(file._writes, "_copy_log", later(10))
+        monkeypatch.setattr(file._writes, "_was_long", True)
+        assert file.write_alone(later(3)) == (None, 3.0)
 
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:
