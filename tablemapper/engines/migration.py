@@ -164,6 +164,10 @@ class MigrationEngine(Protocol):
         """Do a migration that copies nothing, in one transaction; as `start`."""
         ...
 
+    def take_over(self, schema: Schema) -> None:
+        """Add what classes declare and no step says, as when they are opened; it is not built yet."""
+        ...
+
     def step(self, most: int) -> Copied:
         """Turn the next entities into others, at most ``most``, in one transaction; switch with the last ones."""
         ...

@@ -123,7 +123,10 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             if (reason := contents.dropped(name, form)) is not None:
                 changes.append(Change(name, "refused", reason))
             continue
-        if old is None:
+        anew = model.aggregate is not None or (old is None and contents.dropped(name, form) is not None)
+        if opened and opened[-1].retired_by is not None and not anew:
+            changes.append(Change(name, "refused", _retired(opened[-1])))
+        elif old is None:
             models.append(model)
             changes += _new(model, catalogue, schema, contents)
             after[name] = form

@@ -50,7 +50,9 @@ class Fields:
                     converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
                     self._fills.append((attr.name, with_))
-                case Fill(new=attr):  # that is undone: the value may have stood among the undeclared, and may again
+                case Fill(new=attr) if (
+                    attr.owner is old
+                ):  # that is undone: the value may have stood among the undeclared, and may again
                     self._undeclared.append((attr.name, before.field(attr.name).property))
                 case _:
                     pass

@@ -6,7 +6,7 @@ only names in ``old`` and ``new`` is left to the opening of the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
-from ..evolution.definitions import is_former
+from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
 from ..evolution.rules import reads
 from ..expressions.tree import Attr
 from ..schema.forms import Forms
@@ -35,10 +35,16 @@ __all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", 
 # ---------------------------------------------------------------------------------------------- is the store as it says
 
 
-def check_old(script: Script, forms: Forms) -> None:
-    """Raise InvalidMigration, with every difference, if a store is not as a script finds it."""
+def check_old(script: Script, forms: Forms, going: Collection[str] = ()) -> None:
+    """Raise InvalidMigration, with every difference, if a store is not as a script finds it.
+
+    Args:
+        script: that is to run.
+        forms: of the store.
+        going: the labels of what is dropped once an earlier script is contracted; no script can name it any more.
+    """
     affected = affected_classes(script, forms)
-    faults = [fault for cls in script.old for fault in _differences(cls, forms, whole=cls.__name__ in affected)]
+    faults = [fault for cls in script.old for fault in _differences(cls, forms, going, whole=cls.__name__ in affected)]
     if faults:
         raise InvalidMigration(f"{script.id}: the store is not as old= says", faults)
 
@@ -48,42 +54,50 @@ def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
     return not any(fault for cls in classes for fault in _differences(cls, forms, whole=False))
 
 
-def _differences(cls: Any, forms: Forms, *, whole: bool) -> Iterator[str]:
-    name, own, held = cls.__name__, model_of(cls).form, forms.get(cls.__name__)
-    if held is None:
+def _differences(cls: Any, forms: Forms, going: Collection[str] = (), *, whole: bool) -> Iterator[str]:
+    name, own = cls.__name__, model_of(cls).form
+    if name not in forms:
         yield f"{name} is not in the store"
         return
+    held = forms[aggregate_in(forms, name, own) or name]  # (it may be a former definition there)
     for part in ("table", "type", "partition", "row"):
-        was, is_ = getattr(held, part), getattr(own, part)
+        was, is_ = plain_name(held.table) if part == "table" else getattr(held, part), getattr(own, part)
         if was != is_:
             yield f"{name}: its {part} is {was} in the store, and {is_} in old"
-    for kind, here, there in (("field", own.fields, held.fields), ("index", own.indexes, held.indexes)):
-        for one in here:
-            if one not in there:
-                yield f"{name}.{one}: the {kind} is not in the store"
-            elif _plain(here[one]) != _plain(there[one]):
-                yield f"{name}.{one}: the {kind} is another one in the store" + (
-                    f": {there[one]}, and {here[one]} in old" if kind == "field" else ""
-                )
-        if whole:
-            yield from (
-                f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
-                for one in there
-                if one not in here and not is_former(one)
-            )
+    for one, field in own.fields.items():
+        if one not in held.fields:
+            yield f"{name}.{one}: the field is not in the store"
+        elif replace(field, default=None) != replace(held.fields[one], default=None):
+            yield f"{name}.{one}: the field is another one in the store: {held.fields[one]}, and {field} in old"
+    known = indexes_in(held.indexes, own.indexes)  # (it may have another name there)
+    for one in own.indexes:
+        if one not in known:
+            yield f"{name}.{one}: the index is {'another one' if one in held.indexes else 'not'} in the store"
+    if whole:
+        left = [("field", one) for one in held.fields if one not in own.fields]
+        left += [("index", one) for one in held.indexes if one not in known.values() and not is_former(one)]
+        yield from (
+            f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+            for kind, one in left
+            if f"{name}.{one}" not in going
+        )
     if own.aggregate != held.aggregate:
         yield f"{name}: what it aggregates is other in the store"
-
-
-def _plain(form: Any) -> Any:
-    return replace(form, default=None) if hasattr(form, "default") else form
 
 
 # ---------------------------------------------------------------------------------------------- what it does
 
 
-def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transition | None:
+def transition_of(
+    script: Script, forms: Forms, going: Collection[str] = (), *, back: bool = False
+) -> Transition | None:
     """Return what an engine does for a script; None if there is nothing that it has to do.
+
+    Args:
+        script: that is to run.
+        forms: of the store.
+        going: as for `check_old`.
+        back: whether it undoes a script.
 
     Raises:
         InvalidMigration: the script does not fit the store.
@@ -92,7 +106,9 @@ def transition_of(script: Script, forms: Forms, *, back: bool = False) -> Transi
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
-    former = frozenset([name for name in affected if is_former(name)])
+    former = frozenset(
+        [name for name in affected if is_former(name) or (name in going and name not in old and forms[name].aggregate)]
+    )
     faults = [
         f"{'.'.join(kept_field(name) or (name,))} {'is maintained from' if forms[name].aggregate else 'shares a table with'} "
         f"what is migrated: name {(kept_field(name) or ('it',))[0]} in "

@@ -207,9 +207,11 @@ class _Run:
         self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
         for script, _ in ahead:
             self._plan += plan_steps(script, self._engine.forms(), self._count)
-        for script, back in ahead:
+        for at, (script, back) in enumerate(ahead):
             if not self._one(script, back=back):
                 return self._report(done=False)
+            if at + 1 < len(ahead) and script.new:
+                self._engine.take_over(compile_schema(script.new))  # what no step says, and the next script finds
         self._clear()
         return self._report(done=True)
 
@@ -264,13 +266,14 @@ class _Run:
         """Run one script, or undo it; return whether it came to its end."""
         self.last = script
         engine = self._engine
-        check_old(script, engine.forms())
-        transition = transition_of(script, engine.forms(), back=back)
+        going = {label for one in engine.history() if one.undone is None for label in one.drops}
+        check_old(script, engine.forms(), going)
+        transition = transition_of(script, engine.forms(), going, back=back)
         if transition is None:
-            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms))
+            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms, going))
             self._applied.append(script.id)
             return True
-        if engine.start(transition, lambda forms: check_old(script, forms)) and not self._copy(transition):
+        if engine.start(transition, lambda forms: check_old(script, forms, going)) and not self._copy(transition):
             return False
         self._applied.append(script.id)
         return True

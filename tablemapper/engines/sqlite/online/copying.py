@@ -85,7 +85,11 @@ class Copying:
         self.faults: dict[tuple[str, Key], Fault] = {}
         self.ended = self.stuck = self.passed = False
         self._copies = list(zip([form.id for form in copy_forms(transition)], transition.conversions, strict=True))
-        self._reserved = reserved_keys([model for models in transition.new.tables().values() for model in models])
+        self._reserved = {
+            cls: special
+            for models in transition.new.tables().values()
+            for cls, special in reserved_keys(models).items()
+        }
         self._places: dict[str, Key] = {}  # in the queue, so that faults do not hide what is behind them
         self._looked: set[Key] = set()  # for whose faults it is looked up who else has the key
         self._successes = 0  # since the queue was begun from its start

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ....errors import InvalidMigration
 from ....evolution.definitions import indexes_in
 from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
+from ....schema.model import Schema
 from ...migration import Copied, Edit, Fault, Transition
 from ..driver.timestamps import STATE
 from ..file.file import File
@@ -28,8 +29,8 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms
 from .dropping import delete_some, drop, drop_former, unused
-from .switch import ended, linked, swapped, switched
-from .takeover import stage, take_format
+from .switch import ended, linked, swapped, switched, with_drops
+from .takeover import stage, take_format, take_over
 
 __all__ = ["SqliteMigrations"]
 
@@ -230,6 +231,7 @@ class SqliteMigrations:
                 fits = _fits(model.form, catalogue.models[model.name])
                 versions = [*others, *known, *([VersionForm(model.form_hash, now)] if fits else [])]
                 catalogue = attrs.evolve(catalogue, versions=catalogue.versions | {model.name: versions})
+            catalogue = with_drops(catalogue, edit)
             if edit.back:
                 history = [
                     replace(one, undone=now) if one.id == edit.id and one.undone is None else one
@@ -241,6 +243,11 @@ class SqliteMigrations:
             self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
 
         self._write(write)
+        self._look()
+
+    def take_over(self, schema: Schema) -> None:
+        """Add what classes declare and no step says, as when they are opened; it is not built yet."""
+        self._write(lambda writer: take_over(writer, schema, _reader(writer)))
         self._look()
 
     def _count(self, writer: Writer, name: str) -> int:
@@ -312,6 +319,7 @@ class SqliteMigrations:
                 if entry.id == id or entry.undone is not None:
                     catalogue = ended(writer, catalogue, twin, entry.id)
             leaving = set(_classes_of(catalogue, id))
+            anew = {label for label, state in catalogue.states.items() if state.declared}
             versions = {
                 name: [
                     replace(one, until=now, retired_by=id)
@@ -322,7 +330,11 @@ class SqliteMigrations:
                 for name, forms in catalogue.versions.items()
             }
             history = [
-                replace(one, contracted=one.contracted or now) if one.id == id and one.undone is None else one
+                replace(
+                    one, contracted=one.contracted or now, drops=[label for label in one.drops if label not in anew]
+                )
+                if one.id == id and one.undone is None
+                else one
                 for one in catalogue.history
             ]
             self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
@@ -433,6 +445,7 @@ def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
 def _classes_of(catalogue: Catalogue, id: str) -> list[str]:
     """Return the classes that go with a migration, and the aggregates of them."""
     labels = {label for one in catalogue.history if one.id == id and one.undone is None for label in one.drops}
+    labels -= {label for label, state in catalogue.states.items() if state.declared}
     return [
         name
         for name, form in catalogue.models.items()

@@ -8,7 +8,7 @@ import attrs
 from msgspec.structs import replace
 
 from ....schema.forms import AppliedForm, LinkForm, VersionForm, form_hash
-from ...migration import Transition
+from ...migration import Edit, Transition
 from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
@@ -17,7 +17,7 @@ from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of
 from ..sql.names import Names
 from ..sql.tables import quoted
 
-__all__ = ["ended", "linked", "swapped", "switched"]
+__all__ = ["ended", "linked", "swapped", "switched", "with_drops"]
 
 
 def switched(
@@ -51,7 +51,7 @@ def switched(
     else:
         kept, past = _set_aside(writer, part, id, catalogue.past)
         catalogue = attrs.evolve(catalogue, past=past)
-    catalogue = catalogue.together(staged)
+    catalogue = with_drops(catalogue.together(staged), transition)
     return attrs.evolve(
         catalogue,
         versions=versions,
@@ -79,7 +79,7 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     }
     other = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _at_rest(part))
     after = attrs.evolve(
-        _removed(writer, catalogue, names).together(twin.catalogue),
+        with_drops(_removed(writer, catalogue, names).together(twin.catalogue), transition),
         versions=versions,
         twins=tuple([other if one is twin else one for one in catalogue.twins]),
     )
@@ -106,6 +106,17 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str) -> Catalogu
     }
     twins = tuple([one for one in catalogue.twins if one is not twin])
     return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history), past=past)
+
+
+def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
+    """Return a catalogue in which the newest version does not declare what a migration drops; or does, if that is undone.
+
+    It goes when the migration is contracted, unless a later version declares it again.
+    """
+    applied = [one for one in catalogue.history if one.id == change.id and one.undone is None]
+    labels = [label for one in applied for label in one.drops] if change.back else change.drops
+    states = {one: replace(catalogue.states[one], declared=change.back) for one in labels if one in catalogue.states}
+    return attrs.evolve(catalogue, states=catalogue.states | states)
 
 
 def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
