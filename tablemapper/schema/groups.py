@@ -180,7 +180,7 @@ class Sum(Slot):
         return SUMS[self.attr.type.kind]
 
     def zero_source(self, names: Names) -> str:
-        return f"{names.name('zero', self._exact.zero)}()"
+        return repr(self._exact.zero())
 
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         return self._exact.add_source(change, value, names)

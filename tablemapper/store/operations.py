@@ -141,7 +141,7 @@ class Operations:
     def insert(self, entity: Any) -> Operation:
         """Return the insert of an entity."""
         model, row = self._checked(entity, "insert")
-        return Operation("insert", model, row[0], row[1], row, entity=entity)
+        return Operation("insert", model, row[0], row[1], row, None, None, None, entity)
 
     def replace(self, entity: Any, if_match: str | None) -> Operation:
         """Return the replacement of what is stored under an entity's key."""
@@ -273,12 +273,18 @@ def _etag(text: str) -> int:
 def stamp(operations: Iterable[Operation]) -> None:
     """Give the entities of committed operations the rows that were stored."""
     for operation in operations:
-        if operation.entity is not None:
-            if operation.verb == "upsert" and operation.change is not None:
-                merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
-                operation.entity.__setstate__(merged.__getstate__())
-            else:
-                _stamp(operation.model, operation.entity, None if operation.verb == "delete" else operation.new)
+        entity = operation.entity
+        if entity is None:
+            continue
+        if operation.verb == "upsert" and operation.change is not None:
+            merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
+            entity.__setstate__(merged.__getstate__())
+        elif operation.verb == "delete":
+            set_row(entity, None)
+        elif operation.model.maintained:
+            _stamp(operation.model, entity, operation.new)
+        else:
+            set_row(entity, operation.new)
 
 
 def stamp_batch(batch: Batch) -> None:

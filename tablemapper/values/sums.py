@@ -172,15 +172,17 @@ def _pack_float(state: State) -> list[Any]:
     n, units, plus, minus = state
     zeros = (units & -units).bit_length() - 1 if units else 0
     units >>= zeros
-    packed = [n, zeros, units if MIN_INT64 <= units <= MAX_INT64 else _pack_int(units)]
-    return [*packed, plus, minus] if plus or minus else packed
+    packed = units if MIN_INT64 <= units <= MAX_INT64 else _pack_int(units)
+    return [n, zeros, packed, plus, minus] if plus or minus else [n, zeros, packed]
 
 
 def _unpack_float(packed: list[Any]) -> State:
     if len(packed) == 3:
-        n, zeros, units = packed
+        n, zeros, units = packed  # as nearly every sum is: each group that changes is unpacked
+        if units.__class__ is bytes and len(units) <= _MOST_BYTES:
+            units = int.from_bytes(units, "little", signed=True)
         if n.__class__ is zeros.__class__ is units.__class__ is int and n >= 0 and 0 <= zeros <= _MOST_TRAILING_ZEROS:
-            return [n, units << zeros, 0, 0]  # as nearly every sum is: each group that changes is unpacked
+            return [n, units << zeros, 0, 0]
         packed = [*packed, 0, 0]
     n, zeros, units, plus, minus = packed
     if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:

@@ -533,15 +533,15 @@ def _apply(
         sqlite: the schema.
         writer: the transaction.
     """
-    for operation, (old, new) in zip(operations, given, strict=False):
-        operation.old, operation.new = old, new
+    if given:
+        for operation, (old, new) in zip(operations, given, strict=True):
+            operation.old, operation.new = old, new
     for note in notes:
         writer.proof = write_note(writer, note)
     if operations:
         apply(sqlite, writer, operations, maintained_limit)
         if writer.proof is None:
-            proving = _proving(operations)
-            writer.proof = _proof(sqlite.statements[proving.model], proving)
+            writer.proof = _proof(sqlite, operations)
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:
@@ -550,22 +550,18 @@ def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema
     settle(sqlite, writer)
 
 
-def _proving(operations: Sequence[Operation]) -> Operation:
-    """Return the operation that proves most: a row that is there more than one that is not; others may delete too."""
+def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, tuple[Any, ...]]:
+    """Return a query that finds a row only if the transaction of these operations is in the file.
+
+    A row that is there proves more than one that is not: others may delete too.
+    """
     least = operations[0]
     for operation in operations:
         if operation.verb not in ("delete", "require"):
-            return operation
+            assert operation.new is not None
+            return sqlite.statements[operation.model].there, operation.new[:3]
         if operation.verb == "delete":
             least = operation
-    return least
-
-
-def _proof(statements: Statements, operation: Operation) -> tuple[str, tuple[Any, ...]]:
-    """Return a query that finds a row only if the transaction of this operation is in the file."""
-    if operation.new is not None and operation.verb != "delete":
-        return statements.there, operation.new[:3]
-    assert operation.old is not None
-    if operation.verb == "require":  # nothing but such is in the transaction
-        return statements.there, operation.old[:3]
-    return statements.not_there, operation.old[:3]
+    assert least.old is not None
+    statements = sqlite.statements[least.model]  # a condition proves it where there is nothing else
+    return (statements.there if least.verb == "require" else statements.not_there), least.old[:3]

@@ -38,7 +38,8 @@ __all__ = ["delete_rows", "put_rows", "seek_value", "write_changes", "write_grou
 def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
     """Write what a change set says about aggregates and indexes; it gets what groups change in their own indexes."""
     write_groups(sqlite, writer, changes)
-    write_indexes(sqlite, writer, changes)
+    if changes.indexes:
+        write_indexes(sqlite, writer, changes)
 
 
 def write_indexes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
@@ -99,11 +100,14 @@ def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, r
 def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
     """Insert rows of an index, sorted by key."""
     table = sqlite.indexes[index.model]
-    if sqlite.contested.get(index):
+    if sqlite.contested and sqlite.contested.get(index):
         put_contested(index, table, writer, rows)
         return
     try:
-        writer.run(table.insert, rows)
+        if len(rows) == 1:
+            writer.execute(table.insert, rows[0])
+        else:
+            writer.executemany(table.insert, rows)
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.label}: dangling index rows; call store.repair()") from None
@@ -146,8 +150,7 @@ def _write_groups(
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
     gone: list[Row] = []
-    keyed = [(aggregate.key(group), delta) for group, delta in groups.items()]
-    keyed.sort(key=itemgetter(0))
+    keyed = sorted(zip(map(aggregate.key, groups), groups.values(), strict=True), key=itemgetter(0))
     key: tuple[str, str] | None = None
     seek: Seek = _no_seek
     read, sql, advance, timestamp = writer.execute, statements.get_group, aggregate.advance, writer.timestamp

@@ -94,10 +94,10 @@ def _insert_one(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> N
     assert new is not None
     statements, kept = sqlite.statements[model], sqlite.maintenance[model]
     inserted = insert_rows(statements, writer, [new])
-    (operation.new,) = inserted
+    operation.new = inserted[0]
     for index in kept.indexes:
         if rows := index.rows(inserted):
-            put_rows(sqlite, index, writer, sorted_rows(rows))
+            put_rows(sqlite, index, writer, rows if len(rows) == 1 else sorted_rows(rows))
     if kept.aggregates:
         changes = ChangeSet()
         for aggregate in kept.aggregates:
@@ -357,7 +357,8 @@ class Get:
 
 def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
     """Insert rows; return them as they are read."""
-    stored, in_table = _stamped(statements, writer, rows)
+    stored, large = statements.stamp(rows, writer.timestamp)
+    in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
     before = writer.total_changes()
     try:
         if len(in_table) == 1:
@@ -370,12 +371,15 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
     return stored
 
 
-def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return rows with this transaction's timestamp, as they are read and as the table holds them.
+def _in_table(statements: Statements, writer: Writer, stored: list[Row], large: list[int]) -> list[Row]:
+    """Return rows as the table holds them: without maintained fields, and without large values, which are moved aside.
 
-    Large values are moved aside, and the table's rows are without them, and without maintained fields.
+    Args:
+        statements: of their class.
+        writer: the transaction.
+        stored: the rows as they are read. Those that are large come to know where their values are.
+        large: the places of these.
     """
-    stored, large = statements.stamp(rows, writer.timestamp)
     in_table = stored
     if large:
         in_table = stored.copy()
@@ -384,7 +388,7 @@ def _stamped(statements: Statements, writer: Writer, rows: list[Row]) -> tuple[l
             stored[at], in_table[at] = row, lean
     if statements.own_values is not None:
         in_table = list(map(statements.own_values, in_table))
-    return stored, in_table
+    return in_table
 
 
 def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -405,7 +409,8 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     _drop_big(statements, writer, group)
-    stored, in_table = _stamped(statements, writer, _news(group))
+    stored, large = statements.stamp(_news(group), writer.timestamp)
+    in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
     changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
     before = writer.total_changes()
     writer.run(statements.update, sorted_rows(changed))
