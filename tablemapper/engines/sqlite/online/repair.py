@@ -284,7 +284,7 @@ class _Tables:
         row = aggregate.row(key[0], key[1], self._writer.timestamp, state)
         if old is not None and old[2].__class__ is int and same(row[3:], old[3 : len(row)]):
             row = old[: len(row)]  # what is shown did not change, so neither does its ETag
-        self._writer.execute(statements.put, (*row, *((None,) if statements.has_big else ()), packed))
+        self._writer.execute(statements.put, (*row, packed))
         return row
 
 

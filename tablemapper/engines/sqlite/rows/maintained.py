@@ -32,7 +32,16 @@ from ..sql.schema import SqliteSchema
 from .contested import delete_contested, is_noted, put_contested
 from .jobs import owed
 
-__all__ = ["delete_rows", "put_rows", "seek_value", "write_changes", "write_groups", "write_indexes"]
+__all__ = [
+    "changed_groups",
+    "delete_rows",
+    "is_followed",
+    "put_rows",
+    "seek_value",
+    "write_changes",
+    "write_groups",
+    "write_indexes",
+]
 
 
 def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
@@ -141,42 +150,25 @@ def _write_groups(
     changes: ChangeSet,
     before: dict[Model, dict[tuple[str, str], Row]],
 ) -> None:
-    model = aggregate.model
-    if (reason := sqlite.blocked.get(model)) is not None:
-        raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
-    statements, values = sqlite.statements[model], sqlite.values.get(model)
-    followed = bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
+    model, timestamp = aggregate.model, writer.timestamp
+    statements = sqlite.statements[model]
     puts: list[Row] = []
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
     gone: list[Row] = []
-    keyed = sorted(zip(map(aggregate.key, groups), groups.values(), strict=True), key=itemgetter(0))
-    key: tuple[str, str] | None = None
-    seek: Seek = _no_seek
-    read, sql, advance, timestamp = writer.execute, statements.get_group, aggregate.advance, writer.timestamp
-    try:
-        for key, delta in keyed:
-            if values is not None:
-                _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
-                seek = partial(seek_value, writer, values, key)
-            stored: Any = read(sql, key).fetchone()
-            row = advance(key[0], key[1], timestamp, stored, delta, seek)
-            if row is stored:
-                continue
-            if row is None:
-                gone.append((*key, *stored[:-1]))
-                continue
-            puts.append(row)
-            if not followed:
-                continue
-            if stored is None:
-                new.append(row[:-1])
-            elif row[2] == timestamp:  # else what is shown did not change, so neither did its ETag
-                changed.append(((*key, *stored[:-1]), row[:-1]))
-    except TableMapperError:
-        raise
-    except DAMAGE as error:  # what is stored of the group, or of its live values
-        raise unreadable(model.name, key, error, "call store.repair()") from error
+    followed = is_followed(sqlite, model)
+    for key, stored, row in changed_groups(sqlite, writer, aggregate, groups):
+        if row is None:
+            assert stored is not None
+            gone.append((*key, *stored[:-1]))
+            continue
+        puts.append(row)
+        if not followed:
+            continue
+        if stored is None:
+            new.append(row[:-1])
+        elif row[2] == timestamp:  # else what is shown did not change, so neither did its ETag
+            changed.append(((*key, *stored[:-1]), row[:-1]))
     if (owner := sqlite.owners.get(model.name)) is not None:
         held = before.setdefault(owner, {})
         for row in (*new, *gone, *[row for _, row in changed]):
@@ -184,7 +176,7 @@ def _write_groups(
             if entity is not None:
                 held[row[:2]] = entity
     if puts:
-        writer.run(statements.put, [(*row[:-1], None, row[-1]) for row in puts] if statements.has_big else puts)
+        writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
     if not followed:
@@ -194,6 +186,43 @@ def _write_groups(
             changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
             changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])
             changes.added(maintenance, new if passed is None else list(filter(passed, new)))
+
+
+def is_followed(sqlite: SqliteSchema, model: Model) -> bool:
+    """Tell whether something depends on the groups of an aggregate, and not only what is read of them."""
+    return bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
+
+
+def changed_groups(
+    sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups
+) -> list[tuple[tuple[str, str], Row | None, Row | None]]:
+    """Return the groups that change, in order: the key of each, what is stored of it, and the row that it comes to have.
+
+    None stands for none. What is counted of their values is written.
+    """
+    model = aggregate.model
+    if (reason := sqlite.blocked.get(model)) is not None:
+        raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
+    sql, values = sqlite.statements[model].get_group, sqlite.values.get(model)
+    keyed = sorted(zip(map(aggregate.key, groups), groups.values(), strict=True), key=itemgetter(0))
+    found = []
+    key: tuple[str, str] | None = None
+    seek: Seek = _no_seek
+    read, advance, timestamp = writer.execute, aggregate.advance, writer.timestamp
+    try:
+        for key, delta in keyed:
+            if values is not None:
+                _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
+                seek = partial(seek_value, writer, values, key)
+            stored: Any = read(sql, key).fetchone()
+            row = advance(key[0], key[1], timestamp, stored, delta, seek)
+            if row is not stored:
+                found.append((key, stored, row))
+    except TableMapperError:
+        raise
+    except DAMAGE as error:  # what is stored of the group, or of its live values
+        raise unreadable(model.name, key, error, "call store.repair()") from error
+    return found
 
 
 def seek_value(writer: Writer, values: Values, key: tuple[Any, ...], slot: int, end: Literal["min", "max"]) -> Any:

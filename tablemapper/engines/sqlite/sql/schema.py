@@ -72,6 +72,7 @@ class SqliteSchema:
         twins: of each class, what it was or is on the other side of a migration; that is kept in step.
         guests: those in whose tables the classes are that are opened.
         sides: what is kept in step, as it was made for the first write.
+        inserts: what inserts one entity of a class, as it was made for the first one.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         contested: the unique indexes that values may be held twice in; whether a further holder is noted (else refused).
         retired: the classes, by name, that cannot go on as they are, and why.
@@ -130,6 +131,7 @@ class SqliteSchema:
         self.copies = {model: copies for model, copies in self.copies.items() if copies}
         self.twins = self._twins()
         self.sides: dict[tuple[Model, str], Any] = {}
+        self.inserts: dict[Model, Any] = {}
         self.plain = (
             not self.jobs
             and not self.copies

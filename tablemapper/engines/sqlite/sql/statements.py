@@ -58,6 +58,7 @@ class Statements:
             if field.type.spillable and not field.maintained and table.column(field.property) in table.spills
         )
         self.has_big = "_big" in table.has
+        self._several: dict[int, str] = {}  # statements, by their number of keys
         # The parts of a large value lie one behind the other: a subselect for each would pass those before it again.
         self.wide = sum(field.type.kind is bytes for field in model.columns) >= WIDE
 
@@ -77,7 +78,9 @@ class Statements:
     @cached_property
     def _written(self) -> list[str]:
         """The columns that get values of their own."""
-        return self._columns if self.model.aggregate is None else [*self._columns, "_state"]
+        if self.model.aggregate is None:
+            return self._columns
+        return [*(column for column in self._columns if column != "_big"), "_state"]  # (no group is large)
 
     @cached_property
     def _constants(self) -> dict[str, str]:
@@ -87,6 +90,8 @@ class Statements:
             constants["_type"] = str(number)
         if (name := self.model.declaration.type_name) is not None:
             constants["EntityType"] = literal(name)
+        if self.has_big and self.model.aggregate is not None:
+            constants["_big"] = "NULL"
         # A default is for rows that were there before the column; those of another class do not have the property.
         defaults = [column.name for column in self.table.columns if column.default is not None]
         return constants | {name: "NULL" for name in defaults if name not in self._columns}
@@ -112,7 +117,7 @@ class Statements:
 
     @cached_property
     def put(self) -> str:
-        return upsert(self.insert, self._written[2:])
+        return upsert(self.insert, [*self._written[2:], *(self._constants.keys() & {"_big"})])
 
     @cached_property
     def update(self) -> str:
@@ -239,6 +244,16 @@ class Statements:
         """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
         listed = ",".join(self._lean(short) if self._checks or self._kept else map(short, self._columns))
         return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
+
+    def get_several(self, count: int) -> str:
+        """What `get_lean` reads of the rows of some keys."""
+        if (known := self._several.get(count)) is None:
+            keys = ",".join(["(?,?)"] * count)
+            known = self._several[count] = (
+                f"WITH k(_p,_r) AS (VALUES {keys}) SELECT {','.join(self._lean(short))} FROM k "
+                f"CROSS JOIN {short(self.table.name)} t WHERE t.PartitionKey=k._p AND t.RowKey=k._r{self._and_type}"
+            )
+        return known
 
     @cached_property
     def get_group(self) -> str:
