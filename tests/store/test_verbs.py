@@ -115,6 +115,21 @@ def test_get_many_keeps_the_order_and_shows_gaps(store: tm.Store) -> None:
     assert [e and e.number for e in found] == ["2", None, "1", "2"]
 
 
+@pytest.mark.parametrize("count", [1, 8, 9, 64, 65, 150])
+def test_get_many_finds_few_and_many_entities(store: tm.Store, count: int) -> None:
+    books = [book(str(number)) for number in range(count)]
+    store.insert_many(books[1:])
+    found = store.get_many([one.key for one in reversed(books)])
+    assert found == [*reversed(books[1:]), None]
+    assert [tm.info(one).etag for one in found if one] == [tm.info(one).etag for one in reversed(books[1:])]
+
+
+def test_get_many_reads_groups(store: tm.Store) -> None:
+    store.insert_many([book("1", maker="Ace"), book("2", maker="Ace"), book("3", maker="Zoe")])
+    found = store.get_many([Sales.key("Zoe"), Sales.key("Bob"), Sales.key("Ace")])
+    assert [one and one.n for one in found] == [1, None, 2]
+
+
 def test_get_many_reads_several_classes(store: tm.Store) -> None:
     store.insert(book(maker="Ace"))
     found = store.get_many([KEY, Sales.key("Ace")])  # type: ignore[list-item]
