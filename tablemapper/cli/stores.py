@@ -20,7 +20,9 @@ from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
 
 Hold = Annotated[float, Parameter(help="seconds that a transaction takes: others wait no longer")]
-Rest = Annotated[float, Parameter(help="how long to leave the file to others after each, in units of what it took")]
+Rest = Annotated[
+    float, Parameter(help="how long to leave the file to others after each while they write, in units of what it took")
+]
 Limit = Annotated[int | None, Parameter(help="the most entities that this call reads")]
 
 

@@ -12,6 +12,7 @@ import attrs
 
 from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
+from .protocol import Pace
 
 __all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition", "name_of"]
 
@@ -111,8 +112,7 @@ class Copied:
     done: int
     """Entities that were turned into others so far, of ``total``."""
     total: int
-    seconds: float = 0.0
-    """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
+    pace: Pace = attrs.field(factory=Pace)
     switched: bool = False
     """Whether it was the last one: everybody reads what was written."""
     passed: bool = False

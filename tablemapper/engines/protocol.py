@@ -32,6 +32,7 @@ __all__ = [
     "Note",
     "NoteChanged",
     "Operation",
+    "Pace",
     "Position",
     "Reads",
     "Unready",
@@ -144,6 +145,16 @@ class Violation:
 
 
 @attrs.frozen
+class Pace:
+    """How a transaction of a job went."""
+
+    seconds: float = 0.0
+    """From the begin of the transaction to the end of its commit, without the time that it waited for others."""
+    in_company: bool = False
+    """Whether other threads or processes wrote within the last second."""
+
+
+@attrs.frozen
 class Built:
     """What one transaction of a job built."""
 
@@ -155,8 +166,7 @@ class Built:
     total: int
     ended: tuple[str, ...] = ()
     """What is complete with it, by label."""
-    seconds: float = 0.0
-    """From the beginning of the transaction to the end of its commit, without the time that it waited for others."""
+    pace: Pace = attrs.field(factory=Pace)
     clearing: bool = False
     """Whether it deleted the rows of something that was dropped."""
 

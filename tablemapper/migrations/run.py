@@ -66,7 +66,7 @@ def migrate(
         limit: the most entities that are copied in this call; the next one goes on.
         progress: True for a bar, or a function.
         hold: seconds that a transaction is to take.
-        rest: how long to wait after each, in units of what it took.
+        rest: how long to wait after each while others write, in units of what it took.
         durability: as for `tablemapper.open`.
         timeout: seconds to wait for another process that writes.
 
@@ -290,12 +290,12 @@ class _Run:
                     return True
                 if copied.stuck:
                     raise _stopped(transition.id, self._report(done=False))
-                most = steered(most, copied.seconds, self._hold)
+                most = steered(most, copied.pace.seconds, self._hold)
                 rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
                     most *= _LONGER
-                elif self._rest:
-                    self._sleep(self._rest * copied.seconds)
+                elif self._rest and copied.pace.in_company:
+                    self._sleep(self._rest * copied.pace.seconds)
         return False
 
     def _total(self, transition: Transition) -> int:

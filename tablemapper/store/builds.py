@@ -72,7 +72,7 @@ def build(
         limit: the most entities that are read.
         progress: True for a bar, or a function.
         hold: seconds that a transaction is to take.
-        rest: how long to wait after each, in units of what it took.
+        rest: how long to wait after each while others write, in units of what it took.
         monotonic: the clock.
         sleep: waits.
 
@@ -100,9 +100,9 @@ def build(
                 meter = meters.enter_context(start_meter(progress, f"{work} {owner}", total=batch.total or None))
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
-            most = steered(most, batch.seconds, hold)
-            if rest and not batch.ended:
-                sleep(rest * batch.seconds)
+            most = steered(most, batch.pace.seconds, hold)
+            if rest and batch.pace.in_company and not batch.ended:
+                sleep(rest * batch.pace.seconds)
     done = not any(
         state in ("building", "disabled", "dropping")
         for label, state in engine.unready.items()

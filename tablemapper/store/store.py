@@ -507,7 +507,7 @@ class Store:
             limit: the most entities that are read by this call.
             progress: True for a bar, or a function.
             hold: seconds that a transaction is to take: others wait no longer.
-            rest: how long to leave the file to others after each, in units of what it took.
+            rest: how long to leave the file to others after each while they write, in units of what it took.
 
         Raises:
             InvalidQuery: an argument is not a number from 0 on.

@@ -261,7 +261,7 @@ def batches(bench: Bench) -> Iterator[Figure]:
                 engine: Any = store._engine
                 with noted(type(engine), "build") as built:
                     build(engine, hold=hold, rest=0)
-            taken = [one.seconds for one in built if one is not None]
+            taken = [one.pace.seconds for one in built if one is not None]
             values.append(p95(taken) / hold)
             middle.append(statistics.median(taken))
         beside = (
@@ -502,8 +502,8 @@ def copies(bench: Bench) -> Iterator[Figure]:
                 speeds.append(count / (bench.now() - start))
                 if not report.done or report.entities != count:
                     raise Differ(f"{report.entities} of {count} entities were copied {what}")
-            switches += [one.seconds * 1000 for one in steps if one.switched]
-            taken += [one.seconds for one in steps]
+            switches += [one.pace.seconds * 1000 for one in steps if one.switched]
+            taken += [one.pace.seconds for one in steps]
         beside = f"{size} entities; p95 of a batch {p95(taken) * 1000:.1f} ms"
         yield Figure(name, f"entities copied {what}, a second", speeds, goal, "≥", "", beside)
         yield Figure(

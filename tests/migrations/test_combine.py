@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online.copying import Copying
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import load, writes
 from tablemapper.migrations import run
@@ -198,6 +199,14 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
         assert not engine.faults
     engine.close()
     check(path, old)
+
+
+def test_entities_are_combined_a_batch_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_by_one: list[Any] = []
+    one = Copying._one
+    monkeypatch.setattr(Copying, "_one", lambda self, *args: one_by_one.append(args[3]) or one(self, *args))
+    assert migrate(path, CASE).ok
+    assert one_by_one == []
 
 
 @pytest.mark.parametrize(

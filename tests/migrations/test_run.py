@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.protocol import Pace
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import jobs, load, writes
 from tablemapper.migrations import run
@@ -53,6 +55,22 @@ def check(path: Path, case: Case, old: list[Any]) -> None:
 def old_entities(path: Path) -> list[Any]:
     with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
         return list(store.query(OLD).allow_scan())
+
+
+@pytest.mark.parametrize("in_company", [True, False])
+def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.MonkeyPatch, *, in_company: bool) -> None:
+    pauses: list[float] = []
+    step = SqliteMigrations.step
+    monkeypatch.setattr(
+        SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(2.0, in_company))
+    )
+    engine = SqliteMigrations.open(path)
+    one = run._Run(engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.5, sleep=pauses.append)
+    try:
+        assert one.to(None).done
+    finally:
+        engine.close()
+    assert set(pauses) == ({3.0} if in_company else set())
 
 
 def test_each_step_makes_of_every_entity_what_it_says(path: Path, case: Case) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.protocol import Built
+from tablemapper.engines.protocol import Pace
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.store import builds
 
@@ -161,7 +162,7 @@ def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> N
             if batch is None:
                 return None
             sizes.append(batch.entities)
-            return Built("Part", batch.entities, batch.done, batch.total, batch.ended, batch.entities * 1e-4)
+            return attrs.evolve(batch, pace=Pace(batch.entities * 1e-4, in_company=True))
 
         store._engine.build = slow  # type: ignore[method-assign]
         report = builds.build(store._engine, hold=0.03, rest=2.0, monotonic=lambda: now, sleep=pauses.append)
@@ -170,6 +171,20 @@ def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> N
         assert sizes[2:-1]
         assert all(250 <= size <= 320 for size in sizes[2:-1])
         assert pauses[3] == pytest.approx(2.0 * 0.03, rel=0.2)
+
+
+def test_a_build_pauses_for_those_that_write(path: Path) -> None:
+    pauses: list[float] = []
+    with (
+        tm.open(path, models=[NEW, NAMES], build=False) as store,
+        tm.open(path, models=[NEW, NAMES], build=False) as other,
+    ):
+        store.insert_many(NEW("z", number, "z") for number in range(3_000))
+        builds.build(store._engine, limit=1_000, hold=0, sleep=pauses.append)
+        assert pauses == []
+        other.insert(NEW("y", 1, "z"))
+        builds.build(store._engine, limit=100, hold=0, sleep=pauses.append)
+        assert pauses
 
 
 @pytest.mark.parametrize(

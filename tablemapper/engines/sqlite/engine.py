@@ -17,7 +17,7 @@ from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
-from ..protocol import Batch, Built, Note, Operation, Unready, Violation
+from ..protocol import Batch, Built, Note, Operation, Pace, Unready, Violation
 from ..status import Status
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
@@ -263,17 +263,18 @@ class SqliteEngine:
         self._write(write)
         return count
 
-    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True) -> float:
-        """Write in one transaction, by what the file holds and maintains at that moment; return its seconds if alone."""
+    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True) -> Pace:
+        """Write in one transaction, by what the file holds and maintains at that moment; return its pace if alone."""
         followed = 0
         while True:
             sqlite = self._sqlite
             run = write if not sqlite.contested else partial(_settled, write)
             try:
                 if alone:
-                    return self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)[1]
+                    _, seconds, in_company = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
+                    return Pace(seconds, in_company)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
-                return 0.0
+                return Pace()
             except OtherGeneration:
                 if followed == _FOLLOWS:
                     raise
@@ -324,12 +325,12 @@ class SqliteEngine:
                 write_catalogue(writer, finished(writer, sqlite.stored, built.ended))
                 writer.bump_generation()
 
-        seconds = self._write(write)
+        pace = self._write(write)
         if built is None:
             return None
         if built.ended:
             self.catch_up()
-        return attrs.evolve(built, seconds=seconds)
+        return attrs.evolve(built, pace=pace)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""

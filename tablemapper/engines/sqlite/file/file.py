@@ -248,14 +248,15 @@ class File:
         """
         return self._write(apply, generation, alone=False).outcome()
 
-    def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float]:
+    def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float, bool]:
         """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
 
         Returns:
-            Also the seconds from the begin of the transaction to the end of its commit.
+            Also the seconds from the begin of the transaction to the end of its commit, and whether others wrote within
+            the last second.
         """
         write = self._write(apply, generation, alone=True)
-        return write.outcome(), write.seconds
+        return write.outcome(), write.seconds, write.in_company
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         if get_ident() != self._only:

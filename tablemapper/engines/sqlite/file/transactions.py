@@ -62,6 +62,8 @@ class Transactions:
             None if location.in_memory else location.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
         )
         self._was_long = False  # the last transaction
+        self._wrote_last = 0  # the thread
+        self._beside_until = _NEVER  # other threads or processes write; by the clock below
         self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``, as is the next one
         self._check_at = _NEVER
         self._copies_later = False  # of the log, see `_copy_log`
@@ -177,8 +179,13 @@ class Transactions:
             # from then on both take turns. It would seldom find that lock free between long transactions, so these take
             # turns always: beside them a turn costs nothing.
             until = self.deadline()
+            thread = get_ident()
+            if timestamps.others_wrote or self._wrote_last not in (0, thread):
+                self._beside_until = until + _COMPANY
+            self._wrote_last = thread
             if first.alone:
                 first.seconds = until - self._location.timeout - began
+                first.in_company = until < self._beside_until
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
                 self._in_company_until = until + _COMPANY

@@ -270,8 +270,7 @@ class Copying:
         found = self._next(writer, conversion.sources, writer.get(_CURSOR, (copy,)) or (None, None), most)
         if not found:
             return 0
-        single = list(found) if conversion.combine is not None else self._together(writer, copy, conversion, found)
-        for key in single:
+        for key in self._together(writer, copy, conversion, found):
             self._one(writer, copy, conversion, key, found[key])
         writer.execute(_MOVE, (*list(found)[-1], len(found), copy))
         return len(found)
@@ -282,24 +281,49 @@ class Copying:
         """Turn entities into others all at once; return the keys of those for which that is not possible."""
         made: dict[Key, list[New]] = {}
         refused: list[Key] = []
-        batches: dict[Model, Batch] = {}
         for key, entities in found.items():
             try:
                 made[key] = self._convert(conversion, entities)
             except _Refused:
                 refused.append(key)
-            else:
-                for one in made[key]:
-                    batches.setdefault(one.model, Batch(one.model)).rows.append(one.row)
+        add = self._insert if conversion.combine is None else self._add
         try:
             with _undone_if_refused(writer):
-                insert(self._target, writer, batches.values())
-        except _REFUSED:  # which of them it is, is seen one by one
+                add(writer, copy, conversion, made)
+        except (*_REFUSED, _Refused):  # which of them it is, is seen one by one
             return list(found)
         if notes := [(copy, *key, _text(new)) for key, new in made.items()]:
             writer.executemany(_NOTE, notes)
         self._successes += len(made)
         return refused
+
+    def _insert(self, writer: Writer, _copy: str, _conversion: Conversion, made: Mapping[Key, Iterable[New]]) -> None:
+        batches: dict[Model, Batch] = {}
+        for new in made.values():
+            for one in new:
+                batches.setdefault(one.model, Batch(one.model)).rows.append(one.row)
+        insert(self._target, writer, batches.values())
+
+    def _add(self, writer: Writer, copy: str, conversion: Conversion, made: Mapping[Key, Iterable[New]]) -> None:
+        """Combine new entities with what those before them were combined to: all parts so far have lesser keys."""
+        parts: dict[Place, list[tuple[Key, Any]]] = {}
+        for key, new in made.items():
+            for one in new:
+                parts.setdefault(_place(one), []).append((key, one.entity))
+        operations: list[Operation] = []
+        notes: list[tuple[str, ...]] = []
+        for place, own in parts.items():
+            id = _parts(copy, place)
+            was = [] if writer.get(_LAST_PART, (id,)) is None else [self._there(writer, place)]
+            whole = self._whole(conversion, place, [*was, *[entity for _, entity in own]])
+            assert whole is not None
+            operations.append(
+                Operation("upsert" if was else "insert", whole.model, whole.row[0], whole.row[1], new=whole.row)
+            )
+            notes += [(id, *key, "") for key, _ in own]
+        if operations:
+            apply(self._target, writer, operations)
+            writer.executemany(_NOTE, notes)
 
     def _next(
         self, writer: Writer, sources: Sequence[Model], cursor: tuple[Any, ...], most: int

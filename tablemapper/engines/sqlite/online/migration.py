@@ -15,6 +15,7 @@ from ....evolution.definitions import indexes_in
 from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
 from ....schema.model import Schema
 from ...migration import Copied, Edit, Fault, Transition
+from ...protocol import Pace
 from ..driver.timestamps import STATE
 from ..file.file import File
 from ..file.opening import open_file
@@ -115,16 +116,20 @@ class SqliteMigrations:
     # ------------------------------------------------------------------------------------------ running one
 
     def _write(self, write: Callable[[Writer], T]) -> T:
-        return self._timed(write)[0]
+        return self._paced(write)[0]
 
-    def _timed(self, write: Callable[[Writer], T]) -> tuple[T, float]:
-        """Write by the catalogue as it is in that transaction; return also its seconds."""
-        for _ in range(_FOLLOWS):
+    def _paced(self, write: Callable[[Writer], T]) -> tuple[T, Pace]:
+        """Write by the catalogue as it is in that transaction; return also its pace."""
+        followed = 0
+        while True:
             try:
-                return self._file.write_alone(write, generation=self._generation)
+                result, seconds, in_company = self._file.write_alone(write, generation=self._generation)
+                return result, Pace(seconds, in_company)
             except OtherGeneration:
+                if followed == _FOLLOWS:
+                    raise
+                followed += 1
                 self._look()
-        return self._file.write_alone(write, generation=self._generation)
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done: the store was never as they find it."""
@@ -279,10 +284,10 @@ class SqliteMigrations:
             if switched:
                 self._switch(writer, transition, staged.catalogue, done)
 
-        _, seconds = self._timed(write)
+        _, pace = self._paced(write)
         if switched:
             self._look()
-        return Copied(read, done, max(total, done), seconds, switched, copying.passed, copying.stuck)
+        return Copied(read, done, max(total, done), pace, switched, copying.passed, copying.stuck)
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Let what was written take the place of what it was made of."""

@@ -159,7 +159,7 @@ class Repair:
         """
         rest = iter(fixes)
         while some := list(islice(rest, _CHUNK)):
-            outcomes, _ = self._file.write_alone(partial(self._apply, sqlite, some), generation=sqlite.generation)
+            outcomes, _, _ = self._file.write_alone(partial(self._apply, sqlite, some), generation=sqlite.generation)
             for fix, outcome in zip(some, outcomes, strict=True):
                 if outcome is None:
                     self.repaired.update(dict.fromkeys(fix.problems))

@@ -336,7 +336,29 @@ def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkey
         monkeypatch.setattr(file._writes.turns, "take", later(100))
         monkeypatch.setattr(file._writes, "_copy_log", later(10))
         monkeypatch.setattr(file._writes, "_was_long", True)
-        assert file.write_alone(later(3)) == (None, 3.0)
+        assert file.write_alone(later(3)) == (None, 3.0, False)
+
+
+def test_a_write_alone_tells_whether_others_wrote_within_a_second(path: Path) -> None:
+    clock = Clock()
+    with (
+        open_file(path, monotonic=clock) as file,
+        open_file(path, monotonic=clock) as other,
+        ThreadPoolExecutor(1) as thread,
+    ):
+
+        def in_company() -> bool:
+            return file.write_alone(insert(1))[2]
+
+        file.write(create_table)
+        assert not in_company()
+        for write in (lambda: other.write(insert(2)), lambda: thread.submit(file.write, insert(3)).result()):
+            write()
+            assert in_company()
+            clock.sleep(0.9)
+            assert in_company()
+            clock.sleep(0.2)
+            assert not in_company()
 
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:
