@@ -6,6 +6,7 @@
 - `sources`: forms as Python source.
 - `changes`: one difference, and what a rule may ask of a store.
 - `scripts`: migration scripts as text.
+- `versions`: the versions of a class that were opened.
 - `rules`: which schema may follow which.
 - `following`: maintenance compiled from forms, for a process that is behind.
 - `translation`: from the rows of one class to those of another that holds the same entities.

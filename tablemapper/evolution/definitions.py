@@ -109,10 +109,21 @@ def _one_kind(a: FieldForm, b: FieldForm) -> bool:
 
 
 def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
-    """Return the name in a catalogue of a class; None if it is an aggregate, and known by other definitions only."""
+    """Return the name in a catalogue of a class; None if it is an aggregate, and known by other definitions only.
+
+    A former definition is taken with its indexes: with one more it is built anew.
+    """
     if not form.aggregate or name not in catalogue or not catalogue[name].aggregate:
         return name
     if same_aggregate(catalogue[name], form) and catalogue[name].table == form.table:
         return name
     former = [one for one in catalogue if one != name and plain_name(one) == name]
-    return next((one for one in former if same_aggregate(catalogue[one], form)), None)
+    return next(
+        (
+            one
+            for one in former
+            if same_aggregate(catalogue[one], form)
+            and indexes_in(catalogue[one].indexes, form.indexes).keys() == form.indexes.keys()
+        ),
+        None,
+    )

@@ -9,10 +9,10 @@ opened again, unless it was retired. Nothing here touches a store.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 import attrs
@@ -31,11 +31,9 @@ from .definitions import aggregate_in, former_name, indexes_in, is_former, plain
 from .members import Members, follow
 from .renames import with_properties
 from .sources import attribute_name, default_source
+from .versions import Versions, ahead, ended, retired
 
-__all__ = ["Evolution", "Versions", "evolve", "form_changes", "key_templates", "reads", "retirement"]
-
-Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
-"""Every form that was ever opened, by the name of the class."""
+__all__ = ["Evolution", "evolve", "form_changes", "key_templates", "reads"]
 
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
@@ -122,10 +120,11 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         if any(version.until is None for version in opened):
             if (reason := contents.dropped(name, form)) is not None:
                 changes.append(Change(name, "refused", reason))
+            history[name] = [ahead(version, model, schema, history) for version in history[name]]
             continue
         anew = model.aggregate is not None or (old is None and contents.dropped(name, form) is not None)
         if opened and opened[-1].retired_by is not None and not anew:
-            changes.append(Change(name, "refused", _retired(opened[-1])))
+            changes.append(Change(name, "refused", retired(opened[-1])))
         elif old is None:
             models.append(model)
             changes += _new(model, catalogue, schema, contents)
@@ -134,8 +133,10 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             found = (
                 [_beside_old(model, old, schema, catalogue)] if held is None else list(_changes(model, old, contents))
             )
-            if opened:  # (what else differs is what that migration changed)
-                found = [Change(name, "refused", _retired(opened[-1]))]
+            if opened and (
+                model.aggregate is None or opened[-1].retired_by is None
+            ):  # (what else differs is that change)
+                found = [Change(name, "refused", retired(opened[-1]))]
             maintained = [n for n, f in catalogue.items() if f.aggregate and f.aggregate.of == name]
             rules = {one.rule for one in found}
             if rules != {"open"} and found and not any(map(contents.count, [held or name, *maintained])):
@@ -144,7 +145,7 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
                 changes.append(Change(name, "open", "it holds no entities, and is declared anew"))
                 for gone in (name, *maintained):
                     after.pop(gone, None)
-                    history[gone] = [_ended(version, now) for version in history.get(gone, ())]
+                    history[gone] = [ended(version, now) for version in history.get(gone, ())]
                 models += [one for one in schema.models if one.name in maintained]
                 after |= {one.name: one.form for one in (model, *schema.models) if one.name in {name, *maintained}}
             elif held is None:
@@ -181,26 +182,6 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         tuple(changes), tuple(dict.fromkeys(models)), frozenset(dropped), tuple(fields), tuple(typed), tuple(indexes),
         former, declared, tuple(widened), after, history, history != {n: list(v) for n, v in versions.items()}, after != dict(catalogue),
     )  # fmt: skip
-
-
-def _ended(version: VersionForm, now: int) -> VersionForm:
-    return replace(version, until=now) if version.until is None else version
-
-
-def retirement(model: Model, versions: Versions) -> str | None:
-    """Return why a class cannot go on as it is: its form was retired; None if it was not."""
-    opened = [version for version in versions.get(model.name, ()) if version.form == model.form_hash]
-    return None if not opened or any(version.until is None for version in opened) else _retired(opened[-1])
-
-
-def _retired(version: VersionForm) -> str:
-    ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
-    how = (
-        f"the class was declared anew on {ended}, when it held no entities"
-        if version.retired_by is None
-        else f"the migration {version.retired_by} replaced this form of the class on {ended}"
-    )
-    return f"{how}; deploy the version that declares it as it is now"
 
 
 def _union(old: ModelForm, new: ModelForm, known: Mapping[str, str]) -> ModelForm:

@@ -106,6 +106,7 @@ def transition_of(
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
+    going = {*going, *(cls.__name__ for cls in script.new if back)}  # (what was dropped may be there again)
     former = frozenset(
         [name for name in affected if is_former(name) or (name in going and name not in old and forms[name].aggregate)]
     )

@@ -167,3 +167,33 @@ def test_a_former_index_that_the_newest_version_declares_again_stays(path: Path)
         assert [part.number for part in store.query(new[0].by(7))] == [7]
         assert store.check().ok
     assert labels(path) == ["Part", "Part.by#1", "Part.by", "Extremes"]
+
+
+def test_an_aggregate_that_goes_back_to_a_former_definition_with_one_more_index_is_built(path: Path) -> None:
+    filled(path)
+    part, extremes = version("{color}", tm.max, more=True)
+    with tm.open(path, models=[part, extremes]) as store, tm.open(path, models=OLDEST) as oldest:
+        assert [one.shelf for one in store.query(extremes.by_extreme(8))] == ["a"]
+        oldest.insert(OLDEST[0]("b", 20, 1))
+        assert [one.shelf for one in store.query(extremes.by_extreme(20))] == ["b"]
+        assert store.check().ok
+        assert oldest.check().ok
+
+
+@pytest.mark.parametrize("opened", [True, False], ids=["opened before", "opened after"])
+def test_an_aggregate_that_a_rename_does_not_touch_stays_when_that_is_contracted(path: Path, *, opened: bool) -> None:
+    filled(path)
+    new, back = version("{tint}", tm.min, color="tint"), version("{tint}", tm.max, color="tint")
+    assert tm.migrate(path, [tint(new)]).ok
+    with ExitStack() as stack:
+        store = stack.enter_context(tm.open(path, models=back)) if opened else None
+        assert tm.migrate(path, [tint(new)], contract=True).ok
+        store = store or stack.enter_context(tm.open(path, models=back))
+        store.insert(back[0]("b", 20, 20))
+        assert [store[back[1].key(shelf)].extreme for shelf in "ab"] == [8, 20]
+        assert store.check().ok
+    with tm.open(path, models=new) as store:
+        assert [store[new[1].key(shelf)].extreme for shelf in "ab"] == [0, 20]
+    for models in (OLD, OLDEST):
+        with pytest.raises(tm.SchemaMismatch, match="migration tint replaced this form"):
+            tm.open(path, models=models)

@@ -53,6 +53,17 @@ def totals(of: Any, maker: str = "maker") -> Any:
     return type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=of, table="Totals")
 
 
+def counts(of: Any) -> Any:
+    body = {
+        "__annotations__": {"grade": tm.Field[Old], "parts": tm.Field[int]},
+        "__module__": __name__,
+        "grade": tm.group_by(of.grade),
+        "parts": tm.count(),
+        "key": tm.Key[Old](partition="{grade}"),
+    }
+    return type(tm.Aggregate)("Counts", (tm.Aggregate,), body, of=of, table="Counts")
+
+
 OLD = part(note=str | None)
 RENAMED = part("Piece", "Pieces", note=str | None)
 REKEYED = part(shards=16, note=str | None)
@@ -494,3 +505,26 @@ def test_a_class_stops_with_the_one_that_its_fields_are_maintained_from(tmp_path
             list(store.query(old[1]).allow_scan())
     with tm.open(tmp_path / "s.db", models=new) as store:
         assert store.check().ok
+
+
+def test_the_status_of_an_old_version_is_of_what_it_finds(path: Path) -> None:
+    counted = [OLD, counts(OLD)]
+    with tm.open(path, models=[OLD], durability="relaxed") as store:
+        store.insert_many(one(OLD, "i9", number, random.Random(number)) for number in range(1_000, 2_100))
+    tm.open(path, models=counted, build=False, durability="relaxed").close()
+    first = script(
+        [RENAMED, counts(RENAMED), totals(RENAMED)], lambda m: m.rename_class(OLD, RENAMED), "first", None, [*counted, totals(OLD)]
+    )  # fmt: skip
+    migrate(path, first)
+    with tm.open(path, models=counted, build=False) as old:
+        assert [old.status()[where].state for where in ("Part", "Part.by_tag", "Counts")] == [
+            "ready",
+            "ready",
+            "disabled",
+        ]
+        with pytest.raises(tm.NotReady, match="nothing is built for an older version"):
+            list(old.query(counted[1]).allow_scan())
+    with tm.open(path, models=[RENAMED, counts(RENAMED)]) as store:
+        assert store.status()["Counts"].state == "ready"
+        with pytest.raises(KeyError):
+            store.status()["Part"]

@@ -404,7 +404,7 @@ class SqliteEngine:
     def status(self) -> Status:
         """Return what the file maintains, and how far that is."""
         with self.file.snapshot() as snapshot:
-            return read_status(snapshot.read)
+            return read_status(snapshot.read, self.schema.models)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from ....schema.forms import ModelForm
+from ....schema.model import Model
 from ...status import Applied, Item, Status
 from ..driver.timestamps import STATE
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
 from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue
+from ..sql.names import guests
 
 __all__ = ["read_status", "status_of_file"]
 
@@ -30,9 +32,16 @@ def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Sta
         file.close()
 
 
-def read_status(read: Read) -> Status:
-    """Return the status of one state of a file."""
+def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
+    """Return the status of one state of a file.
+
+    Args:
+        read: that state.
+        models: the opened classes; those of an older version have states of their own.
+    """
     catalogue = read_catalogue(read)
+    for twin in guests(catalogue, models):
+        catalogue = catalogue.together(twin.catalogue)
     generation = next((number for (number,) in read(f"SELECT generation FROM {STATE}")), 0)
     if catalogue.first_format or not catalogue.models:
         return Status(generation, tuple(_items(catalogue, {}, {})))

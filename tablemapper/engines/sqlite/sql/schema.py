@@ -13,7 +13,8 @@ from ....entities.declaration import IndexModel
 from ....errors import SchemaMismatch
 from ....evolution.definitions import aggregate_in, as_declared, indexes_in, is_former
 from ....evolution.following import depth_of, follow, owners_of
-from ....evolution.rules import reads, retirement
+from ....evolution.rules import reads
+from ....evolution.versions import retirement
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
 from .catalogue import Catalogue, CopyForm, Twin, values_label
