@@ -47,8 +47,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "": ["engines.opening"],
         }
     ],
-    [{"execution": ["prepared", "run", "totals", "from_aggregates"]}],
-    [{"query": ["pages", "results", "columns", "writing", "query", "mixed", "observation"]}],
+    [{"execution": ["prepared", "run", "columns", "totals", "from_aggregates"]}],
+    [{"query": ["pages", "results", "batches", "columns", "writing", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "report", "fields", "links", "plan", "validation", "chain", "comparison", "migrations", "run"]}],
     [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],

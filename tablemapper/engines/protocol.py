@@ -194,6 +194,16 @@ class Reads(Protocol):
         """
         ...
 
+    def lines(
+        self, bound: BoundPlan, layout: Layout, size: int, limit: int | None
+    ) -> Iterator[bytes | list[Row]] | None:
+        """Return rows in chunks of at most so many, as text: each is a line of JSON, an array with a 0 at both ends.
+
+        A chunk that such lines do not hold comes as rows; where no chunk would be faster as text, None is returned. All are
+        of one state of the store, in the order of the plan.
+        """
+        ...
+
     def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
         """Return a function that reads all rows of one partition of a path; None if they may be many."""
         ...

@@ -241,12 +241,12 @@ class Template:
         return zip(self.slots, self._pieces(text), strict=True)
 
     @property
-    def _splits(self) -> int:
-        """How often a key is split; as often as it can be, if only the separators of components are in it."""
+    def splits(self) -> int:
+        """How often a key is split; -1 for as often as it can be, if only the separators of components are in it."""
         return len(self.components) - 1 if self.slots and self.slots[-1].open_ended else -1
 
     def _pieces(self, text: str) -> Iterator[str]:
-        texts = text.split(SEPARATOR, self._splits) if len(self.components) > 1 else [text]
+        texts = text.split(SEPARATOR, self.splits) if len(self.components) > 1 else [text]
         if len(texts) != len(self.components):
             raise NotAKey(f"{shown(text)} has {len(texts)} components, {self.text!r} has {len(self.components)}")
         for component, part in zip(self.components, texts, strict=True):
@@ -290,10 +290,23 @@ class Template:
         """
         wanted: dict[int, dict[int, str]] = {}  # component -> slot -> variable
         for field, target in targets.items():
-            slots = [slot for slot in self.slots if slot.field == field and slot.lossless]
-            best = min(slots, key=lambda slot: (not slot.text.whole, len(self.components[slot.component])))
+            best = self._best(field)
             wanted.setdefault(best.component, {})[best.index] = target
         return self._taken_apart(text, wanted, env)
+
+    def _best(self, field: str) -> Slot:
+        """Return the slot that a lossless field is read from."""
+        slots = [slot for slot in self.slots if slot.field == field and slot.lossless]
+        return min(slots, key=lambda slot: (not slot.text.whole, len(self.components[slot.component])))
+
+    def component_of(self, field: str) -> int:
+        """Return the number of the component that a lossless field is read from."""
+        return self._best(field).component
+
+    def component_source(self, number: int, text: str, targets: Mapping[str, str], env: dict[str, Any]) -> list[str]:
+        """Return statements that assign lossless fields from one component, as `decode_source` does from a whole key."""
+        wanted = {self._best(field).index: target for field, target in targets.items()}
+        return _component_source(self.components[number], text, wanted, env)
 
     def pieces_source(self, text: str, targets: Mapping[int, str], env: dict[str, Any]) -> list[str]:
         """Return statements that assign the texts of slots with a time format; arguments as `decode_source` has them.
@@ -315,7 +328,7 @@ class Template:
             names = {0: text}
         else:
             names = {number: f"{text}_{number}" for number in range(len(self.components))}
-            split = f'{text}.split("{SEPARATOR}"{"" if self._splits < 0 else f", {self._splits}"})'
+            split = f'{text}.split("{SEPARATOR}"{"" if self.splits < 0 else f", {self.splits}"})'
             if len(wanted) == 1:
                 (number,) = wanted
                 statements.append(f"{names[number]} = {split}[{number}]")
@@ -337,18 +350,20 @@ class Template:
             key: the variable.
             cut: how many characters of the text are wanted; 0 for all.
         """
+        if (slot := self.plain_slot(field)) is None:
+            return None
+        if slot.component == 0 and slot.text.fixed is not None:
+            return f"{key}[:{cut or slot.text.fixed}]"
+        if len(self.components) > 1:
+            key = f'{key}.split("{SEPARATOR}")[{slot.component}]'
+        return f"{key}[:{cut}]" if cut else key
+
+    def plain_slot(self, field: str) -> Slot | None:
+        """Return a slot that makes a component by itself, of the plain text of a field; None if there is none."""
         for slot in self.slots:
-            if (
-                slot.field == field
-                and not slot.spec
-                and not slot.open_ended
-                and len(self.components[slot.component]) == 1
-            ):
-                if slot.component == 0 and slot.text.fixed is not None:
-                    return f"{key}[:{cut or slot.text.fixed}]"
-                if len(self.components) > 1:
-                    key = f'{key}.split("{SEPARATOR}")[{slot.component}]'
-                return f"{key}[:{cut}]" if cut else key
+            alone = len(self.components[slot.component]) == 1
+            if slot.field == field and not slot.spec and not slot.open_ended and alone:
+                return slot
         return None
 
     @property

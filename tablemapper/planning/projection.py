@@ -18,7 +18,7 @@ from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
 from .plan import Path
 
-__all__ = ["ENTITIES", "Layout", "chosen", "filtered", "layout_of", "stored_keys", "tuples"]
+__all__ = ["ENTITIES", "KeyPiece", "Layout", "chosen", "filtered", "key_pieces", "layout_of", "stored_keys", "tuples"]
 
 Values = Sequence[Any]
 
@@ -33,6 +33,8 @@ class Layout:
     """The fields with stored properties that follow; None: all, as a row of the model."""
     state: bool = False
     """Whether the state of an aggregate's group comes last."""
+    line: bool = False
+    """Whether all of it is one line of JSON, an array with a 0 at both ends."""
 
 
 ENTITIES = Layout(places=False)
@@ -142,6 +144,8 @@ def stored_keys(
         if model.declaration.field(name).type.key_text and (text := next(filter(None, texts), None)) is not None:
             sources[name] = text
     decoded = set(held) - sources.keys()
+    if not held:
+        return (), lambda *_: ()
     for name in decoded:
         sources[name] = model.declaration.field(name).type.store_source(f"f_{name}", names)
     lines = [f"def columns({', '.join(f'{place}s' for place in places)}):"]
@@ -154,6 +158,74 @@ def stored_keys(
     lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, (pk, rk), error) from error")
     lines.append(f"    return ({''.join(f'l_{name}, ' for name in held)})")
     return held, compile_functions(f"{path} key columns", "\n".join(lines) + "\n", names)["columns"]
+
+
+@attrs.frozen
+class KeyPiece:
+    """A component of a key, and the fields that are read from its text alone."""
+
+    place: int
+    """Which of the keys in front of a row it is in."""
+    component: int
+    components: int
+    """How many the key has."""
+    splits: int
+    """How often the key is split at most; -1 for any number."""
+    fields: tuple[str, ...]
+    read: Callable[[Iterable[str]], tuple[list[Any], ...]] | None
+    """Gives a column of each field, in stored form, of texts; None if the text is what is stored of the only field."""
+
+
+def key_pieces(path: Path, wanted: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
+    """Return the components of keys that hold fields; None if one of them is in several components.
+
+    Args: as `stored_keys` has them.
+    """
+    model = path.model
+    places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
+    keyed = _in_keys(path, covering=covering)
+    plain: list[KeyPiece] = []
+    others: dict[tuple[str, Template, int], list[str]] = {}
+    for name in dict.fromkeys(wanted):
+        if name not in keyed:
+            continue
+        keys = list(zip(*keyed[name], strict=True))
+        for place, template in keys if model.declaration.field(name).type.key_text else ():
+            if (slot := template.plain_slot(name)) is not None:
+                of = len(template.components), template.splits
+                plain.append(KeyPiece(places.index(place), slot.component, *of, (name,), None))
+                break
+        else:
+            found = next(((place, one) for place, one in keys if name in one.lossless_fields), None)
+            if found is None:
+                return None
+            others.setdefault((*found, found[1].component_of(name)), []).append(name)
+    return plain + [
+        KeyPiece(
+            places.index(place), number, len(template.components), template.splits, tuple(fields),
+            _piece_reader(path, template, number, fields),
+        )
+        for (place, template, number), fields in others.items()
+    ]  # fmt: skip
+
+
+def _piece_reader(
+    path: Path, template: Template, component: int, fields: Sequence[str]
+) -> Callable[[Iterable[str]], tuple[list[Any], ...]]:
+    names = Names(DAMAGE=DAMAGE, unreadable=unreadable)
+    targets = {name: f"f_{name}" for name in fields}
+    lines = ["def columns(texts):"]
+    lines += [f"    l_{name} = []; a_{name} = l_{name}.append" for name in fields]
+    lines.append("    text = None")
+    lines.append("    try:")
+    lines.append("        for text in texts:")
+    lines += [f"            {line}" for line in template.component_source(component, "text", targets, names)]
+    for name in fields:
+        stored = path.model.declaration.field(name).type.store_source(f"f_{name}", names)
+        lines.append(f"            a_{name}({stored})")
+    lines.append(f"    except DAMAGE as error: raise unreadable({path.model.name!r}, (text,), error) from error")
+    lines.append(f"    return ({''.join(f'l_{name}, ' for name in fields)})")
+    return compile_functions(f"{path} key texts", "\n".join(lines) + "\n", names)["columns"]
 
 
 def filtered(

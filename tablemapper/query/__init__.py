@@ -2,6 +2,7 @@
 
 - `pages`: pages and their tokens.
 - `results`: what every query gives.
+- `batches`: batches of Arrow.
 - `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.
 - `query`: the query of one class.

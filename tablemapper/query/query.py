@@ -14,6 +14,7 @@ import attrs
 from ..engines.protocol import Position
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
+from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.prepared import PlanCache, PreparedPlan
 from ..execution.run import Run
@@ -29,7 +30,7 @@ from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.groups import Slot
 from ..schema.model import Model
-from .columns import Blocks, ColumnResults, read_columns
+from .columns import ColumnResults
 from .pages import Seal, counted, query_identity
 from .results import check_condition, refuse_named
 from .writing import WriteByQuery
@@ -278,10 +279,9 @@ class ClassResults(ColumnResults[T_co]):
         model = self._spec.model
         return tuple([getattr(model.cls, field.name) for field in model.declaration.fields])
 
-    def _read_columns(self, size: int, *, stored: bool) -> Blocks:
+    def _reader(self) -> ColumnReader:
         rows = Rows[Any](self._plans, self._spec, self._attributes)
-        run = rows._run(*rows._find())
-        return read_columns(run, self._attributes, self._spec.limit, size, stored=stored)
+        return ColumnReader(rows._run(*rows._find()), self._attributes, self._spec.limit)
 
     def _form(self) -> Any:
         return query_identity(self._plans, self._spec, self._wanted)

@@ -6,7 +6,7 @@ turns the text of times and Decimals into its own types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,7 +23,7 @@ from ..limits import MAX_INT64, MIN_INT64
 from .constraints import Constraint
 from .scalars import Fault, Int32, ValueType
 
-__all__ = ["ArrowColumn", "column_values", "load_package"]
+__all__ = ["ArrowColumn", "column_values", "load_package", "parse_lines"]
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,6 +44,33 @@ def load_package(name: str, extra: str, verb: str) -> Any:
         raise ModuleNotFoundError(
             f'{verb} needs {error.name}: pip install "tablemapper[{extra}]"', name=error.name
         ) from None
+
+
+def parse_lines(pa: Any, text: bytes, width: int, types: Mapping[int, Any]) -> dict[int, Any]:
+    """Return columns of lines of JSON, each an array of so many scalars, as Arrow arrays by their places.
+
+    Args:
+        pa: the package pyarrow.
+        text: the lines; no text in them has a backslash, so that a line is one of CSV but for the brackets at its ends.
+        width: how many values a line has, the first and the last of which are not read.
+        types: of the columns that are wanted.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value is none of its type.
+    """
+    csv = import_module("pyarrow.csv")
+    names = [str(at) for at in range(width)]
+    wanted = {names[at]: kind for at, kind in types.items()}
+    table = csv.read_csv(
+        pa.BufferReader(text),
+        read_options=csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
+        parse_options=csv.ParseOptions(double_quote=False),
+        convert_options=csv.ConvertOptions(
+            column_types=wanted, include_columns=list(wanted), null_values=["null"], strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )  # fmt: skip
+    return {at: table.column(names[at]).combine_chunks() for at in types}
 
 
 class ArrowColumn:
@@ -89,7 +116,23 @@ class ArrowColumn:
             stored = [None if one is None else time.fromisoformat(one) for one in stored]
         elif self._storage == self.type and self._pa.types.is_list(self.type):
             stored = [None if one is None else msgspec.json.decode(one) for one in stored]
-        array = self._pa.array(stored, self._storage)
+        return self._typed(self._pa.array(stored, self._storage))
+
+    @property
+    def parsed(self) -> Any:
+        """The type that stored values have that are taken out of a text."""
+        return self._pa.string() if self._is_made else self._storage
+
+    @property
+    def _is_made(self) -> bool:
+        """Whether Arrow cannot make the values of what is stored."""
+        return self.kind.kind is time or bool(self._pa.types.is_list(self.type))
+
+    def of_parsed(self, array: Any) -> Any:
+        """Return an array of one of stored values; raise ValueError if one does not fit."""
+        return self.of_stored(array.to_pylist()) if self._is_made else self._typed(array)
+
+    def _typed(self, array: Any) -> Any:
         if self.kind.enum is not None:
             members = self._pa.array([member.value for member in self.kind.enum], self._storage)
             indices = import_module("pyarrow.compute").index_in(array, value_set=members)

@@ -254,7 +254,7 @@ def test_a_batch_is_put_together_of_small_reads(
     query: tm.Query[Thing], size: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("tablemapper.query.columns._ROWS", 4)
+    monkeypatch.setattr("tablemapper.query.batches.ROWS", 4)
     batches = list(query.arrow_batches(size))
     assert [batch.num_rows for batch in batches] == rows
     assert pa.Table.from_batches(batches).column("number").to_pylist() == list(range(1, 31))

@@ -1,7 +1,7 @@
 """The errors of SQLite, apsw and the operating system, as errors of this library.
 
 apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
-``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay nothing. in an ``except`` clause only, so that what works pays nothing.
+``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay nothing.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
             return ours(f'"{path}": {says} ({_words(error)})')
     if isinstance(error, apsw.SQLError) and str(error).startswith(("no such table", "no such column")):
         return NoSuchName(f'"{path}": it changed while it was read ({error}); read again')
+    if isinstance(error, apsw.SQLError) and "cannot hold BLOB" in str(error):  # of columns that are written as JSON
+        return CorruptStore(f'"{path}": bytes stand where none are stored: {_DAMAGED}')
     if isinstance(error, apsw.Error):
         return StoreError(
             f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback'

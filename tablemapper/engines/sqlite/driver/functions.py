@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import random
+import struct
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
 import apsw
 
-__all__ = ["NAME", "SqlFunction", "install"]
+__all__ = ["NAME", "SqlFunction", "install", "json_keeps_reals"]
 
 NAME = "tablemapper_value"
 _functions: WeakValueDictionary[int, SqlFunction] = WeakValueDictionary()
@@ -32,6 +36,19 @@ class SqlFunction:
 def install(connection: apsw.Connection) -> None:
     """Make the functions known to a connection."""
     connection.create_scalar_function(NAME, _call, deterministic=True)
+
+
+@cache
+def json_keeps_reals() -> bool:
+    """Return whether this SQLite writes floats in JSON with all of their digits; some versions write 15."""
+    rnd = random.Random(17)
+    reals = [*struct.unpack("<500d", rnd.randbytes(4_000)), *(rnd.random() for _ in range(500)), 0.1 + 0.2, 5e-324]
+    connection = apsw.Connection(":memory:")
+    try:
+        texts = connection.executemany("SELECT json_array(?)", [(real,) for real in reals if math.isfinite(real)])
+        return all(float(text[1:-1]) == real for (text,), real in zip(texts, filter(math.isfinite, reals), strict=True))
+    finally:
+        connection.close()
 
 
 def _call(*arguments: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial, wraps
@@ -107,6 +108,49 @@ class SqliteReads:
         select.few = len(rows) < _CHUNK
         select.lean = select.can_be_lean(layout) and not _moved_aside(rows)
         return chain([rows] if rows else [], stream)
+
+    @_again
+    def lines(
+        self, bound: BoundPlan, layout: Layout, size: int, limit: int | None
+    ) -> Iterator[bytes | list[Row]] | None:
+        """Return rows in chunks of at most so many, as text; see `Reads`."""
+        select = self.select(bound.plan)
+        if select.few or not select.has_lines(layout):
+            return None
+        chunks = self._file.in_one_state(partial(self._lines, select, bound, layout, size, limit))
+        first = next(chunks, None)
+        return iter(()) if first is None else chain([first], chunks)
+
+    def _lines(
+        self, select: Select, bound: BoundPlan, layout: Layout, size: int, limit: int | None, within: Snapshot
+    ) -> Iterator[bytes | list[Row]]:
+        width = 2 if bound.plan.index is None else 4
+        after: Position | None = None
+        surplus = 0  # chunks that came as rows, more than as text
+        left, ended = limit, limit == 0
+        while not ended:
+            wanted = size if left is None else min(size, left)
+            chunk: bytes | list[Row] | None = None
+            if surplus < 2:
+                chunk, count = _text(within, select.lines(bound, layout, after, wanted), wanted)
+                surplus += 1 if chunk is None else -1
+            if chunk is None:
+                chunk = []
+                for sql, args in select.statements(bound, layout, after, wanted):
+                    chunk += within.read(sql, [*args[:-1], wanted - len(chunk)])
+                    if len(chunk) == wanted:
+                        break
+                count = len(chunk)
+            if left is not None:
+                left -= count
+            ended = count < wanted or left == 0
+            select.few = ended and after is None and count < _CHUNK
+            if count:
+                after = tuple(
+                    json.loads(chunk[chunk.rfind(b"\n") + 1 :])[1:-1] if isinstance(chunk, bytes) else chunk[-1]
+                )
+                after = after[:width]
+                yield chunk
 
     def _few(
         self, select: Select, bound: BoundPlan, layout: Layout, after: Position | None, limit: int | None
@@ -264,6 +308,22 @@ def _moved_aside(rows: list[Row]) -> bool:
         if row[-1] is not None:
             return True
     return False
+
+
+def _text(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[bytes | None, int]:
+    """Return at most so many rows as lines of JSON, and their number; None if lines do not hold all of them."""
+    texts: list[bytes] = []
+    count = 0
+    for sql, args in statements:
+        text, found, odd = within.get(sql, [*args[:-1], wanted - count]) or (None, 0, 0)
+        if odd:
+            return None, 0
+        if found:
+            texts.append(text)
+            count += found
+            if count == wanted:
+                break
+    return b"\n".join(texts), count
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -19,7 +19,7 @@ from ....schema.groups import store_sortable
 from ....schema.rows import DAMAGE, Row, unreadable
 from ....values.scalars import SCALARS
 from ...protocol import Position
-from ..driver.functions import NAME, SqlFunction
+from ..driver.functions import NAME, SqlFunction, json_keeps_reals
 from .filters import balanced, lower, lower_key, value_sql
 from .schema import SqliteSchema
 from .statements import Statements
@@ -28,6 +28,7 @@ from .tables import quoted
 __all__ = ["Select", "Statement"]
 
 _FEW = 50  # conditions that are plain to read side by side
+_LINE = 1_950  # bytes: 4,096 lines of them are less than the longest text that a connection takes
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
@@ -85,6 +86,14 @@ class Select:
         """Return whether there is such a statement; the last value of its rows says whether it was the right one."""
         return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
+    def has_lines(self, layout: Layout) -> bool:
+        """Return whether `lines` can read a layout: JSON knows no bytes."""
+        plan = self.plan
+        if plan.sorted or plan.merged or plan.distinct or not layout.places or layout.fields is None or layout.state:
+            return False
+        kinds = {plan.model.declaration.field(name).type.kind for name in layout.fields}
+        return bytes not in kinds and (float not in kinds or json_keeps_reals())
+
     # ------------------------------------------------------------------------------------------ columns
 
     def _column(self, name: str) -> str | None:
@@ -98,6 +107,12 @@ class Select:
         if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
             return f"i.{quoted(own)}"
         return None if self.plan.covering else self._statements.value(field, "t")
+
+    def _in_place(self, name: str) -> str | None:
+        """Return the SQL of a field's property as it stands in its row, and not of what is moved aside."""
+        column, field = self._column(name), self.plan.model.declaration.field(name)
+        moved = column is not None and column == self._statements.value(field, "t") and not field.maintained
+        return self._statements.in_place(field, "t") if moved else column
 
     def _step(self, step: Order[Any]) -> _SortStep:
         sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)
@@ -128,7 +143,15 @@ class Select:
             columns.append(self._statements.checked_key(listed, 't."PartitionKey"', 't."RowKey"'))
         else:
             key = (self._places[-2], self._places[-1])  # the entity's
-            columns += [self._statements.checked(name, self._column(name) or "NULL", key) for name in layout.fields]
+            read = self._in_place if layout.line else self._column
+            columns += [self._statements.checked(name, read(name) or "NULL", key) for name in layout.fields]
+        if layout.line:
+            aside = (
+                't."_big"'
+                if any(self._column(name) != self._in_place(name) for name in layout.fields or ())
+                else "NULL"
+            )
+            return f"json_array(0, {', '.join(columns)}, 0) AS line, {aside} AS aside"
         if layout.state:
             columns.append('t."_state"')
         return ", ".join(columns)
@@ -174,6 +197,15 @@ class Select:
             bounds, args = _bounds(left.range, self._at)
             text = self._text(layout, bounds, left.condition, limit is None, filtered, lean)
             yield text, [*args, *left.args, *filter, *tail]
+
+    def lines(self, bound: BoundPlan, layout: Layout, after: Position | None, limit: int) -> Iterator[Statement]:
+        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how many of
+        them such lines do not hold, as a value is moved aside or long.
+        """
+        for sql, args in self.statements(bound, attrs.evolve(layout, line=True), after, limit):
+            odd = f"aside IS NOT NULL OR octet_length(line) > {_LINE}"
+            text = f"CAST(group_concat(line, char(10)) FILTER (WHERE octet_length(line) <= {_LINE}) AS BLOB)"
+            yield f"SELECT {text}, count(*), total({odd}) FROM ({sql})", args
 
     def keys(self, bound: BoundPlan) -> Iterator[Statement]:
         """Yield a SELECT of the places of all rows between the bounds, in order, for each range."""

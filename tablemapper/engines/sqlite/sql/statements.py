@@ -181,6 +181,10 @@ class Statements:
             return self._maintained(field, alias)
         return self.table.value(field.property, alias, moved=field.type.spillable)
 
+    def in_place(self, field: FieldModel, alias: str) -> str:
+        """Return the SQL of one property, NULL if its value is moved aside."""
+        return self.table.value(field.property, alias, moved=False)
+
     def _maintained(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of a field that the group of the same key holds, if there is one."""
         table, column = self._kept[field.name]

@@ -1,0 +1,123 @@
+"""The columns of what a run finds: of rows as tuples, or as lines of JSON, which take no object for a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..expressions.tree import Attr
+from ..planning.projection import KeyPiece, key_pieces, stored_keys, tuples
+from ..schema.rows import Row
+from .run import Run
+
+__all__ = ["Block", "ColumnReader"]
+
+Block = list[tuple[bool, Sequence[Any]]]
+"""Columns of some rows, one for each attribute: whether its values are in stored form, and they themselves."""
+FEW = 1_024  # rows: fewer are not worth a text
+
+
+class ColumnReader:
+    """Reads columns of a run that makes tuples of attributes.
+
+    Args:
+        run: the run.
+        wanted: the attributes.
+        limit: how many rows are needed.
+    """
+
+    def __init__(self, run: Run, wanted: Sequence[Attr[Any, Any]], limit: int | None) -> None:
+        self._run, self._limit, self._wanted = run, limit, wanted
+        prepared, layout, plan = run.prepared, run.layout, run.prepared.plan
+        self._whole = prepared.whole and layout.fields is not None
+        """Whether what is in the rows, and nothing else, stands in the columns."""
+        if not self._whole:
+            return
+        self._steps, covering = len(plan.sort), plan.covering
+        self._at = {name: prepared.width + number for number, name in enumerate(layout.fields or ())}
+        field = plan.model.declaration.field
+        plain = [attr.name for attr in wanted if not (attr.path or attr.part) and not field(attr.name).wide]
+        held, self._keys = stored_keys(plan.path, plain, covering=covering)
+        self._at |= {name: number - len(held) for number, name in enumerate(held)}
+        self._plain = [attr.name in plain and not (attr.path or attr.part) for attr in wanted]
+        others = [attr for attr, is_plain in zip(wanted, self._plain, strict=True) if not is_plain]
+        self._make = tuples(plan.path, layout, others, covering=covering, sorted_by=self._steps) if others else None
+        self._held = held
+
+    def blocks(self, size: int, *, stored: bool = False) -> Iterator[Block]:
+        """Yield columns of at most so many rows.
+
+        Args:
+            size: how many.
+            stored: whether values may stay in their stored form: what only Arrow looks at need not become an object.
+        """
+        run, limit = self._run, self._limit
+        if not stored or not self._whole:
+            made = _gathered(map(run.items_of, run.rows(None, limit)), limit, size)
+            return ([(False, values) for values in zip(*items, strict=True)] for items in made)
+        return map(self.block, _gathered(run.rows(None, limit), limit, size))
+
+    def block(self, rows: Sequence[Row]) -> Block:
+        """Return the columns of rows, in stored form as far as possible."""
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        if self._held:
+            columns += self._keys(*columns[self._steps : self._run.prepared.width])
+        made = iter(zip(*self._make(rows, self._run.bound.values), strict=True) if self._make is not None else ())
+        return [
+            (True, columns[self._at[attr.name]]) if is_plain else (False, next(made))
+            for attr, is_plain in zip(self._wanted, self._plain, strict=True)
+        ]
+
+    # ------------------------------------------------------------------------------------------ lines
+
+    def lines(self, size: int) -> Iterator[bytes | list[Row]] | None:
+        """Return chunks of rows as lines of JSON, a row that is no such line with its chunk as it is; see `Reads.lines`.
+
+        None if they have to be read as `blocks`: something is left to do for each row, or they are few.
+        """
+        run, limit = self._run, self._limit
+        if not self._whole or not all(self._plain) or run.spending is not None:
+            return None
+        if min(size, size if limit is None else limit) < FEW or self.pieces is None:
+            return None
+        return run.reads.lines(run.bound, run.layout, size, limit)
+
+    @property
+    def names(self) -> list[str]:
+        """The fields in the columns."""
+        return [attr.name for attr in self._wanted]
+
+    @property
+    def width(self) -> int:
+        """How many values a line has."""
+        return 1 + self._run.prepared.width + len(self._run.layout.fields or ()) + 1
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where the values of columns stand in a line, of those fields that no key holds."""
+        return {name: 1 + self._at[name] for name in self.names if name not in self._held}
+
+    @cached_property
+    def pieces(self) -> list[KeyPiece] | None:
+        """The components of keys that hold the other columns; a line has the keys in front."""
+        plan = self._run.prepared.plan
+        return key_pieces(plan.path, self._held, covering=plan.covering)
+
+
+def _gathered(chunks: Iterable[Sequence[Row]], limit: int | None, size: int) -> Iterator[list[Row]]:
+    """Yield rows in blocks of one size, at most so many in all."""
+    block: list[Row] = []
+    left = limit
+    for chunk in chunks:
+        if left is not None:
+            chunk = chunk[:left]
+            left -= len(chunk)
+        block += chunk
+        while len(block) >= size:
+            yield block[:size]
+            del block[:size]
+        if left == 0:
+            break
+    if block:
+        yield block
