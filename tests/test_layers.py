@@ -47,10 +47,17 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "": ["engines.opening"],
         }
     ],
-    [{"execution": ["prepared", "run", "columns", "totals", "from_aggregates"]}],
+    [
+        {"execution": ["prepared", "run", "columns", "totals", "from_aggregates"]},
+        {
+            "migrations": [
+                "steps", "script", "report", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "migrations",
+            ]
+        },
+    ],
     [{"query": ["pages", "results", "batches", "columns", "writing", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["steps", "script", "report", "fields", "links", "plan", "validation", "chain", "comparison", "migrations", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"": ["migrations.run"]}],
     [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

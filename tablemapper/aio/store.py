@@ -20,6 +20,7 @@ from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..events import Event, Observer, observer
 from ..expressions.tree import Assignment, Predicate
+from ..migrations.migrations import ScriptsOption, ways_back
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
@@ -56,6 +57,7 @@ def open_async(
     path: str | os.PathLike[str],
     *,
     models: Sequence[type[Record]],
+    migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
     timeout: float = 5.0,
@@ -70,6 +72,7 @@ def open_async(
     Args:
         path: as for `tablemapper.open`, as are `models`, `durability`, `limits` and `timeout`.
         models: the classes that are used.
+        migrations: as for `tablemapper.open`.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
         timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
@@ -80,7 +83,7 @@ def open_async(
         threads: the most calls that run at a time; further ones wait for their turn.
 
     Raises:
-        InvalidModel, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is awaited; as
+        InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is awaited; as
             `tablemapper.open`.
     """
     if threads < 1:
@@ -90,7 +93,8 @@ def open_async(
 
     def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
-        engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited)
+        ways = ways_back(migrations)
+        engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways)
         if build:
             build_declared(engine, progress)
         return engine

@@ -26,6 +26,7 @@ __all__ = [
     "Json",
     "Models",
     "Place",
+    "Scripts",
     "app",
     "existing",
     "import_from_here",
@@ -75,6 +76,7 @@ app = App(
 
 Place = Annotated[Path, Parameter(help="the file of the store")]
 Models = Annotated[str, Parameter(help="the module of the models, as shop.models, or a list in it, as shop.models:ALL")]
+Scripts = Annotated[str, Parameter(help="the package of the migration scripts, as shop.migrations")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, for a program")]
 
 

@@ -11,10 +11,8 @@ from ..errors import MigrationStopped
 from ..migrations.migrations import Migrations
 from ..migrations.run import migrate as run_migrations
 from ..store.builds import HOLD, REST
-from .app import Exit, Json, Models, Place, app, existing, import_from_here, load_models, show, table
+from .app import Exit, Json, Models, Place, Scripts, app, existing, import_from_here, load_models, show, table
 from .stores import Hold, Rest
-
-Scripts = Annotated[str, Parameter(help="the package of the migration scripts, as shop.migrations")]
 
 migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
 app.command(migrations_app)

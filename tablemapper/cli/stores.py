@@ -17,7 +17,7 @@ from ..schema.model import Schema
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
+from .app import Exit, Json, Models, Place, Scripts, app, existing, load_models, show, table
 
 Hold = Annotated[float, Parameter(help="seconds that a transaction takes: others wait no longer")]
 Rest = Annotated[
@@ -26,8 +26,8 @@ Rest = Annotated[
 Limit = Annotated[int | None, Parameter(help="the most entities that this call reads")]
 
 
-def _open(place: Path, models: str) -> Store:
-    return open_store(existing(place), models=load_models(models), build=False)
+def _open(place: Path, models: str, scripts: str | None = None) -> Store:
+    return open_store(existing(place), models=load_models(models), migrations=scripts, build=False)
 
 
 def _open_file(place: Path) -> Store:
@@ -60,12 +60,16 @@ def build(
 
 
 @app.command
-def check(place: Place, /, *, models: Models, json: Json = False) -> Exit:
-    """Compare every index row and every aggregate with the entities; end with 1 if something differs."""
-    with _open(place, models) as store:
+def check(place: Place, /, *, models: Models, scripts: Scripts | None = None, json: Json = False) -> Exit:
+    """Compare every index row and every aggregate with the entities; end with 1 if something differs.
+
+    With the scripts, what an older version reads is compared, too, where their functions make it.
+    """
+    with _open(place, models, scripts) as store:
         report = store.check(progress=not json)
     summary = str(report).partition("\n")[0]
-    return show(report, summary, *_problems("", report.problems), json=json, ok=report.ok)
+    unchecked = [f"not compared: {one}" for one in report.unchecked]
+    return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
 
 
 @app.command

@@ -14,7 +14,7 @@ from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
-__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition", "name_of"]
+__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition", "WayBack", "name_of"]
 
 
 @attrs.frozen
@@ -47,6 +47,20 @@ class Conversion:
     """From an entity of each source, or None where it has none, to new entities. It may be called several times."""
     combine: Callable[[Any, Any], Any] | None = None
     """Makes one of two new entities that have one key, in the order of the old keys; without it that is a fault."""
+    back: Conversion | None = None
+    """Makes the old entity of a new one, or none, where the old version goes on by that alone."""
+
+
+@attrs.frozen(eq=False)
+class WayBack:
+    """What a script says of how two versions are the same, and a catalogue cannot."""
+
+    migration: str
+    """The id of the script."""
+    script: str
+    """32 hex digits of it."""
+    conversion: Callable[[str, str], Conversion]
+    """By the names of a new class and of the old one: what makes the old entity of a new one, or none."""
 
 
 @attrs.frozen(eq=False)
@@ -179,6 +193,10 @@ class MigrationEngine(Protocol):
 
     def clear(self, most: int) -> int:
         """Delete what migrations leave behind that are done, at most so many rows in one transaction; return how many."""
+        ...
+
+    def has_twin(self, id: str) -> bool:
+        """Return whether a version of before a migration goes on, in tables that are kept in step."""
         ...
 
     def contract(self, id: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ..errors import NotAStore, shown
 from ..schema.model import Schema
-from .migration import MigrationEngine
+from .migration import MigrationEngine, WayBack
 from .protocol import Engine
 from .status import Status
 
@@ -29,12 +29,14 @@ def open_engine(
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
     waited: Callable[[], float] = float,
+    ways_back: Sequence[WayBack] = (),
 ) -> Engine:
     """Open the engine that keeps what a user names.
 
     Args:
         where: the path of a file, or ``":memory:"``.
         schema, durability, timeout: as for `tablemapper.open`.
+        ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
     Raises:
@@ -45,7 +47,7 @@ def open_engine(
         _check_path(where)
     from .sqlite.engine import SqliteEngine
 
-    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, waited=waited)
+    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back)
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -43,9 +43,13 @@ def retirement(model: Model, versions: Versions) -> str | None:
 def retired(version: VersionForm) -> str:
     """Return why a version of a class cannot go on."""
     ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
-    how = (
-        f"the class was declared anew on {ended}, when it held no entities"
-        if version.retired_by is None
-        else f"the migration {version.retired_by} replaced this form of the class on {ended}"
-    )
+    if version.retired_by is None:
+        how = f"the class was declared anew on {ended}, when it held no entities"
+    elif version.unkept:
+        how = (
+            "a process that opened the store without migrations= wrote what the migration "
+            f"{version.retired_by} made of the class, which ended this form of it on {ended}"
+        )
+    else:
+        how = f"the migration {version.retired_by} replaced this form of the class on {ended}"
     return f"{how}; deploy the version that declares it as it is now"

@@ -4,6 +4,7 @@
 - `script`: one script: its two shapes, its function, its steps.
 - `report`: what a run did, or would do.
 - `fields`: from an entity of the old shape to the same one of the new.
+- `undoing`: the script that undoes another one.
 - `links`: whether the old version goes on after a migration.
 - `plan`: which classes of a store a script ends, and what takes their place.
 - `validation`: what is wrong with a script.

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
+from ..engines.migration import WayBack
 from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change
@@ -18,9 +19,10 @@ from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
 from .chain import load_functions, load_package
 from .comparison import Since, dump_form, load_form
+from .links import way_back
 from .script import MigrationFunction, Script
 
-__all__ = ["Migrations"]
+__all__ = ["Migrations", "ScriptsOption", "scripts_of", "ways_back"]
 
 
 class Migrations:
@@ -134,6 +136,25 @@ class Migrations:
 
     def __repr__(self) -> str:
         return f"<Migrations {', '.join(self.ids) or 'none'}>"
+
+
+ScriptsOption: TypeAlias = Migrations | str | Sequence[MigrationFunction]
+"""Scripts, as a user names them: what `Migrations` takes, or one."""
+
+
+def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
+    """Return the scripts of a `Migrations`, or of what makes one."""
+    return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
+
+
+def ways_back(migrations: ScriptsOption | None) -> tuple[WayBack, ...]:
+    """Return what scripts say of how an older version is kept in step with the entities that they made."""
+    return () if migrations is None else tuple(map(_way_back, scripts_of(migrations)))
+
+
+def _way_back(script: Script) -> WayBack:
+    classes = {cls.__name__: cls for cls in script.old}, {cls.__name__: cls for cls in script.new}
+    return WayBack(script.id, script.digest, lambda new, old: way_back(script, classes[0][old], classes[1][new]))
 
 
 def _differs(form: ModelForm, model: Model) -> bool:

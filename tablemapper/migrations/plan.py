@@ -6,30 +6,29 @@ only names in ``old`` and ``new`` is left to the opening of the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import attrs
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..engines.migration import Conversion, Edit, Transition
 from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
-from ..entities.entity import Entity, Record
 from ..errors import InvalidMigration, InvalidModel
 from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
 from ..evolution.rules import reads
 from ..expressions.tree import Attr
-from ..schema.forms import Forms
+from ..schema.forms import Forms, LinkForm
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
-from .links import links_of
+from .links import links_of, several, way_back
 from .report import PlanStep
 from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+from .undoing import is_anew, is_edit, is_reversible, names_of
 
-__all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of", "undoing"]
+__all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
 
 
 # ---------------------------------------------------------------------------------------------- is the store as it says
@@ -124,13 +123,13 @@ def transition_of(
             faults.append(f"{name} is in the store already: name it in old=, too")
     if faults:
         raise InvalidMigration(script.id, faults)
+    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
     try:
         schema = compile_schema([old[name] for name in affected if name not in former])
         target = compile_schema(new) if new else Schema(())
-        conversions = tuple(_conversions(script, affected))
+        conversions = tuple(_conversions(script, affected, links))
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
-    links, level = links_of(script, pairs(script), frozenset(affected))
     drops = () if back else _drops(script, affected)
     contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
     return Transition(
@@ -151,7 +150,7 @@ def transition_of(
 
 def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     """Return the classes of a store that are copied, or end: those of steps, and those that hang together with them."""
-    if _is_edit(script):
+    if is_edit(script):
         return ()
     affected = {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
     tables = {model_of(cls).table for cls in _new_classes(script, affected)}
@@ -171,35 +170,6 @@ def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
         affected |= more
 
 
-def _is_edit(script: Script) -> bool:
-    """Return whether only the catalogue has to know: properties get other names, or indexes and classes go."""
-    names = [name for of in _names(script).values() for name in (*of, *of.values())]
-    return len(names) == len(set(names)) and all(
-        isinstance(step, Rename)
-        or (isinstance(step, Drop) and not isinstance(step.what, Attr) and not _is_anew(script, step.what))
-        for step in script.steps
-    )
-
-
-def _is_anew(script: Script, what: Any) -> bool:
-    """Return whether an aggregate goes and comes as another one, in the table of other classes: that is, by a copy."""
-    if not isinstance(what, type) or abstract_declaration(what).of is None:
-        return False
-    tables = [abstract_declaration(cls).table for cls in script.old]
-    return tables.count(abstract_declaration(what).table) > 1 and what.__name__ in {cls.__name__ for cls in script.new}
-
-
-def _names(script: Script) -> dict[str, dict[str, str]]:
-    """Return the properties that have other names, by class."""
-    found: dict[str, dict[str, str]] = {}
-    for step in script.steps:
-        if isinstance(step, Rename):
-            old, new = (abstract_declaration(attr.owner).field(attr.name).property for attr in (step.old, step.new))
-            if old != new:
-                found.setdefault(step.old.owner.__name__, {})[old] = new
-    return found
-
-
 def _drops(script: Script, affected: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the labels of the indexes and classes that go, those of classes that end anyway aside."""
     ending = set(affected)
@@ -215,7 +185,7 @@ def _drops(script: Script, affected: Iterable[str] = ()) -> tuple[str, ...]:
 
 def edit_of(script: Script, *, back: bool = False) -> Edit:
     """Return what an engine does for a script for which it copies nothing."""
-    names = _names(script) if _is_edit(script) else {}
+    names = names_of(script) if is_edit(script) else {}
     renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
     new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
     steps = tuple(map(str, script.steps))
@@ -236,7 +206,7 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
                 yield source
         case Drop(what=Attr() as attr):
             yield attr.owner
-        case Drop(what=what) if _is_anew(script, what):
+        case Drop(what=what) if is_anew(script, what):
             yield what
         case Drop() | Resolve():
             pass
@@ -283,108 +253,40 @@ def _new_classes(script: Script, affected: Iterable[str]) -> list[Any]:
     ]
 
 
-def _conversions(script: Script, affected: Sequence[str]) -> Iterator[Conversion]:
+def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkForm]) -> Iterator[Conversion]:
+    made = {link.old for link in links if link.steps}
+
+    def back(old: Any, new: Any) -> Conversion | None:
+        return way_back(script, old, new) if old.__name__ in made else None
+
     for old, new in pairs(script).items():
         if old.__name__ in affected and abstract_declaration(old).of is None:
-            yield Conversion((model_of(old),), (model_of(new),), Fields(script, old, new).convert)
+            convert = Fields(script, old, new).convert
+            yield Conversion((model_of(old),), (model_of(new),), convert, back=back(old, new))
     for step in script.steps:
         match step:
             case Rewrite(old=old, with_=with_, into=into, combine=combine):
-                yield Conversion((model_of(old),), tuple(map(model_of, into)), _several(with_), combine)
+                targets = tuple(map(model_of, into))
+                yield Conversion((model_of(old),), targets, several(with_), combine, back(old, into[0]))
             case Join(a=a, b=b, with_=with_, into=into):
-                yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), _several(with_))
+                yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), several(with_))
             case _:
                 pass
-
-
-def _several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[Any]]:
-    def convert(entities: Sequence[Any]) -> Iterable[Any]:
-        made = function(*entities)
-        if made is None:
-            return ()
-        return (made,) if isinstance(made, Record) or not isinstance(made, Iterable) else made
-
-    return convert
-
-
-# ---------------------------------------------------------------------------------------------- back
-
-
-def undoing(script: Script) -> Script:
-    """Return the script that undoes another one.
-
-    Raises:
-        InvalidMigration: one of its steps cannot be undone.
-    """
-    faults = [f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not _reversible(step, script)]
-    if faults:
-        raise InvalidMigration(script.id, faults)
-    steps = [one for step in reversed(script.steps) for one in _undone(step, script)]
-    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
-
-
-def _reversible(step: Step, script: Script) -> bool:
-    """Return whether a step can be undone."""
-    match step:
-        case Rename() | RenameClass() | Rekey() | Fill():
-            return True
-        case Resolve():
-            return False
-        case Convert(with_=with_, back=back):
-            return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
-        case Rewrite(back=back):
-            return back is not None
-        case Drop(what=what) if not isinstance(what, Attr):
-            # (What goes stays until it is contracted, unless it was copied.)
-            return not isinstance(what, type) or not issubclass(what, Entity) or _is_edit(script)
-        case _:
-            return False
-
-
-def _wanted(step: Step) -> str:
-    if isinstance(step, Rewrite) and step.combine is not None:
-        return " (it combines entities)"
-    return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
-
-
-def _undone(step: Step, script: Script) -> Iterator[Step]:
-    match step:
-        case Rename(old=old, new=new):
-            yield Rename(new, old)
-        case RenameClass(old=old, new=new):
-            yield RenameClass(new, old)
-        case Rekey(old=old, new=new):
-            yield Rekey(new, old)
-        case Convert(old=old, new=new, with_=with_, back=back):
-            other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
-            assert other is not None
-            yield Convert(new, old, other, with_ if callable(with_) else with_.__getitem__)
-        case Rewrite(old=old, into=into, back=back):
-            assert back is not None
-            yield from (Rewrite(cls, back, (old,)) for cls in into)
-        case Fill(new=new):
-            yield Fill(new, _given)
-        case Drop(what=what) if _is_anew(script, what):
-            yield from [Drop(cls) for cls in script.new if cls.__name__ == what.__name__]  # type: ignore[union-attr]
-        case _:
-            pass
-
-
-def _given(_: Any) -> None:
-    return None
 
 
 # ---------------------------------------------------------------------------------------------- what a report says
 
 
-def plan_steps(script: Script, forms: Forms, count: Callable[[str], int]) -> tuple[PlanStep, ...]:
+def plan_steps(
+    script: Script, forms: Forms, count: Callable[[str], int], *, back: bool = False
+) -> tuple[PlanStep, ...]:
     """Return the steps of a script as a report shows them."""
-    undoable = all(_reversible(step, script) for step in script.steps)
+    undoable = all(is_reversible(step, script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
-    copies = not _is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
+    copies = not is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
     stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
-    links, level = links_of(script, pairs(script), frozenset(affected))
+    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
     return tuple(
         [
             PlanStep(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
-from ..engines.migration import Copied, Fault, MigrationEngine, Transition, name_of
+from ..engines.migration import Copied, Fault, MigrationEngine, Transition, WayBack, name_of
 from ..engines.opening import open_engine, open_migrations
 from ..entities.entity import stored_row
 from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
@@ -21,11 +21,12 @@ from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
-from .migrations import Migrations
-from .plan import check_old, edit_of, matches, plan_steps, transition_of, undoing
+from .migrations import ScriptsOption, scripts_of, ways_back
+from .plan import check_old, edit_of, matches, plan_steps, transition_of
 from .report import MigrationReport, PlanStep
-from .script import MigrationFunction, Script
+from .script import Script
 from .steps import Resolve
+from .undoing import undoing
 
 __all__ = ["migrate"]
 
@@ -38,7 +39,7 @@ _LISTED = 10_000  # values that are held twice, in a report
 
 def migrate(
     place: str | os.PathLike[str],
-    migrations: Migrations | str | Sequence[MigrationFunction],
+    migrations: ScriptsOption,
     *,
     to: str | None = None,
     dry_run: bool = False,
@@ -101,7 +102,7 @@ def migrate(
         engine.close()
     if report.done and run.last is not None and run.last.new:
         _build_new(place, run.last, durability, timeout, hold, rest)
-        if faults := _resolved(place, run.last, durability, timeout):
+        if faults := _resolved(place, run.last, durability, timeout, ways_back(migrations)):
             raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     return report
 
@@ -134,7 +135,7 @@ def _rehearse(
             engine.close()
         if report.done and run.last is not None and run.last.new:
             _build_new(copy, run.last, "relaxed", timeout, 1.0, 0.0)
-            if faults := _resolved(copy, run.last, "relaxed", timeout) or _held_twice(copy, run.last):
+            if faults := _resolved(copy, run.last, "relaxed", timeout, ()) or _held_twice(copy, run.last):
                 report = attrs.evolve(report, done=False, faults=faults)
         return attrs.evolve(report, applied=())
 
@@ -147,11 +148,6 @@ def _check_room(place: str | os.PathLike[str], folder: str) -> None:
             f'a dry run copies the store, and "{os.path.dirname(folder)}" has no room: {needed:,} bytes are needed, and '
             f"{free:,} are free; name a folder with more of it in the environment variable TMPDIR"
         )
-
-
-def scripts_of(migrations: Any) -> tuple[Script, ...]:
-    """Return the scripts of a `Migrations`, or of what makes one."""
-    return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
 
 
 class _Run:
@@ -205,8 +201,8 @@ class _Run:
             ahead = [(script, False) for script in self._scripts[done:end]]
         self._give_up(ahead, named=target is not None)
         self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
-        for script, _ in ahead:
-            self._plan += plan_steps(script, self._engine.forms(), self._count)
+        for script, back in ahead:
+            self._plan += plan_steps(script, self._engine.forms(), self._count, back=back)
         for at, (script, back) in enumerate(ahead):
             if not self._one(script, back=back):
                 return self._report(done=False)
@@ -275,6 +271,10 @@ class _Run:
             return True
         if engine.start(transition, lambda forms: check_old(script, forms, going)) and not self._copy(transition):
             return False
+        if transition.links and not back and not engine.has_twin(script.id):  # not every entity has a way back
+            self._plan = [
+                attrs.evolve(one, old_version="stops") if one.migration == script.id else one for one in self._plan
+            ]
         self._applied.append(script.id)
         return True
 
@@ -314,7 +314,11 @@ def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
 
 
 def _resolved(
-    place: str | os.PathLike[str], script: Script, durability: Literal["full", "relaxed"], timeout: float
+    place: str | os.PathLike[str],
+    script: Script,
+    durability: Literal["full", "relaxed"],
+    timeout: float,
+    ways: Sequence[WayBack],
 ) -> tuple[Fault, ...]:
     """Let entities differ that hold one value of a unique index, as the script says; return those that do not.
 
@@ -323,7 +327,7 @@ def _resolved(
     functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
     if not functions:
         return ()
-    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout)
+    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
     faults: dict[tuple[Any, ...], Fault] = {}
     with Store(engine) as store:
         while held := [

@@ -46,6 +46,8 @@ class Report:
     index_rows: int
     groups: int
     problems: tuple[Problem, ...]
+    unchecked: tuple[str, ...] = ()
+    """What nothing here says how it should be, and what to do for it to be compared."""
 
     @property
     def ok(self) -> bool:
@@ -55,7 +57,11 @@ class Report:
     def __str__(self) -> str:
         found = f"{self.entities:,} entities, {self.index_rows:,} index rows, {self.groups:,} groups: "
         return "\n".join(
-            [found + (f"{len(self.problems)} problems" if self.problems else "ok"), *map(str, self.problems)]
+            [
+                found + (f"{len(self.problems)} problems" if self.problems else "ok"),
+                *map(str, self.problems),
+                *(f"not compared: {one}" for one in self.unchecked),
+            ]
         )
 
 

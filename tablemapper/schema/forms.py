@@ -129,6 +129,8 @@ class VersionForm(_Form):
     """The first migration that it has not seen, and goes on beside until that is contracted."""
     beside: str | None = None
     """The migration beside which it has tables of its own."""
+    unkept: bool = False
+    """Whether it was retired because a process wrote that did not know the script of that migration."""
 
 
 class LinkForm(_Form):
@@ -142,13 +144,16 @@ class LinkForm(_Form):
     """By property of the old class: stored values that are others in the new one."""
     functions: dict[str, str] = {}
     """By property of the new class: what makes the old value of the new one; see `translation`. There is no way back."""
+    steps: list[str] = []
+    """Those of the script whose functions make old entities of new ones: nobody knows them without it, and the rest of the
+    link is empty."""
 
     @property
     def reverse(self) -> LinkForm:
         """The same, with the new class for the old one."""
         values = {self.properties[name]: [(new, old) for old, new in pairs] for name, pairs in self.values.items()}
         properties = {new: old for old, new in self.properties.items()}
-        return LinkForm(self.new, self.old, properties, values, self.functions)
+        return LinkForm(self.new, self.old, properties, values, self.functions, self.steps)
 
 
 class StateForm(_Form):

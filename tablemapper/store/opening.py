@@ -11,6 +11,7 @@ from ..engines.protocol import Engine
 from ..entities.entity import Record
 from ..errors import shown
 from ..events import Event, Observer, observer
+from ..migrations.migrations import ScriptsOption, ways_back
 from ..progress import ProgressOption
 from ..schema.model import compile_schema
 from .builds import build_declared
@@ -24,6 +25,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     models: Sequence[type[Record]],
+    migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
     timeout: float = 5.0,
@@ -37,6 +39,8 @@ def open(
     Args:
         path: a file, or ``":memory:"``.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
+        migrations: the scripts of the application, as for `tablemapper.migrate`. Where one has a ``back=`` function, the old
+            version of the program goes on reading what is written here. Without it, the first write ends that version.
         durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
             lost in one, all that remains is consistent.
         limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
@@ -50,13 +54,15 @@ def open(
 
     Raises:
         InvalidModel: the classes do not fit together.
+        InvalidMigration: a script is wrong, or their order.
         SchemaMismatch: the file was written with other ones; every difference is listed.
         UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change them.
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
     """
     check_limits(limits)
     watch = observer(observe, slow)
-    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout)
+    ways = ways_back(migrations)
+    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, ways_back=ways)
     if build:
         build_declared(engine, progress)
     return new_store(engine, watch, limits=limits)

@@ -157,6 +157,8 @@ def test_a_project_names_its_models_once(
     code, _, err = _text(capsys, "check", "parts.db")
     assert code == Exit.USAGE
     assert "--models" in err
+    Path("changes").mkdir()
+    Path("changes/__init__.py").touch()
     Path("pyproject.toml").write_text('[tool.tablemapper]\nmodels = "warehouse"\nscripts = "changes"\n')
     assert run(["check", "parts.db"]) == Exit.OK
     Path("pyproject.toml").unlink()

@@ -385,7 +385,7 @@ def test_without_a_way_back_the_old_version_stops(path: Path) -> None:
     before, after = part("Priced", "Priceds", **PRICED), part("Priced", "Priceds", **{**PRICED, "price": Decimal})
     with tm.open(path, models=[before]):
         pass
-    for back in (None, lambda price: f"{price}"):
+    for back, old_version in ((None, "stops"), (lambda price: f"{price}", "reads")):
         first = script(
             [after],
             lambda m, back=back: m.convert(before.price, after.price, Decimal, back=back),
@@ -393,7 +393,7 @@ def test_without_a_way_back_the_old_version_stops(path: Path) -> None:
             None,
             [before],
         )
-        assert [step.old_version for step in migrate(path, first, dry_run=True).plan] == ["stops"]
+        assert [step.old_version for step in migrate(path, first, dry_run=True).plan] == [old_version]
 
 
 def test_an_entity_whose_key_would_be_too_long_for_the_new_version_is_refused(path: Path) -> None:

@@ -676,6 +676,10 @@ def migrate(m: tm.Migration) -> None:
 
 def scripts() -> None:
     migrations = tm.Migrations("shop.migrations")
+    with tm.open("shop.db", models=[new.Product], migrations=migrations) as store:
+        assert_type(store, tm.Store)
+    tm.open("shop.db", models=[new.Product], migrations="shop.migrations")
+    tm.open_async("shop.db", models=[new.Product], migrations=[migrate])
     assert_type(migrations.ids, tuple[str, ...])
     assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.Change, ...])
     assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.Change, ...])

@@ -173,6 +173,8 @@ def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     tm.open("shop.db", models=[Product], durability="none")  # type: ignore[arg-type]
     tm.open("shop.db", models=[Product], observe=show)  # type: ignore[arg-type]
     tm.open("shop.db", models=[Product], slow="1 s")  # type: ignore[arg-type]
+    tm.open("shop.db", models=[Product], migrations=[Product])  # type: ignore[list-item]
+    tm.open_async("shop.db", models=[Product], migrations=5)  # type: ignore[arg-type]
 
 
 def queries(store: tm.Store) -> None:

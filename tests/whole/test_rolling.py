@@ -24,10 +24,11 @@ for line in sys.stdin:
     answer = {"ok": None}
     try:
         if verb == "open":
-            path, source = given
+            path, source, folder, scripts = given
             scope = {}
+            sys.path.insert(0, folder)
             exec(source, scope)
-            scope["store"] = scope["tm"].open(path, models=scope["MODELS"], timeout=60, durability="relaxed")
+            scope["store"] = scope["tm"].open(path, models=scope["MODELS"], migrations=scripts, timeout=60, durability="relaxed")
             stores[name] = scope
         elif verb == "close":
             stores.pop(name)["store"].close()
@@ -98,7 +99,7 @@ class Server:
             [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __call__(self, verb: str, name: str, *given: str) -> Any:
+    def __call__(self, verb: str, name: str, *given: str | None) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([verb, name, *given]) + "\n")
@@ -115,12 +116,13 @@ class Server:
 class Service:
     """One version in one process, over the store of a test."""
 
-    def __init__(self, server: Server, name: str, path: Path, version: Version) -> None:
+    def __init__(self, server: Server, name: str, path: Path, version: Version, scripts: str | None = None) -> None:
         self._server, self._name, self._path, self._version = server, name, path, version
+        self._scripts = str(path.parent), scripts
         self.start()
 
     def start(self) -> None:
-        self._server("open", self._name, str(self._path), self._version.source())
+        self._server("open", self._name, str(self._path), self._version.source(), *self._scripts)
 
     def stop(self) -> None:
         self._server("close", self._name)
@@ -379,6 +381,7 @@ SCRIPTS: dict[str, Migrated] = {
         Version("rank: tm.Field[int]", given="rank=3"),
         Version("rank: tm.Field[str]", given="rank='2'"),
         "store[key(0)].rank == '3'",
+        goes_on="reads",
     ),
     "text becomes a number, by a function": Migrated(
         Version("rank: tm.Field[str]", given="rank='seven'"),
@@ -448,11 +451,12 @@ def test_the_script_in_the_message_does_what_it_says(
     with pytest.raises(Answer, match=r"^SchemaMismatch: Product: [\s\S]*This needs a migration; write") as refused:
         Service(servers[1], "service", path, case.new)
     before.write(10)
-    migrations = _package(tmp_path, monkeypatch, str(refused.value), case.functions)
+    name = f"changes_{abs(hash(tmp_path))}"
+    migrations = _package(tmp_path, name, monkeypatch, str(refused.value), case.functions)
     report = tm.migrate(path, migrations, durability="relaxed", hold=1, rest=0)
     assert report.ok
     assert report.applied == migrations.ids
-    after = Service(servers[1], "service", path, case.new)
+    after = Service(servers[1], "service", path, case.new, name)
     assert after.value(case.made) == "True"
     after.check(6)
     after.write(20)
@@ -492,13 +496,15 @@ def test_the_script_in_the_message_does_what_it_says(
     after.stop()
 
 
-def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, functions: tuple[str, ...]) -> tm.Migrations:
+def _package(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, message: str, functions: tuple[str, ...]
+) -> tm.Migrations:
     """Write the script of a message into a package, with what its author has to say."""
     script = message[message.index('"""') :]
     assert script.count("...") == len(functions), script
     for function in functions:
         script = script.replace("...", function, 1)
-    package = folder / f"changes_{abs(hash(folder))}"
+    package = folder / name
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "0001_product.py").write_text(script)

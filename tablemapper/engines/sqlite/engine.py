@@ -17,6 +17,7 @@ from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
+from ..migration import WayBack
 from ..protocol import Batch, Built, Note, Operation, Pace, Unready, Violation
 from ..status import Status
 from .driver.driver_errors import NoSuchName
@@ -28,12 +29,14 @@ from .file.writer import Writer
 from .online.dropping import clear_batch, disable, drop, finished, tidy
 from .online.repair import Repair
 from .online.status import read_status
+from .online.switch import end_unkept
 from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.building import PROGRESS, build_batch, settle, violations
-from .rows.check import examine
+from .rows.check import examine, examine_twins
 from .rows.clearing import clear
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads
+from .rows.twins import unkept
 from .rows.writes import Get, Vanished, apply, insert, missing, stale
 from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
 from .sql.schema import ByModel, SqliteSchema
@@ -86,6 +89,7 @@ class SqliteEngine:
         *,
         durability: Literal["full", "relaxed"] = "full",
         timeout: float = 5.0,
+        ways_back: Sequence[WayBack] = (),
         **options: Any,
     ) -> SqliteEngine:
         """Open a file, and make it follow the schema if that only adds to what it holds.
@@ -95,6 +99,7 @@ class SqliteEngine:
             schema: what is opened.
             durability: as for `tablemapper.open`.
             timeout: seconds to wait for another process.
+            ways_back: of the scripts that are known.
             options: of `open_file`: the clock, locks and VFS of a test.
         """
         file = open_file(path, durability=durability, timeout=timeout, **options)
@@ -104,7 +109,7 @@ class SqliteEngine:
                 with file.snapshot() as snapshot:  # one, since another process may change the file meanwhile
                     catalogue, generation = read_catalogue(snapshot.read), _generation(snapshot)
                     if generation == written or not _extends(catalogue, schema, snapshot.read):
-                        sqlite = SqliteSchema(schema, catalogue, generation)
+                        sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
                         verify(snapshot.read(_SCHEMA), sqlite, catalogue)
                         break
 
@@ -238,7 +243,7 @@ class SqliteEngine:
         alone = bool(notes) or len(operations) > _MOST_SHARED
         given = () if alone or self.file.share == 1 else [(one.old, one.new) for one in operations]
         try:
-            self._write(partial(_apply, operations, given, notes, maintained_limit), alone=alone)
+            self._write(partial(_apply, operations, given, notes, maintained_limit), alone=alone, of=operations)
         except Vanished as vanished:
             raise self._culprit(vanished.operations) from None
 
@@ -250,7 +255,7 @@ class SqliteEngine:
             first = batches[0]
             writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
-        self._write(write)
+        self._write(write, of=batches)
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -263,11 +268,13 @@ class SqliteEngine:
         self._write(write)
         return count
 
-    def _write(self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True) -> Pace:
-        """Write in one transaction, by what the file holds and maintains at that moment; return its pace if alone."""
+    def _write(
+        self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True, of: Iterable[Operation | Batch] = ()
+    ) -> Pace:
+        """Write entities in one transaction, by what the file holds and maintains then; return its pace if alone."""
         followed = 0
         while True:
-            sqlite = self._sqlite
+            sqlite = self._kept(of) if self._sqlite.unkept else self._sqlite
             run = write if not sqlite.contested else partial(_settled, write)
             try:
                 if alone:
@@ -280,6 +287,14 @@ class SqliteEngine:
                     raise
                 followed += 1
                 self.catch_up()
+
+    def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
+        """Return the schema to write with, once each twin has ended that cannot be kept in step with what is written here."""
+        while twins := unkept(sqlite := self._sqlite, written):
+            with suppress(OtherGeneration):  # (then it is looked at again)
+                self.file.write_alone(partial(end_unkept, sqlite.stored, twins), generation=sqlite.generation)
+            self.catch_up()
+        return sqlite
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -361,7 +376,7 @@ class SqliteEngine:
         """Follow the catalogue, if another process changed it."""
         with self._catching_up, self.file.snapshot() as snapshot:
             if (generation := _generation(snapshot)) != self._sqlite.generation:
-                self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation))
+                self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation, self._sqlite.ways_back))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
@@ -371,7 +386,8 @@ class SqliteEngine:
                     rows.add(window)
                     sorting.advance(sum(len(batch.rows) for batch in window))
             with meter("insert_many", rows.count) as writing:
-                self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing))
+                of = [Batch(model) for model in rows.models]
+                self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing), of=of)
             return rows.count
 
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
@@ -409,8 +425,9 @@ class SqliteEngine:
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with what the entities say that it should be."""
         with self.file.snapshot(cold=True) as snapshot:
-            _, _, check, findings = self._examine(snapshot, meter)
-            return check.report(findings)
+            sqlite, damage, check, findings = self._examine(snapshot, meter)
+            beside, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
+            return attrs.evolve(check.report([*findings, *beside]), unchecked=unchecked)
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
@@ -451,7 +468,7 @@ class SqliteEngine:
             generation, last = snapshot.get("SELECT generation, until FROM tablemapper_state") or (0, 0)
             catalogue = read_catalogue(snapshot.read)
             if generation != sqlite.generation:
-                sqlite = SqliteSchema(self.schema, catalogue, generation)
+                sqlite = SqliteSchema(self.schema, catalogue, generation, self._sqlite.ways_back)
             verify(snapshot.read(_SCHEMA), sqlite, catalogue)
         except CorruptStore as error:
             damage.append(str(error))

@@ -9,6 +9,9 @@ took their place.
 
 Where new entities of one key are combined, the ledger also has the old keys that each new entity is made of, under an id of
 its own: see `_parts`. There is a new entity as long as it has such rows. A change of one of them makes it anew from all.
+
+Where the old version is to go on by a function of the script, each old entity has to be what exactly one of the entities is
+turned back into that are made of it. If one is not, that is noted, and the old version stops at the switch.
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ from ...migration import Conversion, Fault, Transition
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
+from ..rows.twins import NoWayBack, former_row
 from ..rows.writes import apply, insert
 from ..sql.catalogue import COPIES, CopyForm
 from ..sql.schema import SqliteSchema
 
-__all__ = ["OF", "Copying", "copy_forms"]
+__all__ = ["OF", "Copying", "copy_forms", "is_one_way"]
 
 Key = tuple[str, str]
 Place = tuple[str, str, str]  # a class, and the key of one of its entities
@@ -45,6 +49,8 @@ _NOTE = f"REPLACE INTO {LEDGER} VALUES(?, ?, ?, ?)"
 _PARTS = f"SELECT pk, rk FROM {LEDGER} WHERE id = ? ORDER BY pk, rk"
 _LAST_PART = f"SELECT pk, rk FROM {LEDGER} WHERE id = ? ORDER BY pk DESC, rk DESC LIMIT 1"
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
+_ONE_WAY = f"UPDATE {COPIES} SET state = 'one way' WHERE id = ?"
+_IS_ONE_WAY = f"SELECT 1 FROM {COPIES} WHERE state = 'one way'"
 _MAKER = f"SELECT pk, rk FROM {LEDGER} WHERE instr(made, ?) LIMIT 1"
 OF = "\n"  # between the id of a copy and a new entity, in an id of the ledger
 _SHOWN = 20  # faults for which it is looked up who else has the key
@@ -57,6 +63,11 @@ def copy_forms(transition: Transition) -> list[CopyForm]:
         CopyForm(f"{transition.name} {number}", tuple([model.name for model in one.sources]))
         for number, one in enumerate(transition.conversions)
     ]
+
+
+def is_one_way(writer: Writer) -> bool:
+    """Return whether an entity was found that the way back does not lead to."""
+    return writer.get(_IS_ONE_WAY, ()) is not None
 
 
 class _Refused(Exception):
@@ -154,6 +165,7 @@ class Copying:
             writer.execute(ENQUEUE, (copy, *key))
             self.faults[copy, key] = Fault(" and ".join(m.name for m in conversion.sources), key, str(refused))
             return
+        self._try_back(writer, copy, conversion, {key: new})
         writer.execute(_NOTE, (copy, *key, _text(new)))
         writer.execute(_UNQUEUE, (copy, *key))
         self.faults.pop((copy, key), None)
@@ -293,6 +305,7 @@ class Copying:
         except (*_REFUSED, _Refused):  # which of them it is, is seen one by one
             return list(found)
         if notes := [(copy, *key, _text(new)) for key, new in made.items()]:
+            self._try_back(writer, copy, conversion, made)
             writer.executemany(_NOTE, notes)
         self._successes += len(made)
         return refused
@@ -340,6 +353,19 @@ class Copying:
         if len(sources) == 1:
             return found
         return {key: found[key] for key in sorted(found)[:most]}  # (none of these is behind what a source gave)
+
+    def _try_back(self, writer: Writer, copy: str, conversion: Conversion, made: Mapping[Key, Sequence[New]]) -> None:
+        """Note it if the way back does not lead from what was made of some keys to these, each from one entity."""
+        if conversion.back is None or is_one_way(writer):
+            return
+        for key, new in made.items():
+            try:
+                rows = [former_row(conversion.back, one.model.build_one(one.row)) for one in new]
+            except NoWayBack:
+                rows = []
+            if [row[:2] for row in rows if row is not None] != [key]:
+                writer.execute(_ONE_WAY, (copy,))
+                return
 
     # ------------------------------------------------------------------------------------------ one entity
 

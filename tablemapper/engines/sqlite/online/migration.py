@@ -28,7 +28,7 @@ from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
-from .copying import OF, Copying, Key, copy_forms
+from .copying import OF, Copying, Key, copy_forms, is_one_way
 from .dropping import delete_some, drop, drop_former, unused
 from .switch import ended, linked, swapped, switched, with_drops
 from .takeover import stage, take_format, take_over
@@ -291,6 +291,8 @@ class SqliteMigrations:
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Let what was written take the place of what it was made of."""
+        if is_one_way(writer):
+            transition = attrs.evolve(transition, links=())
         self._save(writer, switched(writer, self._catalogue, transition, staged, entities))
 
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
@@ -313,6 +315,10 @@ class SqliteMigrations:
         if self._catalogue.first_format or not self._file.read(_LEFT, (1,)):
             return 0
         return self._write(write)
+
+    def has_twin(self, id: str) -> bool:
+        """Return whether a version of before a migration goes on, in tables that are kept in step."""
+        return any(twin.migration == id for twin in self._catalogue.twins)
 
     def contract(self, id: str) -> None:
         """Drop what a migration left of the classes that it ended; it cannot be undone then."""

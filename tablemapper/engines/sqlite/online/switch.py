@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 
 import attrs
 from msgspec.structs import replace
@@ -13,11 +14,13 @@ from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of
+from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
 
-__all__ = ["ended", "linked", "swapped", "switched", "with_drops"]
+__all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops"]
+
+_log = logging.getLogger("tablemapper.sqlite")
 
 
 def switched(
@@ -90,14 +93,22 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     return after if twin.writes else ended(writer, after, other, twin.migration)
 
 
-def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str) -> Catalogue:
-    """Return a catalogue without a twin: who lives in it is retired, and its tables are left to be contracted."""
+def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bool = False) -> Catalogue:
+    """Return a catalogue without a twin: who lives in it is retired, and its tables are left to be contracted.
+
+    Args:
+        writer: the transaction.
+        catalogue: of the file.
+        twin: which.
+        by: the migration that ends it.
+        unkept: it ends since a process is about to write that does not know the script.
+    """
     kept, past = _set_aside(writer, twin.catalogue, twin.migration, catalogue.past)
     of = max(at for at, one in enumerate(catalogue.history) if one.id == twin.migration)
     history = [replace(one, kept=[*one.kept, *kept]) if at == of else one for at, one in enumerate(catalogue.history)]
     versions = {
         name: [
-            replace(one, until=writer.timestamp, retired_by=by, beside=None)
+            replace(one, until=writer.timestamp, retired_by=by, beside=None, unkept=unkept)
             if one.beside == twin.migration and one.until is None
             else one
             for one in forms
@@ -106,6 +117,18 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str) -> Catalogu
     }
     twins = tuple([one for one in catalogue.twins if one is not twin])
     return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history), past=past)
+
+
+def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
+    """Let twins end that this process cannot keep in step with what it is about to write."""
+    for twin in twins:
+        catalogue = ended(writer, catalogue, twin, twin.migration, unkept=True)
+        _log.warning(
+            "the version before %s ends: this process writes what that made, and opened the store without migrations= that "
+            "contain it", twin.migration,
+        )  # fmt: skip
+    write_catalogue(writer, catalogue)
+    writer.bump_generation()
 
 
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:

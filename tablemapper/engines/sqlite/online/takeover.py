@@ -298,7 +298,8 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     wider = {*evolution.widened, *((name, None) for name in evolution.dropped)}
     for twin in catalogue.twins:  # what it is kept in step with can hold more by now
         properties = {(link.new, one) for link in twin.links for one in (None, *link.properties.values())}
-        if properties & wider:
+        made = {link.new for link in twin.links if link.steps}
+        if properties & wider or made & {name for name, _ in wider}:
             catalogue = ended(writer, catalogue, twin, twin.migration)
             evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     layout = _Layout(writer, catalogue, {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")})

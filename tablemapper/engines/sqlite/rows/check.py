@@ -14,8 +14,9 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted
 from .contested import NOTED, NOTES
 from .jobs import owed
+from .twins import made_sides
 
-__all__ = ["Rows", "examine"]
+__all__ = ["Rows", "examine", "examine_twins"]
 
 Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
@@ -43,6 +44,27 @@ def examine(
     moved = (finding for table in sqlite.tables.values() for finding in _moved(table, aggregates, rows))
     damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
     return check, [*damaged, *check.findings(moved)]
+
+
+def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[Finding], tuple[str, ...]]:
+    """Compare what the functions of scripts make for older versions; return what is wrong, and what nobody can tell here."""
+    if integrity:
+        return [], ()
+    switched = {one.id: one.switched or 0 for one in sqlite.stored.history}
+    findings = []
+    for migration, side in made_sides(sqlite):
+        where = f"{side.name} before {migration}"
+        for kind, key, detail in side.differences(rows, switched[migration]):
+            remedy = "let the old version end, with tm.migrate(…, contract=True)"
+            findings.append(Finding(Problem(kind, where, key, detail), None, remedy))
+    unknown = [
+        f"{link.old} before {twin.migration}: what it should hold is not known without migrations= that contain that"
+        for twins in sqlite.unkept.values()
+        for twin in twins
+        for link in twin.links
+        if link.steps
+    ]
+    return findings, tuple(dict.fromkeys(unknown))
 
 
 class _Stored:

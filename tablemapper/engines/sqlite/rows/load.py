@@ -48,6 +48,11 @@ class SortedLoad:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
+    @property
+    def models(self) -> list[Model]:
+        """The classes of which there are rows."""
+        return [one for one in self._numbers if isinstance(one, Model)]
+
     def add(self, batches: Sequence[Batch]) -> None:
         """Keep entities."""
         try:
@@ -64,8 +69,7 @@ class SortedLoad:
             EntityExists, UniqueViolation: the caller rolls back.
         """
         self._sqlite = sqlite
-        models = [one for one in self._numbers if isinstance(one, Model)]
-        for model in sorted(models, key=sqlite.depth):  # what maintained fields are made of comes before them
+        for model in sorted(self.models, key=sqlite.depth):  # what maintained fields are made of comes before them
             for rows in self._sorted(model, 2):
                 stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
                 writer.proof = sqlite.statements[model].there, stored[0][:3]

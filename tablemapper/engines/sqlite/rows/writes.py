@@ -24,7 +24,7 @@ from ..sql.statements import Statements
 from .building import settle
 from .jobs import Passed, owed, queue
 from .maintained import changed_groups, is_followed, put_rows, write_changes, write_groups, write_indexes
-from .twins import in_step
+from .twins import sides_of
 
 __all__ = [
     "Get",
@@ -171,6 +171,11 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
     for model, followed in sqlite.followed.items():
         if followed.checked and (found := batches.get(model)) is not None:
             _complete(followed, found)
+    before = [
+        (model, side, side.places(writer, [one.key for one in batch.all]))
+        for model, batch in (batches.items() if sqlite.twins else ())
+        for side in sides_of(sqlite, model)
+    ]
     changes = ChangeSet()
     if dependents := sqlite.keepers.keys() & batches.keys():
         # Groups first: what entities are in indexes may depend on what they come to be.
@@ -195,8 +200,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
     for model, batch in batches.items() if sqlite.copies else ():
         queue(sqlite, writer, model, [one.key for one in batch.all])
     (write_indexes if dependents else write_changes)(sqlite, writer, changes)
-    for model, batch in batches.items() if sqlite.twins else ():
-        keep_in_step(sqlite, writer, model, [one.key for one in batch.all])
+    for model, side, places in before:
+        side.write(writer, [one.key for one in batches[model].all], places, _apply_beside)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
@@ -284,11 +289,15 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
 
 
 def keep_in_step(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Sequence[Sequence[Any]]) -> None:
-    """Write what was written of a class on the other side of each of its twins, too; see `twins`."""
-    for other, operations in in_step(sqlite, writer, model, keys):
-        apply(other, writer, operations)
-        if other.contested:
-            settle(other, writer)
+    """Write what was inserted of a class on the other side of each of its twins, too; see `twins`."""
+    for side in sides_of(sqlite, model):
+        side.write(writer, keys, (), _apply_beside)
+
+
+def _apply_beside(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]) -> None:
+    apply(sqlite, writer, operations)
+    if sqlite.contested:
+        settle(sqlite, writer)
 
 
 def _olds(group: list[Operation]) -> list[Row]:

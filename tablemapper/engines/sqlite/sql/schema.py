@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -15,8 +15,10 @@ from ....evolution.definitions import aggregate_in, as_declared, indexes_in, is_
 from ....evolution.following import depth_of, follow, owners_of
 from ....evolution.rules import reads
 from ....evolution.versions import retirement
+from ....schema.forms import LinkForm
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
+from ...migration import Conversion, WayBack
 from .catalogue import Catalogue, CopyForm, Twin, values_label
 from .maintained_tables import IndexTable, Values
 from .names import guests, seen_by
@@ -72,6 +74,8 @@ class SqliteSchema:
         copies: what a migration copies of each class; entities that change behind its cursor are queued for it.
         twins: of each class, what it was or is on the other side of a migration; that is kept in step.
         guests: those in whose tables the classes are that are opened.
+        ways_back: of the scripts that are known.
+        unkept: those of them that only a script could keep in step that is not known here.
         sides: what is kept in step, as it was made for the first write.
         inserts: what inserts one entity of a class, as it was made for the first one.
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
@@ -79,8 +83,11 @@ class SqliteSchema:
         retired: the classes, by name, that cannot go on as they are, and why.
     """
 
-    def __init__(self, schema: Schema, catalogue: Catalogue, generation: int = 0) -> None:
+    def __init__(
+        self, schema: Schema, catalogue: Catalogue, generation: int = 0, ways_back: Iterable[WayBack] = ()
+    ) -> None:
         self.stored = catalogue
+        self.ways_back = tuple(ways_back)
         self.guests = guests(catalogue, schema.models)
         catalogue, self._renames = seen_by(catalogue, schema)
         self.retired: dict[str, str] = {}
@@ -131,6 +138,7 @@ class SqliteSchema:
         }
         self.copies = {model: copies for model, copies in self.copies.items() if copies}
         self.twins = self._twins()
+        self.unkept = self._unkept()
         self.sides: dict[tuple[Model, str], Any] = {}
         self.inserts: dict[Model, Any] = {}
         self.plain = (
@@ -170,6 +178,27 @@ class SqliteSchema:
                 if name in names:
                     found[model] = (*found.get(model, ()), twin)
         return found
+
+    def _unkept(self) -> dict[Model, list[Twin]]:
+        """Return the twins of each class that the functions of a script are needed for, and these are not known."""
+        found: dict[Model, list[Twin]] = {}
+        for model, twins in self.twins.items():
+            for twin in twins:
+                needed = any(link.steps and link.new == self.names[model] for link in twin.links)
+                if needed and twin not in self.guests and self._way_back(twin) is None:
+                    found.setdefault(model, []).append(twin)
+        return found
+
+    def _way_back(self, twin: Twin) -> WayBack | None:
+        scripts = [one.script for one in self.stored.history if one.id == twin.migration]
+        known = [way for way in self.ways_back if [way.migration, way.script] == [twin.migration, *scripts[-1:]]]
+        return known[0] if known else None
+
+    def way_back(self, twin: Twin, link: LinkForm) -> Conversion:
+        """Return what makes the old entities of a link; it is known."""
+        way = self._way_back(twin)
+        assert way is not None
+        return way.conversion(link.new, link.old)
 
     def _unknown_index(self, keeper: Model, whole: Mapping[Model, Maintenance]) -> str | None:
         """Return which index over a field that an aggregate keeps is not known here, so that it cannot follow it."""

@@ -1,0 +1,112 @@
+"""The script that undoes another one, where there is one, and what a script is for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from ..entities.declaration import abstract_declaration
+from ..entities.entity import Entity
+from ..errors import InvalidMigration
+from ..expressions.tree import Attr
+from .script import Script
+from .steps import Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+
+__all__ = ["is_anew", "is_edit", "is_reversible", "names_of", "undoing"]
+
+
+def undoing(script: Script) -> Script:
+    """Return the script that undoes another one.
+
+    Raises:
+        InvalidMigration: one of its steps cannot be undone.
+    """
+    faults = [
+        f"it cannot be undone: {step}" + _wanted(step) for step in script.steps if not is_reversible(step, script)
+    ]
+    if faults:
+        raise InvalidMigration(script.id, faults)
+    steps = [one for step in reversed(script.steps) for one in _undone(step, script)]
+    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
+
+
+def is_reversible(step: Step, script: Script) -> bool:
+    """Return whether a step can be undone."""
+    match step:
+        case Rename() | RenameClass() | Rekey() | Fill():
+            return True
+        case Resolve():
+            return False
+        case Convert(with_=with_, back=back):
+            return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
+        case Rewrite(back=back):
+            return back is not None
+        case Drop(what=what) if not isinstance(what, Attr):
+            # (What goes stays until it is contracted, unless it was copied.)
+            return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(script)
+        case _:
+            return False
+
+
+def _wanted(step: Step) -> str:
+    if isinstance(step, Rewrite) and step.combine is not None:
+        return " (it combines entities)"
+    return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
+
+
+def _undone(step: Step, script: Script) -> Iterator[Step]:
+    match step:
+        case Rename(old=old, new=new):
+            yield Rename(new, old)
+        case RenameClass(old=old, new=new):
+            yield RenameClass(new, old)
+        case Rekey(old=old, new=new):
+            yield Rekey(new, old)
+        case Convert(old=old, new=new, with_=with_, back=back):
+            other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
+            assert other is not None
+            yield Convert(new, old, other, with_ if callable(with_) else with_.__getitem__)
+        case Rewrite(old=old, into=into, back=back):
+            assert back is not None
+            yield from (Rewrite(cls, back, (old,)) for cls in into)
+        case Fill(new=new):
+            yield Fill(new, _given)
+        case Drop(what=what) if is_anew(script, what):
+            yield from [Drop(cls) for cls in script.new if cls.__name__ == what.__name__]  # type: ignore[union-attr]
+        case _:
+            pass
+
+
+def _given(_: Any) -> None:
+    return None
+
+
+def is_edit(script: Script) -> bool:
+    """Return whether only the catalogue has to know: properties get other names, or indexes and classes go."""
+    names = [name for of in names_of(script).values() for name in (*of, *of.values())]
+    return len(names) == len(set(names)) and all(
+        isinstance(step, Rename)
+        or (isinstance(step, Drop) and not isinstance(step.what, Attr) and not is_anew(script, step.what))
+        for step in script.steps
+    )
+
+
+def is_anew(script: Script, what: Any) -> bool:
+    """Return whether an aggregate goes and comes as another one, in the table of other classes: that is, by a copy."""
+    if not isinstance(what, type) or abstract_declaration(what).of is None:
+        return False
+    tables = [abstract_declaration(cls).table for cls in script.old]
+    return tables.count(abstract_declaration(what).table) > 1 and what.__name__ in {cls.__name__ for cls in script.new}
+
+
+def names_of(script: Script) -> dict[str, dict[str, str]]:
+    """Return the properties that have other names, by class."""
+    found: dict[str, dict[str, str]] = {}
+    for step in script.steps:
+        if isinstance(step, Rename):
+            old, new = (abstract_declaration(attr.owner).field(attr.name).property for attr in (step.old, step.new))
+            if old != new:
+                found.setdefault(step.old.owner.__name__, {})[old] = new
+    return found
