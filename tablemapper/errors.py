@@ -111,11 +111,11 @@ def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) 
 
 
 class InvalidModel(_Faults, TypeError):
-    """A declaration is wrong. ``faults`` lists everything that is, a line each."""
+    """A declaration is wrong. ``faults`` has a line for each fault."""
 
 
 class InvalidMigration(_Faults, TypeError):
-    """Migration scripts are wrong, or do not follow each other. ``faults`` lists everything that is, a line each."""
+    """Migration scripts are wrong, or do not follow each other. ``faults`` has a line for each fault."""
 
 
 class InvalidEntity(_Faults, ValueError):
@@ -131,7 +131,7 @@ class InvalidTransaction(TableMapperError, ValueError):
 
 
 class InvalidQuery(TableMapperError, ValueError):
-    """A query that means nothing: a field of another entity, a negative limit, an order that cannot be had."""
+    """A query makes no sense: a field of another entity, a negative limit, an order by a field without order."""
 
 
 class ScanRefused(InvalidQuery):
@@ -139,11 +139,11 @@ class ScanRefused(InvalidQuery):
 
 
 class InvalidToken(InvalidQuery):
-    """A page token that was not made by this query over this schema."""
+    """A page token comes from another query, another schema or another store, or was changed."""
 
 
 class MigrationStopped(TableMapperError, ValueError):
-    """Some entities cannot be converted, so a migration was not switched. Mend them or the script, and run it again.
+    """A migration cannot convert some entities, so the store has not switched. Correct them or the script, and run it again.
 
     ``report`` is the `MigrationReport` of all that was done, ``faults`` lists the entities, each with the reason.
     """
@@ -196,7 +196,7 @@ class EntityNotFound(_Named, KeyError):
 class PreconditionFailed(_Named, ValueError):
     """The entity was written by someone else since it was read, or was never read from this store.
 
-    ``etag`` is the one that the stored entity has, if that was looked at.
+    ``etag`` is that of the stored entity, if the store read it.
     """
 
     def __init__(
@@ -225,9 +225,9 @@ class UniqueViolation(_Named, ValueError):
 
 
 class SchemaMismatch(_Faults, ValueError):
-    """The models differ from the file's catalogue in a way that is not taken over by itself; ``faults`` lists it.
+    """The models differ from the file's catalogue in a way that `tablemapper.open` cannot take over. ``faults`` lists it.
 
-    ``script`` is the text of a migration script that makes the changes, where one can; ``...`` in it stands for functions
+    ``script`` is the text of a migration script that makes the changes, if a script can; ``...`` in it stands for functions
     that you have to write.
     """
 
@@ -245,7 +245,7 @@ class SchemaMismatch(_Faults, ValueError):
 
 
 class SnapshotTooOld(TableMapperError, TimeoutError):
-    """A loop over a query was open for longer than a state of the store is held."""
+    """A loop over a query was open for longer than the store keeps its state."""
 
 
 class QueryStopped(TableMapperError, TimeoutError):
@@ -269,7 +269,7 @@ class StoreClosed(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process held the write lock for longer than the timeout. Nothing was written."""
+    """Others wrote, or used all connections, for longer than the timeout. Nothing was written."""
 
 
 class StoreReadOnly(StoreError):

@@ -44,7 +44,7 @@ def migrate(
     Args:
         to: the last script to run; if the store is past it, the scripts after it are undone: "" undoes all.
         dry_run: change nothing, and run every function over every entity.
-        contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
+        contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: the most entities that this call copies.
     """
     migrations = _load(scripts)

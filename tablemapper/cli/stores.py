@@ -106,7 +106,7 @@ def backup(place: Place, copy: Path, /, *, json: Json = False) -> Exit:
 
 @app.command
 def restore(copy: Path, place: Place, /, *, overwrite: bool = False, json: Json = False) -> Exit:
-    """Put a copy of a backup in the place of a store that nobody has open.
+    """Put a copy of a backup in the place of a store that no program has open.
 
     Args:
         copy: what `tablemapper backup` wrote.

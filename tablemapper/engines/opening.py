@@ -51,20 +51,20 @@ def open_engine(
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Put a copy of a backup in the place of a store that nobody has open.
+    """Put a copy of a backup in the place of a store that no program has open.
 
-    The copy is made and verified beside the place, and then gets its name in one step: whatever fails, and whenever the
-    process ends, the old store or the restored one is there. Files that SQLite left beside the old one are removed.
+    It makes and verifies the copy beside the place, and then renames it in one step. Whatever fails, and whenever the
+    process ends, you have the old store or the restored one. It removes files that SQLite left beside the old one.
 
     Args:
         backup: what `Store.backup` wrote, or the file of any store; it is only read.
         place: where the store is to be.
-        overwrite: replace what is there, be it damaged or not.
+        overwrite: replace an existing file, damaged or not.
 
     Raises:
         StoreLocked: the store in this place is open, in this process or in another.
         NotAStore, CorruptStore: the backup is no store, or is damaged.
-        StoreError: something is in the place, and ``overwrite`` is false; or the disk failed. Nothing was changed.
+        StoreError: the file exists and ``overwrite`` is false, or the disk failed. Nothing was changed.
         OutcomeUnknown: the store is restored, but a power cut may undo that, since the disk failed at the end.
     """
     for where in (backup, place):
@@ -77,9 +77,9 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
 
 
 def status(place: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
-    """Return what a store maintains, how far that is built, and what migrations did to it.
+    """Return what a store maintains, the progress of builds, and its migrations.
 
-    No models are needed, so a store can be asked that nothing opens any more.
+    It needs no models, so it works for a store that no program opens any more.
 
     Args:
         place: the path of a file.

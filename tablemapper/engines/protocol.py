@@ -130,7 +130,7 @@ class Unready:
 
 @attrs.frozen
 class Violation:
-    """A value that is held twice in an index that is to be unique."""
+    """A duplicate under an index that is to be unique."""
 
     index: str
     """``Product.by_email``"""

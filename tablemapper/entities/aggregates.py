@@ -27,7 +27,7 @@ class Aggregate(Record):
 
             key = tm.Key[str, date](partition="{device_id}", row="{day}")
 
-    It is read as any entity is, and never written by users. ``where=lambda r: …`` leaves entities out.
+    Read it like an entity; only the store writes it. ``where=lambda r: …`` excludes entities.
     """
 
     __slots__ = ()

@@ -394,7 +394,7 @@ def check_whole(entity: Record) -> None:
 
 
 class Entity(Record):
-    """A class of entities: declare fields, a key, indexes::
+    """An entity class: declare fields, a key, indexes::
 
         class Product(tm.Entity, table="Products"):
             category_id: tm.Field[str]
@@ -406,7 +406,7 @@ class Entity(Record):
     Without ``table=`` the class is abstract and lends its fields to the classes derived from it.
 
     Raises:
-        InvalidModel: everything that is wrong with the declaration, when the class is declaration.
+        InvalidModel: everything that is wrong with the declaration, when Python executes the class statement.
     """
 
     __slots__ = ()

@@ -138,16 +138,16 @@ def field(
     """Give a field options.
 
     Args:
-        default: its value where none is given; rows written before the field was declared read as it too.
-        factory: makes the value where none is given.
-        name: the property it is stored as, if that is not its own name.
-        stored: keep it as a property even where the key holds it without loss.
-        kw_only: only settable by name in the constructor.
+        default: the default value, which is immutable. Rows from before the field was declared read as this value, too.
+        factory: a function that returns the default value.
+        name: the name of its property, if it differs from the name of the field.
+        stored: also store it as a property if the key holds it without loss.
+        kw_only: the constructor takes it by name only.
         validator: one function of (entity, attribute, value), or several, as attrs has them: called when an entity is
             built and when the field is set, not for what is read from the store.
         precision: how much of a datetime or a time is kept: it is cut to seconds, milliseconds or microseconds when it
             is set, so that a key that holds as much loses nothing.
-        unknown: whatever else is a fault of the class.
+        unknown: any other name is a fault of the class.
     """
     return FieldOptions(default, factory, name, stored, kw_only, validator, precision, tuple(unknown))
 

@@ -103,7 +103,7 @@ def to_json(entity: Record, *, etag: bool = False) -> bytes:
         etag: whether its ETag, if it has one, comes first, as ``odata.etag``.
 
     Raises:
-        InvalidEntity: what it holds was changed in place, to what cannot be stored; every fault.
+        InvalidEntity: a value was changed in place and cannot be stored now; every fault.
     """
     try:
         text = entity.__json__()
@@ -128,12 +128,12 @@ def _unwritable(entity: Any, error: Exception) -> Exception:
 
 
 def to_dict(entity: Record, *, etag: bool = False) -> dict[str, Any]:
-    """Return an entity as a dict that any JSON library writes as `to_json` does; as `to_json`."""
+    """Return an entity as a dict of JSON's types, for any JSON library; arguments and errors as for `to_json`."""
     return msgspec.json.decode(to_json(entity, etag=etag))  # type: ignore[no-any-return]
 
 
 def from_json(cls: type[R], data: bytes | str, /) -> R:
-    """Return a new entity of a JSON object, checked as its constructor checks it.
+    """Return a new entity from a JSON object, checked like the constructor's arguments.
 
     A field that has a default may be missing. With an ``odata.etag`` the entity has that ETag: `Store.replace` and
     `Store.delete` then refuse if someone else wrote it since.
@@ -143,7 +143,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
         data: the text, as `to_json` writes it; a time may be in any form that RFC 3339 allows.
 
     Raises:
-        InvalidEntity: it is no JSON object; a member is missing, unknown, given twice or wrong; every fault, with its path.
+        InvalidEntity: it is no JSON object, or a member is missing, unknown, duplicate or wrong; every fault, with its path.
     """
     form = json_form(cls)
     try:
@@ -154,7 +154,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
 
 
 def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
-    """Return a new entity of a dict of JSON's builtins, of Python's values, or both; as `from_json`."""
+    """Return a new entity from a dict with JSON's types, Python's values, or both; otherwise like `from_json`."""
     form = json_form(cls)
     if not isinstance(data, Mapping):
         raise InvalidEntity(cls.__name__, [f"a dict is needed, not {shown(data)}"])

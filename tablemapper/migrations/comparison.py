@@ -24,7 +24,7 @@ Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 
 
 def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
-    """Return what decides how entities are stored and maintained, as JSON knows it; the same classes always give the same.
+    """Return a description of how the store keeps these classes, in builtin types; equal classes give equal results.
 
     Raises:
         InvalidModel: the classes do not fit together.
@@ -35,14 +35,14 @@ def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
 
 
 def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Change, ...]:
-    """Return what differs between a form and classes, and by which rule a store takes it over, or does not.
+    """Return the differences between a form and classes, each with the rule by which a store treats it.
 
     Args:
-        form: what `schema_form` gave for the classes as they were.
-        models: all classes as they are.
+        form: a result of `schema_form` for the earlier classes.
+        models: all classes as they are now.
 
     Raises:
-        InvalidMigration: the form is none.
+        InvalidMigration: the form is not a result of `schema_form`.
         InvalidModel: the classes do not fit together.
     """
     return form_changes(load_form(form), compile_schema(models))

@@ -29,8 +29,8 @@ class Migrations:
     """The migration scripts of an application.
 
     Args:
-        scripts: the name of a package, each module of which is a script, or a list of decorated functions, which are
-            then called as their functions.
+        scripts: the name of a package with a module for each script, or a list of decorated functions, whose names are
+            then the ids of the scripts.
 
     Raises:
         InvalidMigration: everything that is wrong with a script, or with their order.
@@ -51,15 +51,15 @@ class Migrations:
         return tuple([script.id for script in self.scripts])
 
     def check(self, models: Sequence[type[Record]], since: Since | None = None) -> tuple[Change, ...]:
-        """Return the changes that need a migration and have none; nothing if the scripts and the classes agree.
+        """Return the changes that need a migration and have none. It is empty if the scripts and the classes agree.
 
         Args:
             models: all classes of the application.
-            since: what they were: the path of a schema.json, or what `tablemapper.schema_form` gave. By default, the
-                schema.json of the package.
+            since: the classes as they were: the path of a schema.json, or a result of `tablemapper.schema_form`. By default,
+                the schema.json of the package.
 
         Raises:
-            InvalidMigration: what they were cannot be read, or nothing says it: no schema.json and no script.
+            InvalidMigration: the earlier classes cannot be read, or there is neither a schema.json nor a script.
             InvalidModel: the classes do not fit together.
         """
         schema = compile_schema(models)
@@ -70,13 +70,13 @@ class Migrations:
         return tuple([change for change in form_changes(forms, schema) if change.stops])
 
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
-        """Write the script for what changed since the last one, and what the classes are now into schema.json beside it.
+        """Write the next script, and store the form of the classes in schema.json beside it.
 
-        A function that only you can write stands in it as ``...``; it cannot be loaded before you did.
+        Where only you can write a function, the script contains ``...``. It cannot be loaded until you replace that.
 
         Args:
             models: all classes of the application.
-            name: what the script is called, behind its number.
+            name: the name of the script, without its number.
 
         Returns:
             The path of the script, or that of schema.json if no change needs one.

@@ -51,29 +51,29 @@ def migrate(
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
 ) -> MigrationReport:
-    """Run the migration scripts that a store has not seen yet, in their order, beside those that read and write.
+    """Run the migration scripts that have not run on a store, in order, while other programs read and write.
 
-    Entities are copied in short transactions; who writes meanwhile goes on as before. Each script ends with one transaction
-    that switches to what it made. A run that is killed loses nothing: the next one goes on.
+    It copies entities in short transactions, while other programs write as before. Each script ends with one transaction
+    that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
 
     Args:
         place: the path of the store.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
-        to: the id of the script to stop behind. One that is behind the store: the scripts after it are undone. ``""``:
-            before the first. Another script that is under way is given up.
+        to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes all.
+            An unfinished run of another script is abandoned.
         dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it. The
             copy is made in the folder for temporary files, which TMPDIR names; it needs room for what the scripts make, too.
-        contract: drop what the scripts have left of the old classes, too; they cannot be undone then.
-        limit: the most entities that are copied in this call; the next one goes on.
+        contract: also drop what only the old classes need. The scripts cannot be undone then.
+        limit: how many entities this call copies at most; the next call continues.
         progress: True for a bar, or a function.
-        hold: seconds that a transaction is to take.
-        rest: how long to wait after each while others write, in units of what it took.
+        hold: the length of a transaction in seconds; other writers wait no longer.
+        rest: the pause after each transaction while others write, as a multiple of its length.
         durability: as for `tablemapper.open`.
         timeout: seconds to wait for another process that writes.
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for the one that does not.
-        MigrationStopped: some entities cannot be converted; all others are, and nothing was switched.
+        MigrationStopped: some entities cannot be converted. All others are; the store has not switched.
         InvalidQuery: an argument is not a number from 0 on.
         StoreError: there is no store, or it cannot be used.
     """

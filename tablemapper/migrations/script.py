@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 
 class Migration:
-    """The steps of one migration script, as its function names them. Nothing is done yet.
+    """The steps of one migration script. Calling its methods only records them.
 
-    Where a function is needed, a script that was generated has ``...`` until you write one: it cannot be loaded so.
+    A generated script contains ``...`` where you must write a function. It cannot be loaded until you do.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Migration:
         self.steps.append(RenameClass(old, new))
 
     def rekey(self, old: type[Entity], new: type[Entity], /) -> None:
-        """Make the key of a class in another way, of the same fields.
+        """Build the key of a class in another way from the same fields.
 
         Args:
             old: the class, of the old shape.
@@ -191,7 +191,7 @@ class Migration:
     def rewrite(
         self, old: type[Any], with_: Any, /, *, into: Sequence[Any], back: Any = None, combine: Any = None
     ) -> None:
-        """Make other entities of each entity of a class.
+        """Replace each entity of a class by others.
 
         Args:
             old: the class, of the old shape.
@@ -216,7 +216,7 @@ class Migration:
         *,
         into: Sequence[type[Entity]],
     ) -> None:
-        """Make other entities of those of two classes that have equal keys.
+        """Replace the entities of two classes that have equal keys by others.
 
         Args:
             a: a class of the old shape.
@@ -230,7 +230,7 @@ class Migration:
         self.steps.append(Join(a, b, _function(with_), tuple(into)))
 
     def resolve(self, index: _IndexOf[E], with_: Callable[[list[E]], Iterable[E]] | EllipsisType, /) -> None:
-        """Say what becomes of entities that hold the same value of a new unique index.
+        """Resolve duplicates: entities that hold the same value of a new unique index.
 
         Args:
             index: the index, of a class of the new shape.
@@ -243,10 +243,10 @@ class Migration:
         self.steps.append(Resolve(index, _function(with_)))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
 
     def drop(self, what: Attr[Any, Any] | type[Record] | _IndexOf[Any], /) -> None:
-        """Remove a field, an index, an aggregate or a class; it goes when the migration is contracted.
+        """Remove a field, an index, an aggregate or a class. Contracting the migration deletes its data.
 
         Args:
-            what: that of the old shape.
+            what: the field, index, aggregate or class, of the old shape.
 
         Raises:
             InvalidMigration: when the script is loaded, if it is not in the old shape.
@@ -292,12 +292,12 @@ class Script:
 def migration(
     *, after: str | None, old: Sequence[type[Record]], new: Sequence[type[Record]]
 ) -> Callable[[Callable[[Migration], None]], MigrationFunction]:
-    """Make a function the one that names the steps of a migration script.
+    """Mark the function that lists the steps of a migration script.
 
     Args:
         after: the id of the script before this one; None for the first.
-        old: the classes that the script starts from, frozen in the script.
-        new: the classes that it leaves.
+        old: the classes as they are before it, frozen in the script.
+        new: the classes as they are after it, frozen in the script.
 
     Raises:
         InvalidMigration: when the script is loaded.

@@ -23,7 +23,7 @@ _SHOWN = 5
 
 @attrs.frozen
 class Explanation:
-    """How a query is answered: text for people (``str``), data for programs, `to_dict` and `to_json` for tools."""
+    """How the store answers a query: ``str`` gives text to read, `to_dict` and `to_json` give data."""
 
     path: str
     """The key or index that is followed, by name."""

@@ -43,7 +43,7 @@ class BuildReport:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is built, and no value is held twice."""
+        """Whether everything is built, and there are no duplicates."""
         return self.done and not self.violations
 
     def __str__(self) -> str:

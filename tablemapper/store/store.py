@@ -215,7 +215,7 @@ class Store:
         return self._partition(model.table, partition_key(model, pairs))
 
     def partitions(self, cls: type[Record], /) -> Iterator[Partition]:
-        """Yield the partitions that entities of a class are in, in the order of their keys, in a moment for each.
+        """Yield the partitions that hold entities of a class, in the order of their keys, without reading the entities.
 
         Raises:
             InvalidEntity: the store was not opened with the class.
@@ -250,12 +250,12 @@ class Store:
         self._operations.write([self._operations.insert(entity)])
 
     def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
-        """Store an entity over what is there.
+        """Replace the stored entity.
 
         Args:
             entity: what to store.
-            if_match: an ETag that what is there must have; ``"*"`` for whatever is there; by default the ETag that the
-                entity was read with.
+            if_match: the ETag that the stored entity must have, or ``"*"`` for any; by default the ETag with which the
+                entity was read.
 
         Raises:
             EntityNotFound: it is not there.
@@ -299,7 +299,7 @@ class Store:
             key: which entity.
             assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``, or of a part,
                 ``Product.extra["color"].set("red")``, ``.remove()``.
-            if_match: an ETag that it must have; by default whatever is there is changed.
+            if_match: the ETag that it must have; by default any.
             returning: return the entity as it is stored by this call: the next number of a counter, for example.
             values: the same by name: ``name="Dune"``; None removes an optional value.
 
@@ -316,7 +316,7 @@ class Store:
         return entity
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
-        """Insert an entity, or replace what is there; with ``merge=True`` what is None in it is left as it is.
+        """Insert an entity, or replace what is there. With ``merge=True``, fields that are None in it stay as they are.
 
         Raises:
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
@@ -324,7 +324,7 @@ class Store:
         self._operations.write([self._operations.upsert(entity, merge=merge)])
 
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
-        """Delete an entity, if it is still as it was read; or by its key, as it is.
+        """Delete an entity, if nobody wrote it since it was read. With a key, delete whatever is there.
 
         Raises:
             EntityNotFound: it is not there.
@@ -333,7 +333,7 @@ class Store:
         self._operations.write([self._operations.delete(target, if_match)])
 
     def update(self, key: KeyOf[E], change: Callable[[E], E | None], /) -> E:
-        """Read an entity, change it, replace it; again from the start if someone else was faster.
+        """Read an entity, change it, replace it. Start again if someone else wrote it meanwhile.
 
         Args:
             key: which entity.
@@ -345,7 +345,7 @@ class Store:
 
         Raises:
             EntityNotFound: it is not there.
-            PreconditionFailed: others were faster a hundred times.
+            PreconditionFailed: others wrote it meanwhile, a hundred times.
             InvalidEntity: the function returned something else, or changed the key.
             EntityTooLarge, UniqueViolation: as `insert`.
         """
@@ -501,13 +501,13 @@ class Store:
     ) -> BuildReport:
         """Build the indexes and aggregates that are new, in short transactions beside other writers.
 
-        Several processes may do so at once; a build that ends early is gone on with by the next call, anywhere.
+        Several processes may build at the same time. If a build ends early, the next call continues it, in any process.
 
         Args:
-            limit: the most entities that are read by this call.
+            limit: how many entities this call reads at most.
             progress: True for a bar, or a function.
-            hold: seconds that a transaction is to take: others wait no longer.
-            rest: how long to leave the file to others after each while they write, in units of what it took.
+            hold: the length of a transaction in seconds; other writers wait no longer.
+            rest: the pause after each transaction while others write, as a multiple of its length.
 
         Raises:
             InvalidQuery: an argument is not a number from 0 on.
@@ -515,7 +515,7 @@ class Store:
         return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
 
     def status(self) -> Status:
-        """Return what the store maintains, how far that is built, and what migrations did to it.
+        """Return what the store maintains, the progress of builds, and its migrations.
 
         Raises:
             CorruptStore: the catalogue cannot be read.
@@ -523,7 +523,7 @@ class Store:
         return self._engine.status()
 
     def check(self, *, progress: ProgressOption = False) -> Report:
-        """Recompute every index row and every aggregate from the entities, and report what differs.
+        """Recompute every index row and every aggregate from the entities, and report the differences.
 
         Raises:
             CorruptStore: the file is so damaged that it cannot be read.
@@ -532,28 +532,27 @@ class Store:
             return self._engine.check(meter)
 
     def repair(self, *, progress: ProgressOption = False) -> RepairReport:
-        """Make every index row and every aggregate what the entities say that it should be, and report what was wrong.
+        """Correct every index row and every aggregate from the entities, and report what was wrong.
 
-        Others read and write meanwhile: what is wrong is found in one state of the store, and made right in short
-        transactions. An index or an aggregate of which very much is wrong is built anew; it is not read meanwhile. Entities
-        are never changed. What an ``_ever`` measure holds is changed only where the entities
-        that are there are more extreme.
+        Other programs read and write meanwhile: it finds faults in one state of the store, and corrects them in short
+        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile. Entities
+        never change. An ``_ever`` measure changes only if an existing entity is more extreme.
 
         Raises:
             InvalidTransaction: the thread is inside of a transaction of the store.
             CorruptStore: the file itself is so damaged that it cannot be written.
-            StoreError: the file cannot be written; what was repaired until then is.
+            StoreError: the file cannot be written; the repairs until then are kept.
         """
         check_outside(self._engine, "repair")
         with start_meter(progress, "repair") as meter:
             return self._engine.repair(meter)
 
     def compact(self, *, progress: ProgressOption = False) -> None:
-        """Write the file anew, in order and without the space that deleted entities left.
+        """Rewrite the file in order, without the space that deleted entities left.
 
-        This store has the file for itself meanwhile: nobody reads or writes, and another process cannot open it. It needs
-        up to twice the size of the file in free space, and leaves the file as it was if it does not come to its end. What
-        was dropped is removed first, and what was built beside an old definition that is gone gets the name of its table.
+        It needs exclusive use of the file: other threads wait, and another process cannot open it. It needs up to twice the
+        size of the file in free space. If it fails, the file is as it was. It first removes dropped tables. An index that
+        was built beside an old definition gets its plain table name, once the old one is gone.
 
         Raises:
             StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.
@@ -565,10 +564,10 @@ class Store:
             self._engine.compact(meter)
 
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
-        """Write a copy of the store as it is now to a new file, while it is in use.
+        """Write a copy of the current state to a new file, while the store is in use.
 
         Raises:
-            StoreError: something is there already, or it cannot be written.
+            StoreError: the file exists already, or cannot be written.
         """
         with start_meter(progress, "backup") as meter:
             self._engine.backup(os.fspath(path), meter)

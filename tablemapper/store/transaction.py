@@ -251,10 +251,10 @@ class Transaction:
         self._buffer.add(self._buffer.operations.delete(target, if_match))
 
     def require(self, target: Entity | KeyOf[Any], /) -> None:
-        """Let the transaction depend on an entity that it only reads: as it was read, or on a key, that it is there.
+        """Fail the transaction if an entity was written since it was read, or if no entity has a key.
 
-        It counts as an operation, and is none that can be in the transaction beside a write of the same entity. A group
-        of an aggregate can be required too: it is judged as it was before the transaction's own writes.
+        It counts as an operation, and the transaction cannot write the same entity. A group of an aggregate can be required
+        too; the transaction's own writes do not count for it.
 
         Raises:
             PreconditionFailed: the entity has no ETag.

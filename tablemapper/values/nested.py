@@ -60,7 +60,7 @@ _NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, 
 
 
 def converter() -> cattrs.Converter:
-    """Return the converter whose hooks say how classes that nothing else knows are stored.
+    """Return the cattrs converter. Its hooks define how your own classes are stored.
 
     Register both, before the class is used in a field::
 
