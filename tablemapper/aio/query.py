@@ -79,7 +79,9 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
             raise TypeError("async for is needed, not for: async for entity in query; or await query.list()")
 
         def __await__(self) -> NoReturn:
-            raise TypeError("a query is not awaited, but what reads is: await query.first(), .list(), .count() …")
+            raise TypeError(
+                "a query cannot be awaited; await a call that reads: await query.first(), .list(), .count() …"
+            )
 
     async def list(self) -> builtins.list[T]:
         """Return all results.

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
         return _fail(type(error).__name__, _as_typed(str(error)), code, json=json)
     except KeyboardInterrupt:
-        return _fail("KeyboardInterrupt", "interrupted; what was done until then is kept", Exit.INTERRUPTED, json=json)
+        return _fail("KeyboardInterrupt", "interrupted; finished work is kept", Exit.INTERRUPTED, json=json)
 
 
 def _as_typed(text: str) -> str:

@@ -19,11 +19,11 @@ from ..store.opening import open as open_store
 from ..store.store import Store
 from .app import Exit, Json, Models, Place, Scripts, app, existing, load_models, show, table
 
-Hold = Annotated[float, Parameter(help="seconds that a transaction takes: others wait no longer")]
+Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
 Rest = Annotated[
-    float, Parameter(help="how long to leave the file to others after each while they write, in units of what it took")
+    float, Parameter(help="the pause after each transaction while others write, as a multiple of its length")
 ]
-Limit = Annotated[int | None, Parameter(help="the most entities that this call reads")]
+Limit = Annotated[int | None, Parameter(help="how many entities this call reads at most")]
 
 
 def _open(place: Path, models: str, scripts: str | None = None) -> Store:

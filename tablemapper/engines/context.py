@@ -47,10 +47,10 @@ def check_outside(engine: object, verb: str) -> None:
         if getattr(block(), "engine", None) is engine:
             if verb == "transaction":
                 raise InvalidTransaction(
-                    "a transaction inside of another one of the same store would be stored even if the outer one fails; "
-                    "use the outer one (tx.insert, tx.merge …), or begin this one behind its with block"
+                    "a transaction inside another one of the same store would stay even if the outer one fails; "
+                    "use the outer one (tx.insert, tx.merge …), or begin this one after its with block"
                 )
             raise InvalidTransaction(
-                f"{verb}: it is called inside of a transaction of the same store, and would be stored even if that fails; "
-                "use the transaction (tx.insert, tx.merge …), or write behind its with block"
+                f"{verb}: a transaction of the same store is open here, and this write would stay even if that fails; "
+                "use the transaction (tx.insert, tx.merge …), or write after its with block"
             )

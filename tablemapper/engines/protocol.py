@@ -97,7 +97,7 @@ class NoteChanged(Exception):
 _STATES = {
     "violated": "values are held twice in it",
     "ruled": "it is maintained by other rules of a time zone than this system has",
-    "beside": "it is to be built anew, and nothing is built for an older version",
+    "beside": "it must be built again, and nothing is built for an older version",
 }
 
 
@@ -115,7 +115,7 @@ class Unready:
     def __str__(self) -> str:
         if self.state == "building":
             return f"it is being built ({100 * self.done // max(self.total, self.done, 1)} %)"
-        return _STATES.get(self.state, "it is to be built anew")
+        return _STATES.get(self.state, "it must be built again")
 
     def error(self) -> NotReady:
         """Return the error of a question that needs it."""

@@ -40,17 +40,17 @@ _ELSEWHERE = {
 """What other libraries read in a class body."""
 _OPTIONS = {
     "default_factory": "say factory=",
-    "alias": "say name= for the name of the property",
+    "alias": "write name= for the name of the property",
     "index": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}")',
     "unique": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}", unique=True)',
     "primary_key": 'declare the key in the class body, key = tm.Key(partition="{{{0}}}")',
-    "nullable": "say it in the type: tm.Field[… | None]",
+    "nullable": "write it in the type: tm.Field[… | None]",
     "foreign_key": "keep the key's fields of the other entity, and read it with store[Other.key(…)]",
     **{
-        name: f"say it in the type: tm.Field[Annotated[…, msgspec.Meta({name}=…)]]"
+        name: f"write it in the type: tm.Field[Annotated[…, msgspec.Meta({name}=…)]]"
         for name in ("max_length", "min_length", "ge", "gt", "le", "lt", "multiple_of", "pattern")
     },
-    "regex": "say it in the type: tm.Field[Annotated[str, msgspec.Meta(pattern=…)]]",
+    "regex": "write it in the type: tm.Field[Annotated[str, msgspec.Meta(pattern=…)]]",
     "converter": "a field has none; convert the value before",
 }
 """What other libraries take as an option of a field."""
@@ -118,7 +118,7 @@ def read_body(
     """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list."""
     for key, value in list(body.items()):
         if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
-            faults.append(f"{key}: a tuple is no declaration; is there a comma behind it?")
+            faults.append(f"{key}: a tuple is no declaration; is there a comma after it?")
             body[key] = next(item for item in value if isinstance(item, _DECLARED))
             if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
                 del body[key]
@@ -141,9 +141,9 @@ def read_body(
     for taken in sorted(fields.keys() & body.keys()):
         value = body.pop(taken)
         if taken in annotations:
-            faults.append(f"{taken}: a default is given by tm.field(default=…), not by = {shown(value)}")
+            faults.append(f"{taken}: write a default as tm.field(default=…), not as = {shown(value)}")
         else:
-            faults.append(f"{taken}: it is a field already; give what the class body calls so another name")
+            faults.append(f"{taken}: it is a field already; give the other member of the class body another name")
     for taken in sorted(fields.keys() & declared.keys()):
         faults.append(f"{taken}: it is a field already; give the index another name")
     for taken in sorted(_GENERATED & body.keys()):
@@ -222,7 +222,7 @@ def _unreadable(name: str, error: Exception, known: list[str]) -> str:
     hint = ""
     if isinstance(error, NameError) and error.name:
         hint = did_you_mean(error.name, [*known, *dir(builtins)])
-        hint = hint or "; what is imported under TYPE_CHECKING only is not there when the program runs"
+        hint = hint or "; an import under TYPE_CHECKING does not exist when the program runs"
     return f"its annotation cannot be read: {error}{hint}"
 
 
@@ -270,7 +270,7 @@ def _field(
     if measure is not None and measure.of is not None:
         default = None if optional else kind.kind() if kind.summable else 0
     if constraint is not None and measure is not None:
-        faults.append(f"{name}: the store says what the value is, so nothing can be asked of it")
+        faults.append(f"{name}: the store computes the value, so it cannot have constraints")
     if default is None and not optional:
         faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
     if kind.kind is object and factory is None and default not in (attrs.NOTHING, None):

@@ -394,7 +394,7 @@ def _unusable(
         else:
             try:
                 kind = kind.nested(tuple(path.split("."))) if path else kind
-                yield f"{{{slot}}} is {kind.name}, and no key can be made of that"
+                yield f"{{{slot}}} is {kind.name}, and cannot be part of a key"
             except ValueError as error:
                 yield f"{{{slot}}}: {error}"
 
@@ -466,7 +466,7 @@ def compile_index(
                 )
     named = index_table(table, name) if index.table is None else index.table
     if (fault := check_table_name(named)) is not None:
-        faults.append(f"{name}: its table {shown(named)}: {fault}; say table=…")
+        faults.append(f"{name}: its table {shown(named)}: {fault}; write table=…")
     where = _condition(f"{name}: where=", index.where, cls, faults)
     if partition is None or row is None:
         return None

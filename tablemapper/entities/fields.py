@@ -63,9 +63,7 @@ else:
             return Annotated[annotation, FIELD]
 
         def __new__(cls, *_: Any, **__: Any) -> NoReturn:
-            raise InvalidModel(
-                "tm.Field", ["tm.Field[…] is an annotation; options are given by = tm.field(…) behind it"]
-            )
+            raise InvalidModel("tm.Field", ["tm.Field[…] is an annotation; write options after it, as = tm.field(…)"])
 
 
 class _Mark:

@@ -111,9 +111,9 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         if one.name == TIMESTAMP_NAME:
             return [f"{one!r} changes with each write; nothing can be maintained by it"]
         if abstract_declaration(source).field(one.name).maintained:
-            return [f"{one!r} is maintained itself; measure what it is made of"]
+            return [f"{one!r} is a maintained field itself; measure its source"]
     if isinstance(attr, Each) and measure.kind != "group":
-        return [f"{attr!r} is what groups are made by, and cannot be measured"]
+        return [f"{attr!r} is a group field, and cannot be measured"]
     if measure.kind == "count":
         return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
     assert attr is not None

@@ -102,8 +102,8 @@ class _Walk:
             now = new["properties"].get(name)
             if now is None:
                 yield (
-                    f"{label} is in the file, but not in the class, and what values hold of it would be lost; declare it "
-                    "again, with a default if nothing needs it any more, or migrate"
+                    f"{label} is in the file, but not in the class, and its values would be lost; declare it "
+                    "again, with a default if you no longer need it, or migrate"
                 )
                 continue
             yield from self.changes(was, now, label)

@@ -48,7 +48,12 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
                 what = "the aggregate" if kept is None else "the maintained field"
                 where = name if kept is None else ".".join(kept)
                 gone.append(
-                    Change(where, "open", f"{what} is not declared, and stays maintained", f"m.drop(old.{where})")
+                    Change(
+                        where,
+                        "open",
+                        f"{what} is not declared, and the store goes on to maintain it",
+                        f"m.drop(old.{where})",
+                    )
                 )
     return (*evolve(forms, {}, schema, Anything()).changes, *gone)
 
@@ -142,7 +147,7 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
             if rules != {"open"} and found and not any(map(contents.count, [held or name, *maintained])):
                 models.append(model)
                 dropped |= {name, *maintained}
-                changes.append(Change(name, "open", "it holds no entities, and is declared anew"))
+                changes.append(Change(name, "open", "it holds no entities, and is declared again"))
                 for gone in (name, *maintained):
                     after.pop(gone, None)
                     history[gone] = [ended(version, now) for version in history.get(gone, ())]
@@ -260,7 +265,7 @@ def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> 
                 *(i.table.lower() for i in model.indexes),
             }:
                 yield Change(
-                    name, "refused", f'the table "{known.table}" is that of the index {other}.{index}; say table=…'
+                    name, "refused", f'the table "{known.table}" is that of the index {other}.{index}; write table=…'
                 )
         if (
             other not in schema.by_name
@@ -271,7 +276,7 @@ def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> 
             held = f" ({rows:,} entities)" if rows > 0 else ""
             code = f"m.rename_class(old.{other}, new.{name})"
             yield Change(
-                name, "open", f"{other}{held} has the same fields and is not opened; if {name} is its new name: {code}",
+                name, "open", f"{other}{held} has the same fields and is not among the models; if {name} is its new name: {code}",
                 code, warning=True,
             )  # fmt: skip
 
@@ -543,7 +548,7 @@ def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
     for index in old.indexes:
         if index not in known.values() and index not in new.indexes:
             yield Change(
-                f"{name}.{index}", "open", f"the index {index} is not declared, and stays maintained",
+                f"{name}.{index}", "open", f"the index {index} is not declared, and the store goes on to maintain it",
                 f"m.drop(old.{name}.{index})",
             )  # fmt: skip
     for index, form in new.indexes.items():

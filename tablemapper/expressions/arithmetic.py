@@ -384,9 +384,7 @@ class Computed(Number[O, T_co]):
         return f"({self.left!r} {self.op} {self.right!r})"
 
     def _compare(self, _: object) -> NoReturn:
-        raise InvalidQuery(
-            f"{shown(self)}: a query compares fields, not what is calculated of them; compare the field itself"
-        )
+        raise InvalidQuery(f"{shown(self)}: a query compares fields, not calculations; compare the field itself")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
     __hash__ = object.__hash__

@@ -47,7 +47,9 @@ class Each(Expr[U_co], Generic[O, U_co]):
         yield self.list
 
     def _compare(self, _: object) -> NoReturn:
-        raise InvalidQuery(f"{self!r} is what an aggregate groups by; for a condition write {self.list!r}.contains(…)")
+        raise InvalidQuery(
+            f"{self!r} is for the groups of an aggregate; for a condition write {self.list!r}.contains(…)"
+        )
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
     __hash__ = object.__hash__

@@ -32,7 +32,7 @@ QUERY_HABITS: Mapping[str, str] = {
     **dict.fromkeys(("exclude", "where_not"), ".where(~({0}.field > 10))"),
     **dict.fromkeys(("all", "fetchall", "to_list", "scalars", "execute", "run"), _ALL),
     **dict.fromkeys(("get", "fetchone", "scalar", "scalar_one", "one_or_404", "get_or_none"), _FIRST),
-    **dict.fromkeys(("offset", "skip", "paginate"), ".page(size, token), which goes on where a page ended"),
+    **dict.fromkeys(("offset", "skip", "paginate"), ".page(size, token), which continues where a page ended"),
     **dict.fromkeys(("top", "take", "fetchmany"), ".limit(count)"),
     **dict.fromkeys(("values", "values_list", "only", "defer", "columns"), ".select({0}.field, {0}.field)"),
     **dict.fromkeys(("orderby", "sort", "sort_by", "sorted"), ".order_by({0}.field.desc())"),

@@ -243,7 +243,7 @@ _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 def _float(refuse: Refuse) -> Encode:
     def encode(number: float) -> str:
         if number != number:
-            refuse(number, "it has no place in an order: use None for what was not measured")
+            refuse(number, "it has no place in an order: use None for a missing value")
         (bits,) = _unpack_bits(_pack_double(number + 0.0))  # -0.0 + 0.0 is 0.0
         return "%016x" % (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
 

@@ -94,13 +94,13 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
         followers.setdefault(script.after, []).append(script.id)
         if script.after is not None and script.after not in ids:
             yield (
-                f"{script.id} follows {script.after}, which is not there{did_you_mean(script.after, ids)}; "
-                "say after=None if it was deleted, and no store needs it any more"
+                f"{script.id} follows {script.after}, which does not exist{did_you_mean(script.after, ids)}; "
+                "write after=None if it was deleted and no store needs it any more"
             )
     for after, several in followers.items():
         if len(names := list(dict.fromkeys(several))) > 1:
             what = "are first (after=None)" if after is None else f"follow {after}"
-            yield f"{_listed(names)} {'both' if len(names) == 2 else 'all'} {what}: let one say after=…"
+            yield f"{_listed(names)} {'both' if len(names) == 2 else 'all'} {what}: change after= of one"
     left = dict.fromkeys(ids)
     reached: list[str | None] = [None, *(script.after for script in scripts if script.after not in ids)]
     while reached:

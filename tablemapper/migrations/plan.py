@@ -45,7 +45,7 @@ def check_old(script: Script, forms: Forms, going: Collection[str] = ()) -> None
     affected = affected_classes(script, forms)
     faults = [fault for cls in script.old for fault in _differences(cls, forms, going, whole=cls.__name__ in affected)]
     if faults:
-        raise InvalidMigration(f"{script.id}: the store is not as old= says", faults)
+        raise InvalidMigration(f"{script.id}: the store differs from old=", faults)
 
 
 def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:

@@ -191,7 +191,7 @@ class _Run:
             for entry in self._engine.history():
                 if entry.id in undone and entry.contracted and entry.undone is None:
                     raise InvalidMigration(
-                        entry.id, ["it was contracted: what it replaced is gone, so it cannot be undone"]
+                        entry.id, ["it was contracted: the old tables are gone, so it cannot be undone"]
                     )
             ahead = [(undone[script.id], True) for script, _ in ahead]
         else:
@@ -228,7 +228,7 @@ class _Run:
             *_, last = [script.id for script in self._scripts]
             raise InvalidMigration(
                 ahead[0][0].id if ahead else last,
-                [f"{name} is under way; let that come to its end first, or say where to go instead, as in to={last!r}"],
+                [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
         self._engine.discard(name)
 

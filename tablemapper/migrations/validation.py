@@ -93,7 +93,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
                 yield "into= is empty; m.drop removes a class"
             yield from _callables(with_=step.with_, back=step.back, combine=step.combine)
             if step.back is not None and step.combine is not None:
-                yield "nobody can take apart again what combine= made one; leave out back="
+                yield "a combination cannot be reversed; leave out back="
         case Join():
             for cls in (step.a, step.b):
                 yield from _class("old", cls, script, Entity)
@@ -104,13 +104,13 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
             yield from _callables(with_=step.with_)
         case Resolve():
             if (yield from _index("new", step.index, script)) and not _unique(step.index):
-                yield f"new.{step.index!r} is not unique, so nothing is held twice there"
+                yield f"new.{step.index!r} is not unique, so it has no duplicates"
             yield from _callables(with_=step.with_)
         case Drop(what=what):
             if isinstance(what, Attr):
                 yield from _field("old", what, script)
                 if what.owner in script.old and issubclass(what.owner, Aggregate):
-                    yield f"{what!r} is maintained; m.drop(old.{what.owner.__name__}), and declare the aggregate anew"
+                    yield f"{what!r} is maintained; write m.drop(old.{what.owner.__name__}), and declare the aggregate anew"
             elif isinstance(what, IndexCall):
                 yield from _index("old", what, script)
             else:

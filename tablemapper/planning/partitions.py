@@ -46,9 +46,7 @@ def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> 
         values[attr.name] = value if attr.part is None else _moment(attr, attr.part, value)
         for slot in template.slots:
             if attr.part is not None and slot.field == attr.name and not is_within(slot.interval, attr.part.holder):
-                raise InvalidQuery(
-                    f"partition: {attr!r} does not say what stands in {slot}; compare {attr.whole!r} itself"
-                )
+                raise InvalidQuery(f"partition: {attr!r} does not fix {slot}; compare {attr.whole!r} itself")
     if set(template.fields) != set(values):
         raise InvalidQuery(
             f"partition: the partition key of {model.name} is made of {', '.join(template.fields) or 'no field'}; "

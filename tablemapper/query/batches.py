@@ -85,7 +85,7 @@ class ArrowWriter:
         try:
             return column.of_stored(values) if stored else column.of_values(values)
         except (ValueError, OverflowError) as error:
-            hint = "; leave decimals= out, or say more digits" if column.kind.name == "Decimal" else ""
+            hint = "; leave decimals= out, or allow more digits" if column.kind.name == "Decimal" else ""
             raise InvalidQuery(f"{name}: a value does not fit into {column.type}: {error}{hint}") from error
 
 
@@ -177,7 +177,7 @@ def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[
         name = attr.label if isinstance(attr, Attr) else shown(attr)
         if name not in known:
             raise InvalidQuery(
-                f"{verb}: decimals= says something of {name}, which is no column of Decimals here "
+                f"{verb}: decimals= names {name}, which is no column of Decimals here "
                 f"({', '.join(known) or 'there is none'}){did_you_mean(name, known)}"
             )
         if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= _MAX_SCALE:

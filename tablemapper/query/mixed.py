@@ -110,7 +110,7 @@ class _Mixed(Results[T]):
             InvalidQuery: `order_by` was called.
         """
         if self._spec.order:
-            raise InvalidQuery("backwards: order_by gives the order; say .desc() there")
+            raise InvalidQuery("backwards: order_by gives the order; write .desc() there")
         return self._each(lambda query: query._with(attrs.evolve(query._spec, backwards=True)))
 
     # ------------------------------------------------------------------------------------------ parts
@@ -138,7 +138,7 @@ class _Mixed(Results[T]):
         """
         parts = [part.query._spec.part for part in self._parts]
         if None in parts:
-            raise InvalidQuery(f"{shown(self)}: this is a whole query; parts are what split(count) returns")
+            raise InvalidQuery(f"{shown(self)}: this is a whole query; split(count) returns parts")
         return self._part_seal().token(tuple([attrs.astuple(one) for one in parts if one is not None]), 0)
 
     def part(self, token: str, /) -> Self:
@@ -307,7 +307,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         """
         given: tuple[Any, ...] = steps
         if given and self._spec.backwards:
-            raise InvalidQuery("order_by: backwards() is for the order of the rows; say .desc() instead")
+            raise InvalidQuery("order_by: backwards() is for the order of the rows; write .desc() instead")
         models = [part.model for part in self._parts]
         for step in given:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
@@ -332,7 +332,7 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
     """
     for at, model in enumerate(models):
         if model in models[:at]:
-            raise InvalidQuery(f"query: {model.name} is given twice; name each class once")
+            raise InvalidQuery(f"query: {model.name} is named twice; name each class once")
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
         raise InvalidQuery(f"query: {tables}; several classes can be queried together if they share a table")
@@ -403,7 +403,7 @@ def _own_step(step: Any, model: Model) -> Any:
         return step  # (the query says what is wrong)
     own = _own(attr, model)
     if own is None:
-        raise InvalidQuery(f"order_by: {model.name} has no field {attr.label}; order by what every class has")
+        raise InvalidQuery(f"order_by: {model.name} has no field {attr.label}; order by a field that every class has")
     return Order(own, descending=isinstance(step, Order) and step.descending)
 
 

@@ -60,13 +60,13 @@ class Seal:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             if self._sealed(raw[_SEAL:]) != raw[:_SEAL]:
                 raise InvalidToken(
-                    f"{self._what}: this token was not made by this store, or was changed; start without one"
+                    f"{self._what}: this token comes from another store, or was changed; start without a token"
                 )
             version, query, position, done = msgspec.msgpack.decode(raw[_SEAL:])
         except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidToken):
                 raise
-            raise InvalidToken(f"{self._what}: this is no page token; give what page(…).token was, or None") from None
+            raise InvalidToken(f"{self._what}: this is no page token; pass page(…).token, or None") from None
         if version != _VERSION or query != self._query:
             raise InvalidToken(
                 f"{self._what}: this token belongs to another query, or to other models; start without one"

@@ -141,7 +141,7 @@ class ClassResults(ColumnResults[T_co]):
         """
         part = self._spec.part
         if part is None:
-            raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; parts are what split(count) returns")
+            raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; split(count) returns parts")
         return self._part_seal().token(attrs.astuple(part), 0)
 
     def part(self, token: str, /) -> Self:

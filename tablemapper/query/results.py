@@ -49,8 +49,8 @@ class Results(Generic[T_co]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a query cannot be pickled or copied; it belongs to its store, and is changed by no call; "
-            "of what split(…) returns, give part.token to another process"
+            "a query cannot be pickled or copied, because it belongs to its store; "
+            "to share the parts of split(…) with another process, pass part.token"
         )
 
     def __bool__(self) -> NoReturn:

@@ -121,7 +121,7 @@ class WriteByQuery:
                 else:
                     run.by_key()
             except BaseException as error:
-                tell_written(error, verb, run.written, "" if place is None else "; the same call goes on from there")
+                tell_written(error, verb, run.written, "" if place is None else "; the same call continues there")
                 raise
         return run.written
 
@@ -369,7 +369,7 @@ class Checkpoint:
         held = self._fresh if self._held is None else _noted(name, self._held, _UnderWay)
         if held.identity != identity:
             raise InvalidQuery(
-                f"{what}: {name} is under way with another query, {held.what}; make that call again to finish it, or "
+                f"{what}: {name} is in use by another query, {held.what}; make that call again to finish it, or "
                 "give this one another name"
             )
         self.position = held.position
@@ -436,7 +436,7 @@ def _named(resume: str, spec: QuerySpec) -> str:
         raise InvalidQuery(f"resume={shown(resume)}: a name is needed, up to 255 printable characters")
     if (spec.limit or 0) > MOST_KEYS:
         raise InvalidQuery(
-            f"resume={resume!r}: what a limit chooses is noted in the store, so it can be at most {MOST_KEYS:,}, not "
-            f"{spec.limit:,}; leave the limit out, or the name"
+            f"resume={resume!r}: the store notes the keys that a limit chooses, so it can be at most {MOST_KEYS:,}, not "
+            f"{spec.limit:,}; leave out the limit, or the name"
         )
     return f"resume={resume!r}"

@@ -238,7 +238,7 @@ class Check:
         if key[1:] != row[:2]:
             yield Finding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
         if not 0 < row[2] <= self._last:
-            detail = f"its timestamp {row[2]} was never given out"
+            detail = f"its timestamp {row[2]} was never issued"
             yield Finding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
 
     # ------------------------------------------------------------------------------------------ indexes
@@ -277,7 +277,7 @@ class Check:
                 detail = f"the {model.name} is noted for a value that it does not have"
                 yield Finding(Problem("dangling", index.label, key, detail), index)
             elif holder is None:
-                detail = f"the {model.name} is noted for a value that nobody stands in the index with"
+                detail = f"the {model.name} is noted as a duplicate of a value that is not in the index"
                 yield Finding(Problem("missing", index.label, key, detail), index)
             elif holder == key[2:]:
                 detail = f"the {model.name} is noted for a value that it stands in the index with"
@@ -295,7 +295,7 @@ class Check:
             expected = self._expected(model, index, entry)
             # An entity that cannot be read was found already.
             if expected is not None and not any(one[:4] == entry[:4] for one in expected):
-                detail = f"no {model.name} says that this row should be there"
+                detail = f"no {model.name} has this row"
                 yield Finding(Problem("dangling", index.label, entry[:4], detail), index)
 
     # ------------------------------------------------------------------------------------------ groups

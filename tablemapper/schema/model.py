@@ -251,7 +251,7 @@ def _table_faults(schema: Schema) -> Iterator[str]:
         for index in model.indexes:
             taken = owner.get(index.table.lower())
             if taken is not None:
-                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; say table=…'
+                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; write table=…'
             owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
 
 

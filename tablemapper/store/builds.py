@@ -153,7 +153,7 @@ def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     if held := [one for one in report.violations if one.index in declared]:
         listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if len(held) > _SHOWN else "")
         raise UniqueViolation(
-            f"{len(held)} values are held twice: {listed}; open with build=False to change them",
+            f"{len(held)} duplicate values: {listed}; open with build=False to change them",
             entity=held[0].index.partition(".")[0], key=held[0].holders[-1], index=held[0].index.partition(".")[2],
             holder=held[0].holders[0],
         )  # fmt: skip

@@ -158,7 +158,7 @@ class Operations:
         if if_match is None:
             if read is None:
                 raise PreconditionFailed(
-                    f"{operation}: it has no ETag, as it was not read from the store, or was deleted since; say "
+                    f"{operation}: it has no ETag, because it was not read from the store, or was deleted since; pass "
                     'if_match="*" to overwrite whatever is there, or use upsert',
                     entity=operation.model.name,
                     key=operation.key,

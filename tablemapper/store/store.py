@@ -210,7 +210,7 @@ class Store:
         classes = [one for one in where if isinstance(one, type)]
         pairs = equalities([one for one in where if not isinstance(one, type)], self._example())
         if not where:
-            raise InvalidQuery(f"partition: say which, as in {self._example()} == …")
+            raise InvalidQuery(f"partition: write which, as in {self._example()} == …")
         model = self._operations.model(classes[-1] if classes else pairs[-1][0].owner)
         return self._partition(model.table, partition_key(model, pairs))
 
@@ -377,7 +377,7 @@ class Store:
             EntityExists: the new key is taken.
             EntityNotFound: the entity is not there.
             PreconditionFailed: someone else wrote it since it was read, or it was never read.
-            InvalidEntity: the key is of another class, is its own, or cannot be made of the entity's other fields.
+            InvalidEntity: the key is of another class, is its own, or does not fit the entity's other fields.
         """
         operations = self._operations
         model, partition, row = operations.key(new_key)
@@ -388,7 +388,7 @@ class Store:
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
         moved = model.cls(**(fields | values))
         if key_of(moved) != new_key:
-            raise InvalidEntity("move", [f"the new key {new_key[1:]} cannot be made of the entity's other fields"])
+            raise InvalidEntity("move", [f"the new key {new_key[1:]} does not fit the entity's other fields"])
         deletion.entity = None
         insertion = operations.insert(moved)
         if deletion.key == insertion.key:

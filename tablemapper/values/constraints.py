@@ -84,7 +84,7 @@ def constraint_of(annotation: Any, kind: ValueType) -> Constraint | None:
             if bound is None or (name == "tz" and bound and kind.kind is datetime):  # (every datetime has a time zone)
                 continue
             if not _fits(name, kind):
-                raise Fault(f"msgspec.Meta({name}={bound!r}) cannot be asked of {kind.name}")
+                raise Fault(f"msgspec.Meta({name}={bound!r}) cannot apply to {kind.name}")
             bounds[name] = bound
             source, text = _TESTS[name]
             texts.append(text.format(bound))
@@ -116,7 +116,7 @@ def _metas(annotation: Any) -> Iterator[msgspec.Meta]:
     if origin is Annotated:
         if any(isinstance(arg, msgspec.Meta) for arg in args) and type(None) in get_args(args[0]):
             raise Fault(
-                "msgspec.Meta: nothing can be asked of None; write tm.Field[Annotated[…, msgspec.Meta(…)] | None]"
+                "msgspec.Meta: None cannot have constraints; write tm.Field[Annotated[…, msgspec.Meta(…)] | None]"
             )
         yield from _metas(args[0])
         yield from (arg for arg in args[1:] if isinstance(arg, msgspec.Meta) and arg != INT32_RANGE)

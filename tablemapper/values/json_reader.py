@@ -150,7 +150,7 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
 def _doubled(plain: Any, path: str) -> Iterator[Fault]:
     if isinstance(plain, _Doubled):
         for name in plain.names:
-            yield Fault("it is given twice", f"{path}.{name}".lstrip("."))
+            yield Fault("it occurs twice", f"{path}.{name}".lstrip("."))
     members: Any = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
     for step, value in members:
         yield from _doubled(value, f"{path}[{step}]" if isinstance(plain, list) else f"{path}.{step}".lstrip("."))

@@ -242,7 +242,7 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
         raise Fault("the keys of a dict must be str")
     is_set = isinstance(info, (inspect.SetType, inspect.FrozenSetType))
     if is_set and not outermost and not isinstance(info.item_type, _ORDERED):
-        raise Fault("a set inside another value can hold only what has an order, str and numbers: use a list")
+        raise Fault("a set inside another value can hold only str and numbers: use a list")
     if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
         seen.add(id(info))
         for name in info.__struct_fields__:

@@ -275,7 +275,7 @@ def _check_float(value: Any) -> float:
     if not isinstance(value, float):
         raise unexpected("float", value)
     if math.isnan(value):
-        raise Fault("nan cannot be stored: it equals nothing, itself included; None says that there is no value")
+        raise Fault("nan cannot be stored, because it does not equal itself; use None for a missing value")
     return float(value) or 0.0
 
 

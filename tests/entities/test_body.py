@@ -73,7 +73,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("a key without braces and types", 'class Hero(tm.Entity, table="Heroes"):\n    name: tm.Field[str]\n    key = tm.Key(partition="name")', ['did you mean "{name}"?']),
     ("an index without braces", entity('by_name = tm.Index[str](partition="name")'), ["by_name", 'did you mean "{name}"?']),
     ("an optional field in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[str | None]\n    key = tm.Key(partition="{a}")', ["{a} is optional", "tm.Field[str]"]),
-    ("a list in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[list[str]]\n    key = tm.Key(partition="{a}")', ["{a} is list[str], and no key can be made of that"]),
+    ("a list in a key", 'class Hero(tm.Entity, table="Heroes"):\n    a: tm.Field[list[str]]\n    key = tm.Key(partition="{a}")', ["{a} is list[str], and cannot be part of a key"]),
     ("a name that is only there for checkers", entity("a: tm.Field[Foo]"), ["'Foo' is not defined", "TYPE_CHECKING"]),
     ("an entity", entity("a: tm.Field[Author]"), ["a: ", "Author is an entity, and cannot be inside another", "store[Author.key(…)]", "attrs class"]),
     ("entities in a list", entity("a: tm.Field[list[Author]]"), ["a: ", "Author is an entity"]),

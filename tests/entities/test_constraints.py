@@ -206,14 +206,14 @@ def declaration(annotation: Any, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("annotation", "options", "message"),
     [
-        (Annotated[str, Meta(ge=0)], {}, r"n: msgspec.Meta\(ge=0\) cannot be asked of str"),
-        (Annotated[int, Meta(max_length=3)], {}, r"n: msgspec.Meta\(max_length=3\) cannot be asked of int"),
-        (Annotated[bool, Meta(ge=0)], {}, r"n: msgspec.Meta\(ge=0\) cannot be asked of bool"),
-        (Annotated[Decimal, Meta(multiple_of=2)], {}, "cannot be asked of Decimal"),
-        (Annotated[datetime, Meta(tz=False)], {}, r"msgspec.Meta\(tz=False\) cannot be asked of datetime"),
+        (Annotated[str, Meta(ge=0)], {}, r"n: msgspec.Meta\(ge=0\) cannot apply to str"),
+        (Annotated[int, Meta(max_length=3)], {}, r"n: msgspec.Meta\(max_length=3\) cannot apply to int"),
+        (Annotated[bool, Meta(ge=0)], {}, r"n: msgspec.Meta\(ge=0\) cannot apply to bool"),
+        (Annotated[Decimal, Meta(multiple_of=2)], {}, "cannot apply to Decimal"),
+        (Annotated[datetime, Meta(tz=False)], {}, r"msgspec.Meta\(tz=False\) cannot apply to datetime"),
         (Annotated[list[int], Meta(ge=0)], {}, "n: msgspec.Meta: Can only set ge on a numeric type"),
         (Annotated[tm.Extra, Meta(max_length=1)], {}, "n: msgspec.Meta: Can only set max_length"),
-        (Annotated[int | None, Meta(ge=0)], {"default": None}, "n: msgspec.Meta: nothing can be asked of None"),
+        (Annotated[int | None, Meta(ge=0)], {"default": None}, "n: msgspec.Meta: None cannot have constraints"),
         (Annotated[int, Meta(ge=0)], {"default": -1}, "n: its default: expected int >= 0, got -1"),
     ],
 )  # fmt: skip
@@ -223,7 +223,7 @@ def test_what_cannot_be_asked_of_a_type_is_refused(annotation: Any, options: dic
 
 
 def test_nothing_can_be_asked_of_what_the_store_maintains() -> None:
-    with pytest.raises(tm.InvalidModel, match="n: the store says what the value is, so nothing can be asked of it"):
+    with pytest.raises(tm.InvalidModel, match="n: the store computes the value, so it cannot have constraints"):
 
         class Counts(tm.Aggregate, of=Part, table="Counts"):
             box: tm.Field[str] = tm.group_by(Part.box)

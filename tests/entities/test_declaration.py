@@ -338,7 +338,7 @@ def test_tables_that_differ_in_case_only() -> None:
 def test_an_index_table_that_is_a_table() -> None:
     indexed = entity("A", "Things", by_age=tm.Index(partition="{age}"))
     found = faults(lambda: compile_schema([indexed, entity("B", "ThingsByAge")]))
-    assert any("A.by_age" in fault and "say table=" in fault for fault in found)
+    assert any("A.by_age" in fault and "write table=" in fault for fault in found)
 
 
 def test_two_index_tables_of_one_name() -> None:

@@ -279,9 +279,9 @@ def _key(partition: Any, row: Any, *, kind: Any = tuple[str, ...]) -> Any:
         (_key("{site}", "{path:fold}"), r"\{path:fold\}: a tuple of texts has no specs"),
         (_key("{site}", "{path:shard(4)}"), r"a tuple of texts has no specs"),
         (_key("{site}", "{path}", kind=tuple[str, ...] | None), r"\{path\} is optional"),
-        (_key("{site}", "{path}", kind=tuple[int, ...]), "no key can be made of that"),
-        (_key("{site}", "{path}", kind=tuple[str, str]), "no key can be made of that"),
-        (_key("{site}", "{path}", kind=list[str]), "no key can be made of that"),
+        (_key("{site}", "{path}", kind=tuple[int, ...]), "and cannot be part of a key"),
+        (_key("{site}", "{path}", kind=tuple[str, str]), "and cannot be part of a key"),
+        (_key("{site}", "{path}", kind=list[str]), "and cannot be part of a key"),
     ],
 )  # fmt: skip
 def test_a_tuple_elsewhere_than_at_the_end_of_a_row_is_refused(make: Callable[[], Any], fault: str) -> None:

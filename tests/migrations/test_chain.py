@@ -64,14 +64,14 @@ def test_a_module_with_an_underscore_is_no_script(package: Package) -> None:
 
 
 def test_two_scripts_that_follow_the_same_one_are_named(package: Package) -> None:
-    assert faults(package(a=None, b="a", c="a")) == ("b and c both follow a: let one say after=…",)
-    assert faults(package(a=None, b=None)) == ("a and b both are first (after=None): let one say after=…",)
-    assert faults(package(a=None, b="a", c="a", d="a")) == ("b, c and d all follow a: let one say after=…",)
+    assert faults(package(a=None, b="a", c="a")) == ("b and c both follow a: change after= of one",)
+    assert faults(package(a=None, b=None)) == ("a and b both are first (after=None): change after= of one",)
+    assert faults(package(a=None, b="a", c="a", d="a")) == ("b, c and d all follow a: change after= of one",)
 
 
 def test_a_script_that_follows_one_that_is_not_there_is_named_with_the_nearest(package: Package) -> None:
     (fault,) = faults(package(_0="x = 0\n", n0001_first=None, n0002_tags="n0001_frist"))
-    assert fault.startswith('n0002_tags follows n0001_frist, which is not there; did you mean "n0001_first"?')
+    assert fault.startswith('n0002_tags follows n0001_frist, which does not exist; did you mean "n0001_first"?')
 
 
 def test_scripts_in_a_circle_are_named(package: Package) -> None:

@@ -83,7 +83,7 @@ ROWS: list[tuple[str, Any, Any, str, str, str]] = [
     ("type= added", {}, {"type": "p"}, "open", 'type="p" is new', ""),
     ("type= changed", {"type": "p"}, {"type": "q"}, "migration", 'its type= was "p" and is "q"', f"m.rekey({P}, {Q})"),
     ("index added", {}, {"i": PLAIN}, "open", "the index i is new", ""),
-    ("index removed", {"i": PLAIN}, {}, "open", "stays maintained", f"m.drop({P}.i)"),
+    ("index removed", {"i": PLAIN}, {}, "open", "the store goes on to maintain it", f"m.drop({P}.i)"),
     ("index renamed", {"i": PLAIN}, {"j": PLAIN}, "open", "j is another name of i", ""),
     ("index changed", {"i": PLAIN}, {"i": tm.Index(partition="{shop}")}, "build", "builds the new one beside it", ""),
     ("unique added", {"i": PLAIN}, {"i": UNIQUE}, "build", "it was not unique and is", ""),

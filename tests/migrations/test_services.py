@@ -84,7 +84,7 @@ def test_no_read_fails_where_the_old_version_can_only_read(path: Path, *, full_s
             store.serve(many)
             assert (old.wait(), store.wait()) == ([], [])
             old.serve(many)
-            assert all("first has changed it, and what it was before can only be read" in one for one in old.wait())
+            assert all("first has changed this class, and this version can only read it" in one for one in old.wait())
         with (
             tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as mine,
             tm.open(path, models=[new, aggregate], durability="relaxed") as theirs,

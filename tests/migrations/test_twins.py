@@ -267,7 +267,7 @@ def test_a_field_that_is_filled_lets_the_old_version_read_and_refuses_its_writes
             lambda: old.insert_many([one(OLD, "i1", 1001, draw)], atomic=True),
             lambda: old.query(OLD).allow_scan().delete(),
         ):
-            with pytest.raises(tm.SchemaMismatch, match="what it was before can only be read; nothing was written"):
+            with pytest.raises(tm.SchemaMismatch, match="this version can only read it; nothing was written"):
                 attempt()
         assert contents(old, OLD) == before
         with tm.open(path, models=[filled, aggregate], durability="relaxed") as store:
@@ -366,7 +366,7 @@ def test_a_conversion_that_has_its_way_back_lets_the_old_version_read_what_the_n
                 map(seen, store.query(after).allow_scan()), key=repr
             )
             with pytest.raises(
-                tm.SchemaMismatch, match="first has changed it, and what it was before can only be read"
+                tm.SchemaMismatch, match="first has changed this class, and this version can only read it"
             ):
                 old.merge(before.key("i1", 1), price="3.00")
             assert old[before.key("i1", 1)].price == "2.25"

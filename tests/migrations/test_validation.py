@@ -176,7 +176,7 @@ def test_shapes_that_are_none_are_a_fault() -> None:
 
 def test_a_unique_index_is_needed_where_holders_are_resolved() -> None:
     assert faults([OLD], [NEW], lambda m: (right(m), m.resolve(NEW.by_note, lambda ps: ps))) == (
-        "m.resolve(new.Product.by_note, …): new.Product.by_note is not unique, so nothing is held twice there",
+        "m.resolve(new.Product.by_note, …): new.Product.by_note is not unique, so it has no duplicates",
     )
 
 

@@ -95,7 +95,7 @@ def test_both_versions_go_on_if_the_rules_of_a_zone_have_changed(tmp_path: Path,
         assert of_days(store, new) == days(store, new) != days(store, new, OSLO)
         assert days(before, old) == days(store, new)
         with pytest.raises(
-            tm.NotReady, match="Days: it is to be built anew, and nothing is built for an older version; deploy"
+            tm.NotReady, match="Days: it must be built again, and nothing is built for an older version; deploy"
         ):
             of_days(before, old)
         assert before.build().done

@@ -473,7 +473,7 @@ def test_a_named_run_goes_on_where_it_stopped(store: tm.Store, along: str) -> No
         query = query.order_by(Task.n).limit(6)
     with pytest.raises(ValueError, match="not five") as raised:
         query.update(double, resume="double")
-    assert raised.value.__notes__ == ["update: 4 entities were written before this; the same call goes on from there"]
+    assert raised.value.__notes__ == ["update: 4 entities were written before this; the same call continues there"]
     broken.clear()
     assert query.update(double, resume="double") == (6 if along == "limit" else 7)
     assert numbers(store) == [2] * 6 + [1 if along == "limit" else 2]
@@ -505,7 +505,7 @@ def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> N
         lambda: store.query(Task).where(Task.group == "h").update(fails, resume="r"),
         lambda: query.limit(3).update(fails, resume="r"),
     ):
-        with pytest.raises(tm.InvalidQuery, match="is under way with another query, <Query Task, group == 'g'>"):
+        with pytest.raises(tm.InvalidQuery, match="is in use by another query, <Query Task, group == 'g'>"):
             other()
     assert query.update(n=2, resume="another") == 7
     assert query.update(lambda t: t.replace(n=3), resume="r") == 7, "it does not say which function"

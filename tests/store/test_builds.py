@@ -117,9 +117,7 @@ def test_a_version_that_does_not_declare_it_neither_builds_nor_waits(path: Path)
 
 
 def test_values_that_are_held_twice_are_listed_and_can_be_changed(path: Path) -> None:
-    with pytest.raises(
-        tm.UniqueViolation, match=r"7 values are held twice: Part.by_name: 'n0' is held by .*build=False"
-    ):
+    with pytest.raises(tm.UniqueViolation, match=r"7 duplicate values: Part.by_name: 'n0' is held by .*build=False"):
         tm.open(path, models=[UNIQUE])
     with tm.open(path, models=[UNIQUE], build=False) as store:
         report = store.build()

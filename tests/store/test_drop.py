@@ -168,7 +168,7 @@ def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
     with relaxed(path, OLD, NAMES) as store, relaxed(path, PLAIN) as other:
         for label in ("Part.by_name", "Names"):
             store._engine.disable(label)  # type: ignore[attr-defined]
-        with pytest.raises(tm.NotReady, match="Part.by_name: it is to be built anew; call store.build"):
+        with pytest.raises(tm.NotReady, match="Part.by_name: it must be built again; call store.build"):
             found(store, OLD, "N1")
         with pytest.raises(tm.NotReady):
             store.get(NAMES.key("N1"))

@@ -287,7 +287,7 @@ def migrate(round: Round, draw: random.Random, _: int) -> None:
             round.path, [scene.script], to=to, hold=0.001, rest=2, durability=round.durability, timeout=PATIENCE
         )
     except tm.InvalidMigration as error:
-        if "the store is not as old= says" not in str(error) and "under way" not in str(error):
+        if "the store differs from old=" not in str(error) and "under way" not in str(error):
             raise
     except tm.SchemaMismatch:  # it was undone meanwhile
         pass

@@ -391,7 +391,7 @@ def test_a_constant_partition_is_said_by_its_class(store: tm.Store) -> None:
     [
         (
             [Ticket.at.truncate("%Y-%m") == "2024-02"],
-            "does not say what stands in {at:%Y-%m-%d}; compare Ticket.at itself",
+            "does not fix {at:%Y-%m-%d}; compare Ticket.at itself",
         ),
         ([Ticket.at.truncate("%H") == "07"], "is no span of time; compare Ticket.at itself"),
         ([Ticket.at.truncate("%Y-%m-%d") == "2024-02-30"], "is no span of time"),

@@ -177,7 +177,7 @@ class Location:
     def gone(self) -> StoreError:
         """Return the error of a file that is not there any more."""
         return StoreError(
-            f'"{self.path}" was removed or replaced while it was open, and what is written to it since then is lost: '
+            f'"{self.path}" was removed or replaced while it was open, and writes since then are lost: '
             "close the store, and open it again"
         )
 
@@ -208,9 +208,7 @@ class Location:
                 self._create()
                 return True
             except NotADirectoryError:
-                raise StoreError(
-                    f'"{self.path}": what should be its directory is a file; choose another path'
-                ) from None
+                raise StoreError(f'"{self.path}": its directory is a file; choose another path') from None
         if stat.S_ISLNK(mode):
             raise StoreError(
                 f'"{self.path}" is a symbolic link, which a store does not follow; name the file that it leads to'
@@ -443,7 +441,7 @@ class Location:
                 # Another process opens the same new file; SQLite does not call the busy handler for this lock.
                 if not busy(calls):
                     raise StoreLocked(
-                        f'"{self.path}": another process held it for longer than the timeout while it was opened'
+                        f'"{self.path}": another process locked it for longer than timeout= while this one opened it; try again'
                     ) from None
                 calls += 1
                 continue

@@ -34,13 +34,13 @@ class NoSuchName(StoreError):
     """A statement names a table or a column that is not in the file: another process may have given it another name."""
 
 
-_DAMAGED = "it is damaged; check() lists what is wrong, and a backup is the safe way back"
+_DAMAGED = "it is damaged; check() lists the damage, and a backup is the safe way back"
 
 _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError], str], ...] = (
     (
         (apsw.BusyError, apsw.LockedError, apsw.ProtocolError),
         StoreLocked,
-        "another connection held its lock for longer than the timeout; nothing was written: retry, or raise timeout=",
+        "another connection locked it for longer than timeout=; nothing was written: try again, or raise timeout=",
     ),
     (
         (apsw.ReadOnlyError,),
@@ -50,7 +50,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     (
         (apsw.FullError,),
         StoreFull,
-        "there is no space left; nothing was written, reads go on: free some space and write again",
+        "there is no space left; nothing was written, and reads still work: free some space and write again",
     ),
     ((apsw.CorruptError, apsw.NotADBError, apsw.FormatError), CorruptStore, _DAMAGED),
     (

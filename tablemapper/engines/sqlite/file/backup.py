@@ -140,7 +140,7 @@ def copy_pages(
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
             raise CorruptStore(
-                f"the copy is damaged ({found and found[0]}), so the store may be: see what check() says"
+                f"the copy is damaged ({found and found[0]}), so the store may be damaged, too: call check()"
             )
     finally:
         quiet_close(copy)

@@ -230,6 +230,6 @@ class CommitQueue:
 def interrupted() -> OutcomeUnknown:
     """Return the error of a write whose leader was interrupted, so that its outcome is unknown."""
     return OutcomeUnknown(
-        "the thread that committed this write with its own was interrupted, and it is not known whether it was written; "
-        "read what it wrote before you try again"
+        "the thread that committed this write with its own was interrupted, and it is not known whether the write is stored; "
+        "read before you try again"
     )

@@ -204,6 +204,6 @@ def _make_safe(target: str, directory: str) -> None:
         sync(directory)
     except OSError as error:
         raise OutcomeUnknown(
-            f'"{target}" is restored, but the disk failed while that was made safe: a power cut may bring back what was '
-            "there before; check the disk, and restore again"
+            f'"{target}" is restored, but the disk failed to sync it: a power cut may bring back the old file; '
+            "check the disk, and restore again"
         ) from error

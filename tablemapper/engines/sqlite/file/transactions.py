@@ -317,8 +317,8 @@ class Transactions:
             final = present is not None and isinstance(error, apsw.FullError)
         if not final:
             raise OutcomeUnknown(
-                f'"{self._path}": the disk failed while a transaction was committed, and it is not known whether it '
-                "was written; read what it wrote before you try again"
+                f'"{self._path}": the disk failed during COMMIT, and it is not known whether the transaction is stored; '
+                "read before you try again"
             ) from error
         if not present:
             raise translated(error, self._path) from error

@@ -403,7 +403,7 @@ def _fits(form: ModelForm, held: ModelForm) -> bool:
 
 
 def _under_way(id: str, staged: Staged) -> InvalidMigration:
-    return InvalidMigration(id, [f"{staged.migration} is under way; let that come to its end first"])
+    return InvalidMigration(id, [f"{staged.migration} has not finished; run it to its end first"])
 
 
 def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> Catalogue:

@@ -95,8 +95,8 @@ def _residents(catalogue: Catalogue, schema: Schema) -> Schema:
                     v.until is None and v.form == model.form_hash for v in catalogue.versions.get(model.name, ())
                 ):
                     faults.append(
-                        f"{model.name}: {twin.migration} has switched, and nothing can be added to what it was before; "
-                        "deploy the version that has it as it is now"
+                        f"{model.name}: {twin.migration} has switched, and nothing can be added to the old form of the class; "
+                        "deploy the version that declares it as it is now"
                     )
                 break
         else:

@@ -252,8 +252,8 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSi
             if not twin.writes:
                 raise SchemaMismatch(
                     model.name,
-                    [f"{twin.migration} has changed it, and what it was before can only be read; nothing was written: "
-                     "deploy the version that has it as it is now"],
+                    [f"{twin.migration} has changed this class, and this version can only read it; nothing was written: "
+                     "deploy the version that declares it as it is now"],
                 )  # fmt: skip
             sides = [Side(former, main, link) for link in twin.links if link.old == name]
         else:

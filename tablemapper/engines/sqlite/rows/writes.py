@@ -339,7 +339,7 @@ class Vanished(Exception):
 
 def stale(operation: Operation, stored: Row) -> PreconditionFailed:
     """Return the error of an operation on an entity that was written since it was read."""
-    mend = "" if operation.verb == "require" else ', or say if_match="*" to overwrite'
+    mend = "" if operation.verb == "require" else ', or pass if_match="*" to overwrite'
     return PreconditionFailed(
         f"{operation}: it was written since it was read; read it again{mend}",
         entity=operation.model.name,

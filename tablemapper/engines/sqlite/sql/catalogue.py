@@ -386,7 +386,7 @@ def write_states(writer: Writer, states: dict[str, StateForm]) -> None:
 def changed(kind: str, name: str) -> CorruptStore:
     """Return the error of something in the file that is not what the catalogue says."""
     return CorruptStore(
-        f'the {kind} "{name}" is not what the catalogue says; the file was changed by something else: restore a backup'
+        f'the {kind} "{name}" differs from the catalogue, because another program changed the file; restore a backup'
     )
 
 

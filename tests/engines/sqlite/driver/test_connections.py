@@ -130,7 +130,7 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
         (b"bytes", "as text"),
         (".", "is a directory"),
         ("missing/store.db", "its directory does not exist"),
-        ("plain/store.db", "what should be its directory is a file"),
+        ("plain/store.db", "its directory is a file"),
         ("link", "is a symbolic link"),
         ("pipe", "is no regular file"),
     ],
@@ -287,7 +287,7 @@ def take_away(path: Path, how: str) -> None:
         os.rename(path, path.with_name("moved.db"))
 
 
-GONE = "was removed or replaced while it was open, and what is written to it since then is lost"
+GONE = "was removed or replaced while it was open, and writes since then are lost"
 
 
 @pytest.mark.parametrize("durability", ["full", "relaxed"])

@@ -205,7 +205,7 @@ def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(fo
     next(stream)
     file.write(put(10))
     Fault.arm("xSync", 1, sticky=False)
-    with pytest.raises(OutcomeUnknown, match="read what it wrote"):
+    with pytest.raises(OutcomeUnknown, match="is not known whether .* stored; read before you try again"):
         file.write(found)
     assert Fault.disarm()
     file.close()

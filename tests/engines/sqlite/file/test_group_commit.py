@@ -216,7 +216,7 @@ def test_an_unknown_outcome_is_told_to_every_member(file: File, group: Group) ->
     try:
         group.go()
         for future in [first, *others]:
-            with pytest.raises(OutcomeUnknown, match="read what it wrote"):
+            with pytest.raises(OutcomeUnknown, match="is not known whether .* stored; read before you try again"):
                 future.result(60)
     finally:
         Fault.disarm()

@@ -130,9 +130,7 @@ def test_another_writer_that_takes_longer_than_the_timeout_is_one_clear_error(
 ) -> None:
     clock = Clock(0)
     with open_file(path, timeout=0.5, monotonic=clock, sleep=clock.sleep) as file:
-        with pytest.raises(
-            StoreLocked, match="held its lock for longer than the timeout; nothing was written: retry, or"
-        ):
+        with pytest.raises(StoreLocked, match="locked it for longer than timeout=; nothing was written: try again, or"):
             file.write(insert(1))
         assert 0.5 <= clock.now < 0.51
         locked.execute("COMMIT")
