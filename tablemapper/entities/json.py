@@ -128,7 +128,7 @@ def _unwritable(entity: Any, error: Exception) -> Exception:
 
 
 def to_dict(entity: Record, *, etag: bool = False) -> dict[str, Any]:
-    """Return an entity as a dict of JSON's types, for any JSON library; arguments and errors as for `to_json`."""
+    """Return an entity as a dict of JSON's types, for any JSON library; as `to_json`."""
     return msgspec.json.decode(to_json(entity, etag=etag))  # type: ignore[no-any-return]
 
 
@@ -154,7 +154,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
 
 
 def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
-    """Return a new entity from a dict with JSON's types, Python's values, or both; otherwise like `from_json`."""
+    """Return a new entity from a dict with JSON's types, Python's values, or both; as `from_json`."""
     form = json_form(cls)
     if not isinstance(data, Mapping):
         raise InvalidEntity(cls.__name__, [f"a dict is needed, not {shown(data)}"])
