@@ -1,4 +1,4 @@
-"""The disk fails at some call while a migration copies or switches: the store is as it was before that transaction, or after."""
+"""The disk fails at some call while a migration copies, switches or is contracted: each transaction is there, or not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import apsw
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online import migration
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
@@ -124,6 +125,65 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
         assert now in (before, after), n
         assert outcome is not None or now == after, n  # (what is read once it has switched can fail, too)
         assert tm.migrate(path, [CASE.script], rest=0, durability="relaxed").done
+        with tm.open(path, models=CASE.new, durability="relaxed") as store:
+            assert contents(store, CASE.new) == goal
+            assert store.check().ok
+    assert count > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
+    operation: str, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sticky: bool, full_size: bool
+) -> None:  # fmt: skip
+    monkeypatch.setattr(migration, "_SMALL", 15)
+    done = stores["switch"].parent / "done.db"
+    shutil.copy(stores["switch"], done)
+    assert tm.migrate(done, [CASE.script], rest=0, durability="relaxed").done
+    with tm.open(done, models=CASE.new, durability="relaxed") as store:
+        goal = contents(store, CASE.new)
+
+    def attempt(n: int) -> tuple[Path, Exception | None, int, int]:
+        folder = done.parent / "y"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        path = folder / "s.db"
+        shutil.copy(done, path)
+        engine = SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty")
+        connection = engine._file._writes.connection
+        assert connection is not None
+        connection.execute("PRAGMA cache_size = 4")
+        connection.wal_autocheckpoint(6)
+        Fault.arm(operation, n, sticky=sticky)
+        outcome: Exception | None = None
+        try:
+            engine.contract("first")
+        except tm.StoreError as error:
+            assert "please report" not in str(error)
+            outcome = error
+        finally:
+            count, fired = Fault.count, Fault.disarm()
+        with suppress(tm.StoreError):
+            engine.close()
+        return path, outcome, count, fired
+
+    path, outcome, count, fired = attempt(1_000_000)
+    assert (outcome, fired) == (None, 0)
+    after = dump(path)
+    assert len(after) < len(dump(done))
+    calls = range(1, count + 1)
+    for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
+        path, outcome, _, fired = attempt(n)
+        assert fired
+        assert outcome is not None or dump(path) == after, n
+        assert tm.status(path).history[-1].state in ("switched", "contracted")
+        with tm.open(path, models=CASE.new, durability="relaxed") as store:
+            assert contents(store, CASE.new) == goal
+            assert store.check().ok
+        assert tm.migrate(path, [CASE.script], contract=True, rest=0, durability="relaxed").done
+        now = dump(path)
+        assert now.keys() == after.keys()
         with tm.open(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
             assert store.check().ok

@@ -1,4 +1,4 @@
-"""The power is cut while a migration copies, switches, is undone or contracted: what was acknowledged holds, and it goes on."""
+"""The power is cut while a migration copies, switches, is undone, given up or contracted: what was acknowledged holds, and it goes on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.online import migration
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 from tablemapper.schema.model import compile_schema
@@ -133,6 +135,73 @@ def test_a_power_cut_while_both_versions_write_leaves_them_in_step(path: Path, *
         assert _read(image, case.new) == left
         acknowledged = [at for at, (events, _) in enumerate(done) if events <= moment]
         assert left in [texts for _, texts in done[max(acknowledged, default=0) :]] or not acknowledged
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rewrite", "convert"])
+def test_a_power_cut_while_a_migration_is_contracted_leaves_the_new_classes(
+    path: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, full_size: bool
+) -> None:
+    monkeypatch.setattr(migration, "_SMALL", 7)
+    draw = random.Random(5)
+    case = cases()[name]
+    assert tm.migrate(path, [case.script], rest=0).ok
+    after = _read(path, case.new)
+    Power.start(path)
+    engine = SqliteMigrations.open(path, durability="full", vfs="power")
+    engine.contract("first")
+    acknowledged = Power.events
+    engine.close()
+    assert acknowledged > 30
+    tables = _tables(path)
+    for moment in _moments(draw, full_size=full_size):
+        image = _cut(path, moment, draw)
+        assert _read(image, case.new) == after
+        (applied,) = tm.status(image).history
+        assert applied.state == "contracted" or moment < acknowledged, "a contract that was acknowledged is lost"
+        if applied.state == "contracted":
+            with pytest.raises(tm.SchemaMismatch, match="first"):
+                tm.open(image, models=[OLD, OLD_TOTALS])
+        assert tm.migrate(image, [case.script], contract=True, rest=0, durability="relaxed").ok
+        assert _read(image, case.new) == after
+        assert _tables(image) == tables
+
+
+@pytest.mark.long
+def test_a_power_cut_while_a_copy_is_given_up_leaves_it_or_nothing_of_it(path: Path, *, full_size: bool) -> None:
+    draw = random.Random(6)
+    before, tables = _read(path, [OLD, OLD_TOTALS]), _tables(path)
+    old = parts(ENTITIES, random.Random(1))
+    after = texts(new for one in {e.key: e for e in old}.values() for new in CASE.made(one))
+    engine = SqliteMigrations.open(path, durability="relaxed")
+    (script,) = run.scripts_of([CASE.script])
+    transition = run.transition_of(script, engine.forms())
+    assert transition is not None
+    engine.start(transition, lambda _: None)
+    engine.step(7)
+    engine.close()
+    begun = _tables(path)
+    Power.start(path)
+    engine = SqliteMigrations.open(path, durability="full", vfs="power")
+    engine.discard("first")
+    acknowledged = Power.events
+    engine.close()
+    assert acknowledged > 10
+    for moment in _moments(draw, full_size=full_size):
+        image = _cut(path, moment, draw)
+        assert _read(image, [OLD, OLD_TOTALS]) == before
+        if tm.status(image).history:
+            assert moment < acknowledged, "a copy that was given up is there again"
+            assert _tables(image) == begun
+        else:
+            assert _tables(image) == tables
+        assert tm.migrate(image, [CASE.script], rest=0, durability="relaxed").ok
+        assert _read(image, CASE.new) == after
+
+
+def _tables(image: Path) -> list[str]:
+    with apsw.Connection(str(image)) as connection:
+        return [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema ORDER BY 1")]
 
 
 def _made(case: Case, store: tm.Store) -> list[str]:
