@@ -9,7 +9,7 @@
 - `plan`: which classes of a store a script ends, and what takes their place.
 - `validation`: what is wrong with a script.
 - `chain`: the scripts of a package, or of a list of functions, in order.
-- `comparison`: what changed between the shapes that were kept and the classes.
+- `comparison`: the changes between the shapes in schema.json and the classes.
 - `migrations`: the scripts of an application, as users hold them.
 - `run`: running scripts over a store.
 """

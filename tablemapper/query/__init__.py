@@ -1,7 +1,7 @@
 """What users hold: queries, pages, totals, writing by query.
 
 - `pages`: pages and their tokens.
-- `results`: what every query gives.
+- `results`: the methods that every query has.
 - `batches`: batches of Arrow.
 - `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.

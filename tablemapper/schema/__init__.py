@@ -1,4 +1,4 @@
-"""The classes of a store compiled together: rows, maintenance, groups, evolution, check.
+"""The classes of a store compiled together: rows, maintenance, groups, check.
 
 - `forms`: what a catalogue keeps of each class.
 - `rows`: the rows of a class, and the functions between rows and objects.

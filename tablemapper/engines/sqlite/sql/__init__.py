@@ -1,4 +1,4 @@
-"""Tables and statements: what SQLite is told.
+"""Tables, the catalogue, and the statements for SQLite.
 
 - `tables`: the tables and their columns.
 - `catalogue`: the schema that the file keeps.
