@@ -170,10 +170,10 @@ class Migration:
     def rewrite(
         self,
         old: type[E],
-        with_: Callable[[E], Iterable[Entity]] | EllipsisType,
+        with_: Callable[[E], Iterable[N]] | EllipsisType,
         /,
         *,
-        into: Sequence[type[Entity]],
+        into: Sequence[_ClassOf[N]],
         back: Callable[[Any], E | None] | None = None,
         combine: Callable[[Any, Any], Entity] | None = None,
     ) -> None: ...
@@ -196,8 +196,8 @@ class Migration:
         Args:
             old: the class, of the old shape.
             with_: gives an entity, several, or None, which drops the old one. It may run several times for an entity.
-            into: the classes of what it gives, of the new shape. The checkers refuse another class from a function that
-                gives one entity; where that can be one of several classes, name these in a tuple.
+            into: the class of what it gives, of the new shape, in a list, from which the checkers refuse another class; several
+                classes in a tuple.
             back: gives the old entity for a new one, or None where another new one does.
             combine: makes one of two entities that have the same key, and keeps that key; without it that is an error. It
                 gets those of the lower old key first. The migration cannot be undone then, so there is no ``back=``.
@@ -207,6 +207,27 @@ class Migration:
         """
         self.steps.append(Rewrite(old, _function(with_), tuple(into), back, combine))
 
+    @overload
+    def join(
+        self,
+        a: type[E1],
+        b: type[E2],
+        with_: Callable[[E1 | None, E2 | None], N | None] | EllipsisType,
+        /,
+        *,
+        into: Sequence[_ClassOf[N]],
+    ) -> None: ...
+    @overload
+    def join(
+        self,
+        a: type[E1],
+        b: type[E2],
+        with_: Callable[[E1 | None, E2 | None], Iterable[N]] | EllipsisType,
+        /,
+        *,
+        into: Sequence[_ClassOf[N]],
+    ) -> None: ...
+    @overload
     def join(
         self,
         a: type[E1],
@@ -214,15 +235,16 @@ class Migration:
         with_: Callable[[E1 | None, E2 | None], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: Sequence[type[Entity]],
-    ) -> None:
+        into: tuple[type[Entity], type[Entity], *tuple[type[Entity], ...]],
+    ) -> None: ...
+    def join(self, a: type[Any], b: type[Any], with_: Any, /, *, into: Sequence[Any]) -> None:
         """Replace the entities of two classes that have equal keys by others.
 
         Args:
             a: a class of the old shape.
             b: another one.
             with_: gets both entities, or one and None; gives an entity, several, or None.
-            into: the classes of what it gives, of the new shape.
+            into: as for `rewrite`.
 
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -646,6 +646,10 @@ def several(product: old.Product) -> new.Label | old.Product:
     return product if product.note else new.Label(product.id)
 
 
+def labels(product: old.Product) -> Iterator[new.Label]:
+    yield new.Label(product.id)
+
+
 def both(a: old.Product | None, b: old.Product | None) -> list[new.Label]:
     return [new.Label(one.id) for one in (a, b) if one is not None]
 
@@ -664,10 +668,13 @@ def migrate(m: tm.Migration) -> None:
     m.fill(new.Product.rank, ...)
     m.rewrite(old.Product, label, into=[new.Label])
     m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Label], combine=lambda a, b: a)
-    m.rewrite(old.Product, ..., into=[new.Product, new.Label])
+    m.rewrite(old.Product, ..., into=(new.Product, new.Label))
+    m.rewrite(old.Product, labels, into=[new.Label])
     m.rewrite(old.Product, several, into=(old.Product, new.Label))
-    m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=[new.Product, new.Label])
+    m.rewrite(old.Product, lambda p: [new.Label(p.id)], into=(new.Product, new.Label))
     m.join(old.Product, old.Product, both, into=[new.Label])
+    m.join(old.Product, old.Product, lambda a, b: new.Label(a.id) if a else None, into=[new.Label])
+    m.join(old.Product, old.Product, both, into=(new.Label, new.Product))
     m.resolve(new.Product.by_rank, lambda products: products[:1])
     m.drop(old.Product.note)
     m.drop(old.Product.by_price)

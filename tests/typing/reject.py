@@ -20,6 +20,7 @@ from .accept import (
     UserId,
     both,
     label,
+    labels,
     new,
     old,
     several,
@@ -307,8 +308,11 @@ def migrate(m: tm.Migration) -> None:
     m.rewrite(old.Product, lambda p: p, into=[new.Product])  # type: ignore[arg-type, return-value]
     m.rewrite(old.Product, label, into=[new.Product])  # type: ignore[arg-type]
     m.rewrite(old.Product, several, into=[old.Product, new.Label])  # type: ignore[list-item]
+    m.rewrite(old.Product, labels, into=[new.Product])  # type: ignore[arg-type]
+    m.rewrite(old.Product, lambda p: [p], into=[new.Product])  # type: ignore[arg-type, return-value]
     m.rewrite(old.Product, label)  # type: ignore[call-overload]
     m.join(old.Product, new.Label, both, into=[new.Label])  # type: ignore[arg-type]
+    m.join(old.Product, old.Product, both, into=[new.Product])  # type: ignore[arg-type]
     m.resolve(new.Product.rank, lambda products: products)  # type: ignore[arg-type]
     m.drop("maker")  # type: ignore[arg-type]
 
