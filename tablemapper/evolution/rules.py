@@ -130,6 +130,8 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         anew = model.aggregate is not None or (old is None and contents.dropped(name, form) is not None)
         if opened and opened[-1].retired_by is not None and not anew:
             changes.append(Change(name, "refused", retired(opened[-1])))
+        elif opened and model.aggregate is not None and old is None and (reason := contents.dropped(name, form)):
+            changes.append(Change(name, "refused", reason))
         elif old is None:
             models.append(model)
             changes += _new(model, catalogue, schema, contents)
@@ -312,7 +314,7 @@ def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Ite
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
         yield Change(
-            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=[new.{other}, new.{name}])"
+            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=(new.{other}, new.{name}))"
         )  # fmt: skip
 
 

@@ -182,3 +182,17 @@ def test_keys_of_an_aggregate_in_a_table_of_its_own_are_free(path: Path) -> None
         store.insert(box("", 7, price="1", maker=None, tags=[]))
     migrate(path, first)
     assert sound(path, priced) == 1
+
+
+def test_an_old_version_does_not_bring_back_an_aggregate_that_was_dropped(path: Path) -> None:
+    first = script([OLD], lambda m: m.drop(OLD_TOTALS), "first")
+    migrate(path, first)
+    assert sound(path, OLD, OLD_TOTALS) == 20
+    migrate(path, first, contract=True)
+    with pytest.raises(
+        tm.SchemaMismatch, match="Totals was dropped by first; declare it under another name, or delete"
+    ):
+        tm.open(path, models=[OLD, OLD_TOTALS])
+    with tm.open(path, models=[OLD, totals(OLD, "price")]) as store:  # another definition is another aggregate
+        assert store.check().ok
+    assert sound(path, OLD) == 20
