@@ -196,8 +196,8 @@ class Migration:
         Args:
             old: the class, of the old shape.
             with_: gives an entity, several, or None, which drops the old one. It may run several times for an entity.
-            into: the class of what it gives, of the new shape, in a list, from which the checkers refuse another class; several
-                classes in a tuple.
+            into: a list with the class of what it gives, of the new shape: the checkers refuse any other. Name several classes
+                in a tuple.
             back: gives the old entity for a new one, or None where another new one does.
             combine: makes one of two entities that have the same key, and keeps that key; without it that is an error. It
                 gets those of the lower old key first. The migration cannot be undone then, so there is no ``back=``.
