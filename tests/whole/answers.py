@@ -3,51 +3,35 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
 import tablemapper as tm
 
 from ..query.test_query import forced
+from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import ANY, EXTRA, WRITTEN, exact, text_of
 from .models import Field, Model, Record, compiled
 from .oracle import (
     Row,
     State,
-    average,
     clean,
-    extreme,
     holds,
     in_order,
     in_range,
-    plain,
-    same_partition,
     sort_values,
     total,
-    value,
 )
 from .questions import Ask, Assignment, Question
 
-__all__ = ["Case", "Differs", "Trial", "random_rows"]
-
-Named: TypeAlias = tuple[str, Row]
-"""A row, with its class."""
-
-
-class Differs(AssertionError):
-    """The store answers something else than it should."""
-
-    def __init__(self, expected: str, found: str) -> None:
-        self.expected, self.found = expected, found
-        super().__init__(f"expected {expected}\nfound    {found}")
+__all__ = ["Case", "Trial", "random_rows"]
 
 
 @attrs.frozen
@@ -187,7 +171,7 @@ class Trial:
     def content(self, name: str, partition: str | None = None) -> list[Named]:
         """Return all entities of a class, or those of a partition, as rows."""
         every = self.store.query(self.names[name]).allow_scan()
-        return self.rows_of(one for one in every if partition is None or _place(one)[0] == partition)
+        return self.rows_of(one for one in every if partition is None or place(one)[0] == partition)
 
     def compare_all(self) -> None:
         """Compare everything that is in the store.
@@ -197,7 +181,7 @@ class Trial:
         """
         self._take_times()
         for record in self.state.model.records:
-            _same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
+            same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
         report = self.store.check()
         if not report.ok:
             raise Differs("a clean check", str(report))
@@ -257,7 +241,7 @@ class Trial:
                 if not isinstance(self.run("list(q)", q=query), tm.ScanRefused):
                     raise Differs("what list() gives", repr(answer))
                 return
-            _JUDGES[ask.verb](self, question, ask, matches, answer, query)
+            JUDGES[ask.verb](self, question, ask, matches, answer, query)
 
     def run(self, text: str, **more: Any) -> Any:
         """Return what source gives, or the error that it raises."""
@@ -275,15 +259,15 @@ class Trial:
                 continue
             try:
                 for ask in (Ask("list"), Ask("pages", size=2), Ask("select", tuple(selected)[:8])):
-                    _JUDGES[ask.verb](self, question, ask, matches, self.run(ask.text(name), q=one), one)
-                _counted(self, question, Ask("count"), matches, self.run("super(type(q), q).count()", q=one), one)
+                    JUDGES[ask.verb](self, question, ask, matches, self.run(ask.text(name), q=one), one)
+                counted(self, question, Ask("count"), matches, self.run("super(type(q), q).count()", q=one), one)
             except Differs as differs:
                 raise Differs(f"by {path}: {differs.expected}", differs.found) from None
 
     def _write(self, query: Any, question: Question, ask: Ask, matches: list[Named]) -> None:
         name = question.of[0]
         record = self.state.model.record(name)
-        most = _most(question, matches)
+        most = most_of(question, matches)
         changed = {id(row): _changed(record, row, ask.assignment) for _, row in matches} if ask.assignment else {}
         answer = self.run(ask.text(name), q=query)
         if isinstance(answer, tm.ScanRefused) and not question.scan:
@@ -291,7 +275,7 @@ class Trial:
         refused = isinstance(answer, tm.InvalidEntity | tm.UniqueViolation)
         if isinstance(answer, Exception) and not refused:
             raise Differs(f"{most} writes", repr(answer))
-        if not _ambiguous(question, matches):
+        if not ambiguous(question, matches):
             possible = self._after(name, matches[:most], changed)
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
@@ -413,186 +397,3 @@ def _storable(field: Field, given: Any) -> bool:
         case "Decimal":
             return len(given.as_tuple().digits) <= 34
     return True
-
-
-# ---------------------------------------------------------------------------------------------- judges
-
-
-def _ambiguous(question: Question, matches: list[Named]) -> bool:
-    """Tell whether the limit falls between rows that are equal under the order."""
-    limit = question.limit
-    if limit is None or limit >= len(matches) or limit == 0:
-        return False
-    return sort_values(matches[limit - 1][1], question.order) == sort_values(matches[limit][1], question.order)
-
-
-def _same_rows(expected: Sequence[Any], found: Sequence[Any], *, least: int | None = None) -> None:
-    """Compare rows in any order; with ``least``, so many of them are enough."""
-    wanted, there = Counter(map(exact, expected)), Counter(map(exact, found))
-    if there - wanted or len(found) != (len(expected) if least is None else least):
-        number = "" if least is None else f"{least} of "
-        raise Differs(f"{number}{len(expected)}: {list(expected)}", f"{len(found)}: {list(found)}")
-
-
-def _most(question: Question, matches: Sequence[Any]) -> int:
-    return len(matches) if question.limit is None else min(question.limit, len(matches))
-
-
-def _listed(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if isinstance(answer, Exception):
-        raise Differs(f"{len(matches)} results", repr(answer))
-    found = trial.rows_of(answer)
-    most = _most(question, matches)
-    _same_rows(matches, found, least=most)
-    expected = [sort_values(row, question.order) for _, row in matches][:most]
-    if expected != (order := [sort_values(row, question.order) for _, row in found]):
-        raise Differs(f"in the order {expected}", f"{order}")
-    if len(question.of) > 1 and not question.order:
-        every = trial.run(f"list({attrs.evolve(question, limit=None).text()})")
-        first = sorted(map(_place, every), reverse=question.backwards)[:most]
-        if first != (places := [_place(one) for one in answer]):
-            raise Differs(f"in the order of keys {first}", f"{places}")
-
-
-def _place(entity: Any) -> tuple[str, str]:
-    return tm.info(entity)[:2]
-
-
-def _counted(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if answer != _most(question, matches) or type(answer) is not int:
-        raise Differs(f"{_most(question, matches)}", repr(answer))
-
-
-def _exists(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if answer is not (_most(question, matches) > 0):
-        raise Differs(f"{_most(question, matches) > 0}", repr(answer))
-
-
-def _first(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if answer is None and not _most(question, matches):
-        return
-    if answer is None or isinstance(answer, Exception) or not _most(question, matches):
-        raise Differs(f"the first of {matches}", repr(answer))
-    if trial.run("list(q)[0]", q=query) != answer:
-        raise Differs(f"what comes first in a loop: {trial.run('list(q)[0]', q=query)!r}", repr(answer))
-    _listed(trial, attrs.evolve(question, limit=1), ask, matches, [answer], query)
-
-
-def _one(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    match _most(question, matches):
-        case 0:
-            wrong = answer is not None
-        case 1 if answer is not None and not isinstance(answer, Exception):
-            _listed(trial, question, ask, matches, [answer], query)
-            return
-        case most:
-            wrong = most == 1 or not isinstance(answer, tm.InvalidQuery)
-    if wrong:
-        raise Differs(f"one or none of {len(matches)}", repr(answer))
-
-
-def _paged(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    _listed(trial, question, ask, matches, answer, query)
-    if answer != (listed := trial.run("list(q)", q=query)):
-        raise Differs(f"what a loop gives: {listed}", f"{answer}")
-
-
-def _parted(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if isinstance(answer, Exception) or len(answer) != ask.size:
-        raise Differs(f"{ask.size} parts", repr(answer))
-    _same_rows(matches, trial.rows_of([one for part in answer for one in part]))
-
-
-def _nothing(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if answer != []:
-        raise Differs("[]", repr(answer))
-
-
-def _explained(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if isinstance(answer, Exception):
-        raise Differs("an explanation", repr(answer))
-    text = str(answer)
-    if len(question.of) > 1 or isinstance(listed := trial.run("list(q)", q=query), Exception):
-        return
-    if answer.rows < len(listed):
-        raise Differs(f"at least {len(listed)} rows", text)
-    keys = [_place(one) for one in listed]
-    if answer.path.endswith(".key") and not question.order and keys != sorted(keys):
-        raise Differs("in the order of keys", f"{keys}: {text}")
-
-
-def _selected(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    expected = [tuple(value(row, operand) for operand in ask.operands) for _, row in matches]
-    most = _most(question, matches)
-    if ask.verb == "first selected":
-        most = min(most, 1)
-        answer = answer if isinstance(answer, Exception) else [] if answer is None else [answer]
-    if isinstance(answer, Exception):
-        raise Differs(f"{expected}", repr(answer))
-    _same_rows(expected, answer, least=most)
-    steps = len(question.order)
-    if [one[:steps] for one in answer] != (order := [one[:steps] for one in expected[:most]]):
-        raise Differs(f"in the order {order}", f"{answer}")
-
-
-_TOTALS: dict[str, Callable[[list[Any]], Any]] = {
-    "count": len,
-    "sum": total,
-    "avg": average,
-    "min": lambda values: extreme("min", values),
-    "max": lambda values: extreme("max", values),
-}
-
-
-def _totalled(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if _ambiguous(question, matches):
-        return
-    rows = [row for _, row in matches[: _most(question, matches)]]
-    expected = _TOTALS[ask.total]([value(row, ask.operands[0]) for row in rows])
-    if exact(expected) != exact(answer):
-        raise Differs(repr(expected), repr(answer))
-
-
-def _grouped(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    if _ambiguous(question, matches):
-        return
-    by = ask.operands if ask.total == "count" else ask.operands[1:]
-    groups: dict[Any, list[Any]] = {}
-    ordered = in_order([row for _, row in matches[: _most(question, matches)]], [(one, False) for one in by])
-    for row in ordered:
-        group = tuple(plain(value(row, one)) for one in by)
-        groups.setdefault(group[0] if len(by) == 1 else group, []).append(
-            None if ask.total == "count" else value(row, ask.operands[0])
-        )
-    expected = [(group, _TOTALS[ask.total](values)) for group, values in groups.items()]
-    if isinstance(answer, Exception):
-        raise Differs(f"{expected}", repr(answer))
-    found = [
-        (tuple(map(plain, group)) if isinstance(group, tuple) else plain(group), one) for group, one in answer.items()
-    ]
-    if exact(expected) != exact(found):
-        raise Differs(f"{expected}", f"{found}")
-
-
-def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
-    model = trial.state.model
-    record = model.record(question.of[0])
-    fixed = {one.field: clean(given, one.kind) for one, given in zip(ask.operands, ask.values, strict=True)}
-    same = [(record.name, row) for row in trial.state.rows(record.name) if same_partition(record, row, fixed)]
-    if isinstance(answer, Exception):
-        raise Differs(f"{same}", repr(answer))
-    found = trial.rows_of(answer)
-    _same_rows(same, [one for one in found if one[0] == record.name])
-    places = [_place(one) for one in answer]
-    if places != sorted(places):
-        raise Differs("in the order of keys", f"{places}")
-    if places:  # (other classes may have rows in it)
-        names = [one.name for one in model.records if one.table == record.table]
-        _same_rows([row for name in names for row in trial.content(name, places[0][0])], found)
-
-
-_JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
-    "list": _listed, "count": _counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
-    "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
-    "parts": _parted, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
-}  # fmt: skip

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from .answers import Case, Differs, Named, Trial, random_rows
-from .models import Model, Record, random_model, with_levels, with_maintained, with_undeclared
+from .answers import Case, Trial, random_rows
+from .judges import Differs, Named
+from .models import Model, Record
 from .oracle import State
 from .questions import Ask, Question, random_asks, random_changes, random_parts, random_question, smaller
+from .random_models import random_model, with_levels, with_maintained, with_undeclared
 
 LOCAL = 1_000_000
 """How many seeds have models of one time, before those of another: of UTC, and of zones."""
