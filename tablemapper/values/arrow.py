@@ -21,7 +21,7 @@ from ..codegen import Names, compile_functions
 from ..errors import InvalidQuery, shown
 from ..limits import MAX_INT64, MIN_INT64
 from .constraints import Constraint
-from .scalars import Fault, Int32, ValueType
+from .scalars import TIMESTAMP, Fault, Int32, ValueType
 
 __all__ = ["ArrowColumn", "column_values", "load_package", "parse_lines"]
 
@@ -102,7 +102,7 @@ class ArrowColumn:
             float: (pa.float64(), pa.float64()),
             bool: (pa.int8(), pa.bool_()),
             bytes: (pa.binary(), pa.binary()),
-            datetime: (text, pa.timestamp("us", tz="UTC")),
+            datetime: (pa.int64() if kind is TIMESTAMP else text, pa.timestamp("us", tz="UTC")),
             date: (text, pa.date32()),
             time: (pa.time64("us"), pa.time64("us")),
             timedelta: (pa.int64(), pa.duration("us")),

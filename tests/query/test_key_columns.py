@@ -75,3 +75,20 @@ def test_what_only_the_key_holds_stands_in_columns_as_in_tuples(way: str) -> Non
             columns["color"] = list(map(Color, columns["color"]))
         assert list(zip(*columns.values(), strict=True)) == list(query)
         assert len(list(query)) > 1
+
+
+class Track(tm.Entity, table="Tracks"):
+    artist: tm.Field[str]
+    title: tm.Field[str]
+    minute: tm.Field[time]
+
+    key = tm.Key[str, str, time](partition="{title:shard(2)}", row="{artist:hash}{title}:x{minute}")
+
+
+@pytest.mark.parametrize("title", ["A", "", "A:x", "é"])
+def test_a_text_behind_what_has_one_length_is_found_in_the_key(title: str) -> None:
+    with tm.open(":memory:", models=[Track]) as store:
+        store.insert_many(Track("ann", one, time(12, 45)) for one in (title, "other"))
+        found = store.query(Track).where(Track.title == title)
+        assert [track.title for track in found] == [title]
+        assert found.count() == 1

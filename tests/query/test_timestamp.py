@@ -193,3 +193,10 @@ def test_what_cannot_be_done_with_it_is_refused(store: tm.Store) -> None:
         store.query(Note).where(written > datetime(2020, 1, 1, tzinfo=UTC))  # type: ignore[arg-type]
     with pytest.raises(tm.InvalidQuery, match="only a datetime can be cut down"):
         written.date()
+
+
+def test_timestamps_are_a_column_of_arrow(store: tm.Store) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = store.query(Part).where(Part.box == "a").select(Part.number, written).to_arrow()
+    assert table.schema.types == [pa.int64(), pa.timestamp("us", "UTC")]
+    assert dict(zip(*(column.to_pylist() for column in table.columns), strict=True)) == times(store)

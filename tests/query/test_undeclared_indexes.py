@@ -159,3 +159,18 @@ def test_what_cannot_be_indexed_is_refused(store: tm.Store) -> None:
             declare(**body)
     with pytest.raises(tm.InvalidQuery, match="expected str, got int 5"):
         Device.by_color(5)  # type: ignore[call-overload]
+
+
+def test_a_text_and_a_value_of_another_type_are_nobodys() -> None:
+    class Part(tm.Entity, table="Parts"):
+        id: tm.Field[int]
+        more: tm.Field[tm.Extra]
+
+        key = tm.Key[int](partition="{id}")
+        by_size = tm.Index[str](partition="{more[size]}x")
+
+    size: Any = Part.more["size"]
+    with tm.open(":memory:", models=[Part]) as parts:
+        parts.insert_many([Part(1, tm.Extra(size="a")), Part(2, tm.Extra(size=2))])
+        for where in ((size == 2, size == "a"), (size == "a", size == 2), (size == 2.0, size.is_in(["a", "b"]))):
+            assert list(parts.query(Part).where(*where).allow_scan()) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +15,11 @@ import attrs
 import tablemapper as tm
 
 from ..query.test_query import forced
+from . import changes, stores
+from .deeds import Deed
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
-from .kinds import ANY, EXTRA, WRITTEN, exact, text_of
-from .models import Field, Model, Record, compiled
+from .kinds import WRITTEN, exact, text_of
+from .models import Model, Record, compiled
 from .oracle import (
     Row,
     State,
@@ -27,9 +28,8 @@ from .oracle import (
     in_order,
     in_range,
     sort_values,
-    total,
 )
-from .questions import Ask, Assignment, Question
+from .questions import Ask, Question
 
 __all__ = ["Case", "Trial", "random_rows"]
 
@@ -41,24 +41,27 @@ class Case:
     model: Model
     rows: tuple[Named, ...]
     question: Question
-    ask: Ask
+    ask: Ask | Deed
     late: bool = False
     """Whether indexes and aggregates are declared when the rows are there."""
 
     def program(self) -> str:
         """Return source that shows it, to be run where the tests can be imported."""
         entities, every = (", ".join(one.name for one in some) for some in (self.model.entities, self.model.records))
-        lines = ["from tests.query.test_query import forced", "from tests.whole.kinds import *", ""]
+        modules = ("tests.whole.kinds", "tests.whole.stores")
+        lines = ["from tests.query.test_query import forced", *[f"from {one} import *" for one in modules], ""]
         if self.late:
-            lines += [self.model.bare.source(), "", f'store = tm.open("x.db", models=[{entities}])']
+            lines += [self.model.bare.source(), "", f'store = opened("x.db", [{entities}])']
         else:
-            lines += [self.model.source(), "", f'store = tm.open(":memory:", models=[{every}])']
+            lines += [self.model.source(), "", f'store = opened(":memory:", [{every}])']
         for record, rows in _in_turn(self.model.bare if self.late else self.model, self.rows):
             texts = [", ".join(f"{field}={text_of(one)}" for field, one in row.items()) for row in rows]
             lines += ["store.insert_many([", *(f"    {record.name}({text})," for text in texts), "])"]
         if self.late:
-            lines += ["store.close()", "", self.model.source(), "", f'store = tm.open("x.db", models=[{every}])']
-        if self.ask.verb == "content":
+            lines += ["store.close()", "", self.model.source(), "", f'store = opened("x.db", [{every}])']
+        if isinstance(self.ask, Deed):
+            lines += [f"print({self.ask.text(self.model.record(self.ask.of))})"]
+        if isinstance(self.ask, Deed) or self.ask.verb == "content":
             lines += [
                 f"for one in ({every},):",
                 "    print(list(store.query(one).allow_scan()))",
@@ -72,7 +75,9 @@ class Case:
         """Try it with a store of its own; return how the answer differs, None if it does not."""
         try:
             with Trial.open(self.model, late=self.late, rows=self.rows) as trial:
-                if self.ask.verb != "content":
+                if isinstance(self.ask, Deed):
+                    self.ask.do(trial)
+                elif self.ask.verb != "content":
                     trial.ask(self.question, self.ask)
         except Differs as differs:
             return str(differs)
@@ -111,7 +116,7 @@ class Trial:
 
     def __init__(self, store: tm.Store, names: dict[str, Any], state: State) -> None:
         self.store = store
-        self.names = {**names, "store": store, "forced": forced}
+        self.names = {**vars(stores), **names, "store": store, "forced": forced}
         self.state = state
         self._known: tuple[Question, list[Named]] | None = None
         """What was asked last, and the rows that it is to find."""
@@ -136,15 +141,15 @@ class Trial:
         names = compiled(model.source())
         every = [names[record.name] for record in model.records]
         if not late:
-            with tm.open(":memory:", models=every) as store:
+            with stores.opened(":memory:", every) as store:
                 yield cls(store, names, state)._filled(names)
             return
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
             bare = compiled(model.bare.source())
             path = f"{folder}/x.db"
-            with tm.open(path, models=[bare[record.name] for record in model.entities], durability="relaxed") as store:
+            with stores.opened(path, [bare[record.name] for record in model.entities]) as store:
                 cls(store, bare, state.bare())._filled(bare)
-            with tm.open(path, models=every, durability="relaxed") as store:
+            with stores.opened(path, every) as store:
                 trial = cls(store, names, state)
                 trial.compare_all()
                 yield trial
@@ -190,7 +195,7 @@ class Trial:
         state = self.state
         found = {
             (name, state.identity(name, row)): row[WRITTEN]
-            for record in state.model.entities
+            for record in state.model.records
             if record.timed
             for name, row in self.content(record.name)
         }
@@ -268,7 +273,9 @@ class Trial:
         name = question.of[0]
         record = self.state.model.record(name)
         most = most_of(question, matches)
-        changed = {id(row): _changed(record, row, ask.assignment) for _, row in matches} if ask.assignment else {}
+        changed = (
+            {id(row): changes.changed(record, row, ask.assignment) for _, row in matches} if ask.assignment else {}
+        )
         answer = self.run(ask.text(name), q=query)
         if isinstance(answer, tm.ScanRefused) and not question.scan:
             return
@@ -279,14 +286,37 @@ class Trial:
             possible = self._after(name, matches[:most], changed)
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
+        after = self.state if refused else self._written(record, question, matches, changed, answer, most)
+        self.settle(after, name, [row for _, row in matches])
+
+    def settle(self, after: State, name: str, touched: Iterable[Row]) -> None:
+        """Take over what was written, and compare everything: what is as it was, was not written.
+
+        Args:
+            after: what should be there now.
+            name: of the class that was written.
+            touched: the rows that may have been written, be they other ones or not.
+
+        Raises:
+            Differs
+        """
+        before, times = self._groups(), self.state.times
+        written = {(name, self.state.identity(name, row)) for row in touched}
         self._known = None
-        times, others = self.state.times, {(name, self.state.identity(name, row)) for _, row in matches}
-        if not refused:
-            self._written(record, question, matches, changed, answer, most)
+        self.state = after
         self.compare_all()
+        groups = self._groups()
         for key, at in self.state.times.items():
-            if key not in others and times.get(key) != at:
-                raise Differs(f"{key} as it was: {times.get(key)}", f"{at}")
+            same = before.get(key) == groups[key] if key in groups else key not in written
+            if same is not (times.get(key) == at) and (same or key in groups):
+                raise Differs(f"{key} {'as it was' if same else 'anew'}: {times.get(key)}", f"{at}")
+
+    def _groups(self) -> dict[Any, str]:
+        """Return the groups whose times are known."""
+        state = self.state
+        timed = [record for record in state.model.records if record.timed and record.of is not None]
+        rows = [(record.name, row) for record in timed for row in state.rows(record.name)]
+        return {(name, state.identity(name, row)): exact(row) for name, row in rows}
 
     def _after(self, name: str, chosen: list[Named], changed: dict[int, Row | None]) -> bool:
         """Tell whether rows can be written so."""
@@ -308,9 +338,9 @@ class Trial:
         changed: dict[int, Row | None],
         number: Any,
         most: int,
-    ) -> None:
-        """Compare what was written, and take it over: it may be any of those that are equal under the order."""
-        name = record.name
+    ) -> State:
+        """Compare what was written, and return what is there: it may be any of those that are equal under the order."""
+        name, state = record.name, self.state.copy()
         there = {self.state.identity(name, row): row for _, row in self.content(name)}
         wanted = in_order([row for _, row in matches], question.order)[:most]
         least = [sort_values(row, question.order) for row in wanted]
@@ -333,67 +363,7 @@ class Trial:
         for row in written:
             after = changed.get(id(row)) if changed else None
             if after is None:
-                self.state.remove(name, row)
+                state.remove(name, row)
             else:
-                self.state.put(name, after)
-
-
-def _changed(record: Record, row: Row, assignment: Assignment | None) -> Row | None:
-    """Return a row after an update; None if it can not be stored."""
-    assert assignment is not None
-    field, given = record.field(assignment.field), assignment.value
-    held = row[field.name]
-    if assignment.part is not None:
-        try:
-            return {**row, field.name: _with_part(field, held, assignment)}
-        except ValueError:
-            return None
-    match assignment.verb:
-        case "set":
-            made = given
-        case "copy":
-            made = row[given]
-        case verb:
-            made = (given if verb == "add" else None) if held is None else _added(held, given)
-    return {**row, field.name: clean(made, field.kind)} if _storable(field, made) else None
-
-
-def _with_part(field: Field, held: Any, assignment: Assignment) -> Any:
-    """Return a nested value with another part; ValueError if it can have none such."""
-    assert assignment.part is not None
-    step, given = assignment.part.step, assignment.value
-    entries = field.kind is EXTRA or field.kind.annotation.startswith("dict")
-    was = None if held is None else held.get(step) if entries else getattr(held, step)
-    if assignment.verb == "add" and was is not None:
-        if assignment.part.kind is ANY and type(was) is not type(given):
-            raise ValueError("of another type")
-        given = was + given
-    if not entries:
-        if held is None:
-            raise ValueError("there is nothing that it is a part of")
-        return attrs.evolve(held, **{step: given})
-    rest = {name: one for name, one in (held or {}).items() if name != step}
-    made = rest if assignment.verb == "remove" else {**rest, step: given}
-    return held if held is None and not made else tm.Extra(made) if field.kind is EXTRA else made
-
-
-def _added(one: Any, other: Any) -> Any:
-    try:
-        return total([one, other]) if isinstance(one, Decimal) else one + other
-    except OverflowError:
-        return None
-
-
-def _storable(field: Field, given: Any) -> bool:
-    if given is None:
-        return field.optional
-    match field.kind.annotation:
-        case "int":
-            return -(2**63) <= given < 2**63
-        case "tm.Int32":
-            return -(2**31) <= given < 2**31
-        case "float":
-            return bool(given == given)
-        case "Decimal":
-            return len(given.as_tuple().digits) <= 34
-    return True
+                state.put(name, after)
+        return state

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.rows import maintained, reads, writes
+from tablemapper.engines.sqlite.rows import clearing, maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.entities import timestamp
 from tablemapper.execution import prepared
@@ -25,7 +25,7 @@ from tablemapper.planning.plan import Path, Plan
 from tablemapper.query import mixed
 from tablemapper.schema import assignments, check, groups
 
-from .search import LOCAL, MAINTAINED, UNDECLARED
+from .search import DEEDS, LOCAL, MAINTAINED, UNDECLARED
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -363,6 +363,40 @@ def a_part_that_replaces_the_whole(patch: Patch) -> None:
     )
 
 
+def what_is_required_taken_for_granted(patch: Patch) -> None:
+    real = writes._read
+    patch.setattr(writes, "_read", lambda *rest: None if rest[-1].verb == "require" else real(*rest))
+
+
+def a_class_cleared_without_its_groups(patch: Patch) -> None:
+    real = clearing._clear_entities
+    patch.setattr(clearing, "_clear_entities", lambda *rest: 0 if rest[-1].aggregate is not None else real(*rest))
+
+
+def a_group_stamped_though_it_shows_the_same(patch: Patch) -> None:
+    real = maintained._write_groups
+
+    def write_groups(sqlite: Any, writer: Any, aggregate: Any, *rest: Any) -> None:
+        def advance(pk: str, rk: str, timestamp: int, *more: Any) -> Any:
+            row = aggregate.advance(pk, rk, timestamp, *more)
+            return row and row[0] == pk and (pk, rk, timestamp, *row[3:])
+
+        real(sqlite, writer, _With(aggregate, advance=advance), *rest)
+
+    patch.setattr(maintained, "_write_groups", write_groups)
+
+
+class _With:
+    """Something, with other attributes."""
+
+    def __init__(self, what: Any, **other: Any) -> None:
+        self._what = what
+        self.__dict__.update(other)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._what, name)
+
+
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
     patch.setattr(cuts, "crosses_back", lambda *_: False)
 
@@ -370,6 +404,15 @@ def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
 def an_edge_that_forgets_what_comes_back(patch: Patch) -> None:
     real = cuts.edges
     patch.setattr(cuts, "edges", lambda *given: (real(*given)[0],) * 2)
+
+
+def a_step_that_ends_where_it_begins(patch: Patch) -> None:
+    real = Cut.edge
+
+    def edge(self: Cut, value: Any, base: type, *, end: bool, for_good: bool = False) -> Any:
+        return self.of(value) if self.step else real(self, value, base, end=end, for_good=for_good)
+
+    patch.setattr(Cut, "edge", edge)
 
 
 def a_local_time_cut_as_one_of_utc(patch: Patch) -> None:
@@ -429,8 +472,12 @@ FAULTS: dict[Fault, int] = {
     values_of_other_types_sought_among_texts: UNDECLARED + 30,
     a_timestamp_compared_to_the_millisecond: UNDECLARED + 17,
     a_part_that_replaces_the_whole: UNDECLARED + 18,
+    what_is_required_taken_for_granted: DEEDS,
+    a_class_cleared_without_its_groups: DEEDS,
+    a_group_stamped_though_it_shows_the_same: DEEDS,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
+    a_step_that_ends_where_it_begins: LOCAL + 7,
     a_local_time_cut_as_one_of_utc: LOCAL,
 }
 """Each with a model in which the search finds it."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 import attrs
 
@@ -204,8 +208,83 @@ def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named],
         same_rows([row for name in names for row in trial.content(name, places[0][0])], found)
 
 
+def _columned(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception):
+        raise Differs("columns", repr(answer))
+    rows = list(zip(*answer.values(), strict=True))
+    if ask.operands:
+        _selected(trial, question, attrs.evolve(ask, verb="select"), matches, rows, query)
+        return
+    found = [(question.of[0], dict(zip(answer, row, strict=True))) for row in rows]
+    same_rows(matches, found, least=most_of(question, matches))
+
+
+def _in_arrow(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    """Compare with the columns of Python's values, which are judged by themselves."""
+    if isinstance(answer, ModuleNotFoundError):
+        return
+    columns = trial.run(attrs.evolve(ask, verb="columns").text(question.of[0]), q=query)
+    values = [] if isinstance(columns, Exception) else [one for values in columns.values() for one in values]
+    if isinstance(answer, tm.InvalidQuery) and any(type(one) is int and abs(one) >= 2**63 for one in values):
+        return  # (a sum that no column can hold)
+    if isinstance(columns, Exception) or type(answer) is not list:
+        raise Differs("columns and rows", f"{columns!r}, {answer!r}")
+    expected = [[_arrow_value(one) for one in values] for values in zip(*columns.values(), strict=True)]
+    found = [[_arrow_value(one) for one in row.values()] for row in answer]
+    if sorted(map(repr, expected)) != sorted(map(repr, found)):
+        raise Differs(f"{expected}", f"{found}")
+
+
+def _arrow_value(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case UUID():
+            return str(value)
+        case Decimal():
+            return plain(value)
+        case datetime():
+            return value.astimezone(UTC)
+    return value
+
+
+def _through_json(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception):
+        raise Differs(f"{len(matches)} entities, back and forth", repr(answer))
+    own = [field.name for field in trial.state.model.record(question.of[0]).own]
+    for entity, *others in answer:
+        row = {name: _as_json_tells(getattr(entity, name)) for name in own}
+        for one in others:
+            made = {name: _as_json_tells(getattr(one, name)) for name in own}
+            if exact(made) != exact(row):
+                raise Differs(f"{row}", f"{made}")
+        etags = [tm.info(one).etag for one in (entity, *others)]
+        if etags != (wanted := [etags[0], None, None, etags[0], etags[0]]):
+            raise Differs(f"{wanted}", f"{etags}")
+    _listed(trial, question, ask, matches, [entity for entity, *_ in answer], query)
+
+
+def _as_json_tells(value: Any) -> Any:
+    """Return a value, but None for an Extra that holds nothing: its properties stand beside the declared ones."""
+    return None if isinstance(value, tm.Extra) and not value else value
+
+
+def _partitions(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    name = question.of[0]
+    held: dict[str, list[Any]] = {}
+    for entity in trial.run(f"list(store.query({name}).allow_scan())"):
+        held.setdefault(place(entity)[0], []).append(entity)
+    if isinstance(answer, Exception) or [key for key, _ in answer] != sorted(held):
+        raise Differs(f"{sorted(held)}", f"{answer!r}")
+    for key, values in answer:
+        for entity in held[key]:
+            own = {field: plain(getattr(entity, field)) for field in values}
+            if exact(own) != exact({field: plain(one) for field, one in values.items()}):
+                raise Differs(f"{own}", f"{values}")
+
+
 JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
     "list": _listed, "count": counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
     "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
-    "parts": _parted, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
+    "columns": _columned, "arrow": _in_arrow, "json": _through_json, "partitions": _partitions, "parts": _parted, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
 }  # fmt: skip

@@ -383,14 +383,15 @@ class State:
             found = self.written(name)
             if record.measures:
                 found = [self._whole(record, row) for row in found]
-            if record.timed:
-                found = [{**row, WRITTEN: self.times.get((name, self.identity(name, row)))} for row in found]
-            return found
+            return [self._with_time(record, row) for row in found]
         groups: dict[Identity, list[Row]] = {group: [] for group in self._ever[name] if self._keeps(record)}
         for row in self.rows(record.of):
             for group in _groups(record, row):
                 groups.setdefault(group, []).append(row)
-        return [self._group_row(record, group, rows) for group, rows in groups.items()]
+        return [self._with_time(record, self._group_row(record, group, rows)) for group, rows in groups.items()]
+
+    def _with_time(self, record: Record, row: Row) -> Row:
+        return {**row, WRITTEN: self.times.get((record.name, self.identity(record.name, row)))} if record.timed else row
 
     def _whole(self, record: Record, row: Row) -> Row:
         """Return a row with its maintained fields."""

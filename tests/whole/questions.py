@@ -33,9 +33,12 @@ __all__ = [
     "Assignment",
     "Question",
     "random_asks",
+    "random_assignment",
     "random_changes",
+    "random_part",
     "random_parts",
     "random_question",
+    "random_views",
     "smaller",
 ]
 
@@ -91,6 +94,11 @@ class Assignment:
     value: Any
     part: Operand | None = None
     """Of the field, if that is all that changes."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it is written with a keyword."""
+        return self.part is None and self.verb != "add"
 
     def text(self, name: str) -> str:
         if self.part is not None:
@@ -150,6 +158,14 @@ class Ask:
                 return f"[[*part] for part in q.split({self.size})]"
             case "nothing":
                 return "list(q.limit(0))"
+            case "columns":
+                return f"q.select({', '.join(fields)}).columns()" if fields else "q.columns()"
+            case "arrow":
+                return f"q.select({', '.join(fields)}).to_arrow().to_pylist()"
+            case "json":
+                return f"[(one, *back_and_forth({name}, one)) for one in q]"
+            case "partitions":
+                return f"[(one.key, one.values) for one in store.partitions({name})]"
             case "update":
                 assert self.assignment is not None
                 if self.how == "function":
@@ -380,14 +396,41 @@ def random_parts(rng: random.Random, question: Question) -> list[Ask]:
     return [Ask("parts", size=rng.choice((1, 2, 3, 5, 9)))]
 
 
+def random_views(rng: random.Random, state: State, question: Question) -> list[Ask]:
+    """Return, now and then, in what other forms what is found is wanted: columns, JSON; or the partitions of its class."""
+    chance = rng.random()
+    if len(question.of) > 1 or chance > 0.4:
+        return []
+    record = state.model.record(question.of[0])
+    if chance < 0.1:
+        return [Ask("partitions")]
+    if chance < 0.2:
+        return [Ask("json")] if record.of is None else []
+    if chance < 0.25:
+        return [Ask("columns")]
+    known = dict.fromkeys(one for one, _ in question.order)
+    arrow = chance < 0.33
+    more = [one for one in record.operands if not arrow or one.kind.specs]
+    known |= dict.fromkeys(rng.sample(more, min(len(more), rng.choice((1, 2, 3)))))
+    if arrow and any(not one.kind.specs or one.kind is HIERARCHY for one in known):
+        return []  # (what is nested is text there)
+    return [Ask("arrow" if arrow else "columns", tuple(known)[:6])]
+
+
 def random_changes(rng: random.Random, state: State, question: Question) -> list[Ask]:
     """Return an update of a part of a field, now and then, where one has parts."""
     record = state.model.record(question.of[0])
     if len(question.of) > 1 or record.of is not None or rng.random() < 0.85:
         return []
+    assignment = random_part(rng, record)
+    return [] if assignment is None else [Ask("update", assignment=assignment)]
+
+
+def random_part(rng: random.Random, record: Record) -> Assignment | None:
+    """Return an assignment to a part of a field; None if no field has parts."""
     parts = [one for one in record.operands if one.step and one.field not in record.measures]
     if not parts:
-        return []
+        return None
     part = rng.choice(parts)
     verbs = ["set"] if part.kind is STR else ["set", "add"]
     if len(part.step) == 1:  # (an entry; a class keeps its members)
@@ -397,7 +440,7 @@ def random_changes(rng: random.Random, state: State, question: Question) -> list
     values: tuple[Any, ...] = numbers if part.kind is not STR else texts
     if part.kind is ANY:
         values = (*numbers, 0.5) if verb == "add" else (*texts, *texts, 2, 0.5)
-    return [Ask("update", assignment=Assignment(part.field, verb, rng.choice(values), part))]
+    return Assignment(part.field, verb, rng.choice(values), part)
 
 
 def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
@@ -420,19 +463,30 @@ def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
 
 
 def _write(rng: random.Random, record: Record) -> Ask:
-    free = [field for field in record.own if field.name not in record.key_fields]
-    if not free or rng.random() < 0.25:
+    if not _free(record) or rng.random() < 0.25:
         return Ask("delete", how=rng.choice(("", "many")))
-    field = rng.choice(free)
+    field = rng.choice(_free(record))
     how = rng.choice(("", "", "function"))
+    return Ask("update", assignment=_assigned(rng, record, field, plain=bool(how)), how=how)
+
+
+def random_assignment(rng: random.Random, record: Record) -> Assignment | None:
+    """Return an assignment to a field; None if all are in the key."""
+    free = _free(record)
+    return _assigned(rng, record, rng.choice(free), plain=False) if free else None
+
+
+def _free(record: Record) -> list[Field]:
+    return [field for field in record.own if field.name not in record.key_fields]
+
+
+def _assigned(rng: random.Random, record: Record, field: Field, *, plain: bool) -> Assignment:
     alike = [one for one in record.fields if one.kind is field.kind and one != field and one.optional <= field.optional]
-    if field.kind.summed and field.kind is not COUNTED and rng.random() < 0.5 and not how:
-        verb = rng.choice(("add", "plus"))
-        return Ask("update", assignment=Assignment(field.name, verb, rng.choice(_amounts(field))))
-    if alike and rng.random() < 0.4 and not how:
-        return Ask("update", assignment=Assignment(field.name, "copy", rng.choice(alike).name))
-    values = [*field.pool, *([None] if field.optional else [])]
-    return Ask("update", assignment=Assignment(field.name, "set", rng.choice(values)), how=how)
+    if field.kind.summed and field.kind is not COUNTED and rng.random() < 0.5 and not plain:
+        return Assignment(field.name, rng.choice(("add", "plus")), rng.choice(_amounts(field)))
+    if alike and rng.random() < 0.4 and not plain:
+        return Assignment(field.name, "copy", rng.choice(alike).name)
+    return Assignment(field.name, "set", rng.choice([*field.pool, *([None] if field.optional else [])]))
 
 
 def _amounts(field: Field) -> list[Any]:

@@ -69,14 +69,14 @@ def with_maintained(rng: random.Random, model: Model) -> Model:
         return model
     key = rng.sample(keyable, min(len(keyable), rng.choice((1, 1, 1, 2))))
     fields = [Field(one.name, one.kind.uncut or one.kind, pool=one.pool) for one in key]
-    names = iter([name for name in "ijklmno" if name not in {field.name for field in of.fields}])
+    names = iter([name for name in "ijkl" if name not in {field.name for field in of.fields}])
     for _ in range(rng.choice((1, 1, 2))):
         kind = rng.choice(SCALARS)
         fields.append(Field(next(names), kind, rng.random() < 0.3, pool=kind.pool[:3]))
     own = len(fields)
     groups = [one for one in of.operands if one.kind.specs]
     measures: dict[str, Measure] = {}
-    for name in ("n", "m", "s", "t")[: rng.choice((1, 2, 3))]:
+    for name in ("n", "m", "mm", "nn")[: rng.choice((1, 2, 3))]:
         verb = rng.choice(("count", "count", "sum", "sum", "avg", "min", "max"))
         fit = [one for one in of.operands if _fits(verb, one)]
         operand = rng.choice(fit) if fit and (verb != "count" or rng.random() < 0.3) else None
@@ -171,7 +171,7 @@ def _entity(
     fields = _fields(rng, shared, own, scalars)
     keyable = [field for field in fields if field.kind.specs and not field.optional]
     if not keyable:
-        fields.append(Field(next(own), INT, pool=INT.pool[:4]))
+        fields.append(Field(next(own, "x"), INT, pool=INT.pool[:4]))
         keyable = fields[-1:]
     partition, row = _key(rng, keyable)
     if beside is not None:

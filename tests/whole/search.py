@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Trial, random_rows
+from .deeds import random_deeds
 from .judges import Differs, Named
 from .models import Model, Record
 from .oracle import State
-from .questions import Ask, Question, random_asks, random_changes, random_parts, random_question, smaller
+from .questions import Ask, Question, random_asks, random_changes, random_parts, random_question, random_views, smaller
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
 
 LOCAL = 1_000_000
@@ -28,8 +29,10 @@ MAINTAINED = 6_000_000
 """The first seed whose models may have maintained fields."""
 UNDECLARED = 8_000_000
 """The first seed of undeclared properties in indexes, of questions of timestamps, and of updates of parts of fields."""
+DEEDS = 20_000_000
+"""The first seed of calls that write by key, of columns and JSON, and of the timestamps of groups."""
 
-__all__ = ["LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
+__all__ = ["DEEDS", "LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
 
 
 @attrs.frozen
@@ -97,6 +100,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
         model = with_undeclared(more, model)
     if seed >= UNDECLARED and more.random() < 0.5:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=one.of is None) for one in model.records))
+    if seed >= DEEDS and more.random() < 0.5:
+        model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
@@ -107,10 +112,15 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
                 question = random_question(rng, trial.state)
                 parts = random_parts(more, question) if seed >= WIDER else []
                 changes = random_changes(more, trial.state, question) if seed >= UNDECLARED else []
-                for ask in (*parts, *random_asks(rng, trial.state, question), *changes):
+                views = random_views(more, trial.state, question) if seed >= DEEDS else []
+                for ask in (*parts, *views, *random_asks(rng, trial.state, question), *changes):
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
+                for deed in random_deeds(more, trial.state) if seed >= DEEDS else []:
+                    tally.asks[deed.verb] += 1
+                    case = Case(model, _rows(trial.state), question, deed, late)
+                    deed.do(trial)
     except Differs as differs:
         return _failure(seed, case, str(differs))
     return None

@@ -11,7 +11,7 @@ import attrs
 
 from ....expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
 from ....keys.forms import successor
-from ....keys.template import Slot, Template
+from ....keys.template import Template
 from ....keys.times import UNITS, split_format
 from ....schema.model import Model
 from ....values.scalars import TIMESTAMP
@@ -66,15 +66,20 @@ def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -
     if not isinstance(predicate, Compare) or predicate.op != "==" or not isinstance(predicate.value, Parameter):
         return None
     attr = predicate.attr
-    if attr.part or attr.type.element is not None:
+    if attr.part or attr.type.dynamic or attr.type.element is not None:
         return None
     for sql, template in keys:
-        for place, part in enumerate(template.parts[:2]):
-            known = isinstance(part, Slot) and part.lossless and part.field == ".".join((attr.name, *attr.path))
-            if isinstance(part, Slot) and known and part.after and len(template.components) == 1:
-                start = len(template.literal_prefix) if place else 0
+        start = 0
+        for part in template.parts if len(template.components) == 1 else ():
+            if isinstance(part, str):
+                start += len(part)
+                continue
+            if part.lossless and part.after and part.field == ".".join((attr.name, *attr.path)):
                 text = f"substr({sql}, {start + 1}, length({sql}) - {start + part.after})"
                 return Condition(f"{text} = ?", ((predicate.value, part.written),))
+            if part.text.fixed is None:
+                break
+            start += part.text.fixed
     return None
 
 

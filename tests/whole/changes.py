@@ -1,0 +1,77 @@
+"""What a row is after an assignment, in plain Python."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+import tablemapper as tm
+
+from .kinds import ANY, EXTRA
+from .models import Field, Record
+from .oracle import Row, clean, total
+from .questions import Assignment
+
+__all__ = ["changed"]
+
+
+def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:
+    """Return a row after an update; None if it can not be stored."""
+    field, given = record.field(assignment.field), assignment.value
+    held = row[field.name]
+    if assignment.part is not None:
+        try:
+            return {**row, field.name: _with_part(field, held, assignment)}
+        except ValueError:
+            return None
+    match assignment.verb:
+        case "set":
+            made = given
+        case "copy":
+            made = row[given]
+        case verb:
+            made = (given if verb == "add" else None) if held is None else _added(held, given)
+    return {**row, field.name: clean(made, field.kind)} if _storable(field, made) else None
+
+
+def _with_part(field: Field, held: Any, assignment: Assignment) -> Any:
+    """Return a nested value with another part; ValueError if it can have none such."""
+    assert assignment.part is not None
+    step, given = assignment.part.step, assignment.value
+    entries = field.kind is EXTRA or field.kind.annotation.startswith("dict")
+    was = None if held is None else held.get(step) if entries else getattr(held, step)
+    if assignment.verb == "add" and was is not None:
+        if assignment.part.kind is ANY and type(was) is not type(given):
+            raise ValueError("of another type")
+        given = was + given
+    if not entries:
+        if held is None:
+            raise ValueError("there is nothing that it is a part of")
+        return attrs.evolve(held, **{step: given})
+    rest = {name: one for name, one in (held or {}).items() if name != step}
+    made = rest if assignment.verb == "remove" else {**rest, step: given}
+    return held if held is None and not made else tm.Extra(made) if field.kind is EXTRA else made
+
+
+def _added(one: Any, other: Any) -> Any:
+    try:
+        return total([one, other]) if isinstance(one, Decimal) else one + other
+    except OverflowError:
+        return None
+
+
+def _storable(field: Field, given: Any) -> bool:
+    if given is None:
+        return field.optional
+    match field.kind.annotation:
+        case "int":
+            return -(2**63) <= given < 2**63
+        case "tm.Int32":
+            return -(2**31) <= given < 2**31
+        case "float":
+            return bool(given == given)
+        case "Decimal":
+            return len(given.as_tuple().digits) <= 34
+    return True

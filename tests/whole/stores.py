@@ -1,0 +1,42 @@
+"""Stores of the random search: what its programs open, and what they do with a store in more than one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.schema.model import compile_schema
+
+__all__ = ["back_and_forth", "if_there", "opened", "outdated"]
+
+_NOW = 1_767_225_600_000_000
+
+
+def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
+    """Open a store whose clock stands still, so that the same writes always have the same times."""
+    schema = compile_schema(models)
+    return tm.Store(SqliteEngine.open(path, schema, durability="relaxed", clock=lambda: _NOW))
+
+
+def if_there(store: tm.Store, required: Any, write: Callable[[tm.Transaction], object]) -> None:
+    """Write in a transaction that depends on what is required."""
+    with store.transaction(across_partitions=True) as tx:
+        tx.require(required)
+        write(tx)
+
+
+def back_and_forth(cls: Any, entity: Any) -> list[Any]:
+    """Return what comes back of an entity through dicts and JSON; the last two know its ETag."""
+    texts = [tm.to_json(entity), tm.to_json(entity, etag=True)]
+    dicts = [tm.to_dict(entity), tm.to_dict(entity, etag=True)]
+    ways = [tm.from_dict(cls, dicts[0]), tm.from_json(cls, texts[0])]
+    return [*ways, tm.from_dict(cls, dicts[1]), tm.from_json(cls, texts[1])]
+
+
+def outdated(store: tm.Store, key: Any, *assignments: Any, **values: Any) -> Any:
+    """Return an entity as it was before a merge."""
+    entity = store[key]
+    store.merge(key, *assignments, **values)
+    return entity
