@@ -110,7 +110,10 @@ class Select:
 
     def _in_place(self, name: str) -> str | None:
         """Return the SQL of a field's property as it stands in its row, and not of what is moved aside."""
-        column, field = self._column(name), self.plan.model.declaration.field(name)
+        column = self._column(name)
+        if name == TIMESTAMP_NAME:
+            return column
+        field = self.plan.model.declaration.field(name)
         moved = column is not None and column == self._statements.value(field, "t") and not field.maintained
         return self._statements.in_place(field, "t") if moved else column
 
