@@ -212,9 +212,15 @@ def count(
 ) -> Any:
     """Count the entities of the group, or those that have a value in a field.
 
-    What is measured is a field, or calculated of fields: ``tm.sum(Line.price * Line.quantity)``. With ``of=``, which all
-    measures take, it is a maintained field of an ordinary entity: ``employees: tm.Field[int] = tm.count(of=Employee)``.
-    (``init`` tells type checkers that such a field is no argument of the constructor.)
+    The arguments are those of all measures.
+
+    Args:
+        attr: a field, or a calculation from fields: ``tm.sum(Line.price * Line.quantity)``.
+        of: the class to measure, for a maintained field of an ordinary entity:
+            ``employees: tm.Field[int] = tm.count(of=Employee)``.
+        where: a condition; the measure excludes entities that do not satisfy it.
+        name: the name of its property, if it differs from the name of the field.
+        init: for type checkers only: a maintained field is no argument of the constructor.
     """
     return _measure("count", attr, where, name, of)
 
@@ -240,7 +246,10 @@ def sum(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding."""
+    """Add up a field, exactly: floats as ``math.fsum``, integers without overflow, Decimals without rounding.
+
+    Arguments as for `count`.
+    """
     return _measure("sum", attr, where, name, of)
 
 
@@ -295,7 +304,10 @@ def avg(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Divide the sum of a field by the number of its values."""
+    """Divide the sum of a field by the number of its values.
+
+    Arguments as for `count`.
+    """
     return _measure("avg", attr, where, name, of)
 
 
@@ -376,7 +388,10 @@ def min_ever(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added."""
+    """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added.
+
+    Arguments as for `count`.
+    """
     return _measure("min_ever", attr, where, name, of)
 
 
@@ -403,7 +418,10 @@ def max_ever(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added."""
+    """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added.
+
+    Arguments as for `count`.
+    """
     return _measure("max_ever", attr, where, name, of)
 
 

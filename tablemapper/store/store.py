@@ -176,6 +176,10 @@ class Store:
         Several classes of one table can be queried together: ``store.query(Employee, Department)`` gives the entities of
         both, in row order.
 
+        Args:
+            what: a class, or an index called with its leading values.
+            others: further classes of the same table.
+
         Raises:
             InvalidQuery: they are no classes, or not of one table.
             InvalidEntity: the store was not opened with one of them.
@@ -326,6 +330,10 @@ class Store:
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
         """Delete an entity, if nobody wrote it since it was read. With a key, delete whatever is there.
 
+        Args:
+            target: the entity, or its key.
+            if_match: as for `replace`; for a key, any by default.
+
         Raises:
             EntityNotFound: it is not there.
             PreconditionFailed: someone else wrote it since it was read.
@@ -372,6 +380,10 @@ class Store:
 
     def move(self, entity: E, new_key: KeyOf[E], /) -> None:
         """Give an entity another key, atomically; the object is the moved entity afterwards.
+
+        Args:
+            entity: as it was read.
+            new_key: a key of the same class.
 
         Raises:
             EntityExists: the new key is taken.
