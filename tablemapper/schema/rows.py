@@ -130,9 +130,11 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
     keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
     for key, template in zip(("pk", "rk"), made.templates, strict=True):
         held = [name for name in made.arguments if name in template.fields]
-        variables = "".join(f"{keys[name]}, " for name in held)
-        inputs = f"zip({', '.join(lists[name] for name in held)})" if held else "repeat((), len(f0))"
-        yield f"    {key} = [{template.encode_source(keys, names)} for {variables or '()'} in {inputs}]"
+        variables = ", ".join(keys[name] for name in held)
+        inputs = ", ".join(lists[name] for name in held)
+        if len(held) != 1:
+            variables, inputs = f"({variables})", f"zip({inputs})" if held else "repeat((), len(f0))"
+        yield f"    {key} = [{template.encode_source(keys, names)} for {variables} in {inputs}]"
     stored, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
     for field in columns:
         column = lists[field.name]
@@ -147,13 +149,14 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
         stored.append(column)
         if field.type.spillable:
             texts.append(column)
-    for key, part in (("pk", "partition"), ("rk", "row")):
-        yield f"    if max(map(len, {key}), default=0) > 256:"
-        yield f"        for key in {key}: check_key(key, what={f'{made.name} {part} key'!r})"
     yield "    longest = total = 0"
-    yield f"    for column in ({', '.join(texts)}):"
-    yield "        lengths = [len(v) for v in column if v is not None]"
-    yield "        longest += max(lengths, default=0); total += sum(lengths)"
+    for column in texts:
+        yield f"    lengths = list(map(len, filter(None, {column}))); most = max(lengths, default=0)"
+        yield "    longest += most; total += sum(lengths)"
+        if column in ("pk", "rk"):
+            what = f"{made.name} {'partition' if column == 'pk' else 'row'} key"
+            yield "    if most > 256:"
+            yield f"        for key in {column}: check_key(key, what={what!r})"
     yield f"    block = list(zip({', '.join(stored)}))"
     extra = any(field.type.undeclared for field in columns)
     yield f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from ..entities.declaration import maintained_fault
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
-from ..values.arrow import column_values, load_package
+from ..values.arrow import ColumnCheck, load_package, plain_values
 
 __all__ = ["entities_of", "has_hooks", "values_of"]
 
+_BLOCK = 4_000  # values that a processor's cache holds, of all columns: to fetch them is what takes time
 _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index along
 
 
@@ -49,15 +50,23 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
         if name not in fields and name not in model.declaration.properties
     ]
     faults += [f"{name}: it is missing" for name, field in fields.items() if field.required and name not in columns]
-    values: dict[str, Sequence[Any]] = {}
+    plain: dict[str, Sequence[Any]] = {}
     for name, field in fields.items():
         if name in columns:
             try:
-                values[name] = _checked(field, columns[name])
+                plain[name] = plain_values(columns[name], field.type)
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
+    checks = {name: _check(fields[name]) for name in plain}
+    values: dict[str, list[Any]] = {name: [] for name in plain}
+    try:
+        for at in range(0, max(map(len, plain.values()), default=0), _BLOCK):
+            for name, check in checks.items():
+                values[name] += check.values(plain[name][at : at + _BLOCK])
+    except (ValueError, TypeError):
+        faults += _faults(checks, plain)
     count = 0
-    known = {name: values.get(name, column) for name, column in columns.items()}
+    known = {name: plain.get(name, column) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in known.items() if isinstance(column, Sized)}
     if lengths:
         first, count = next(iter(lengths.items()))
@@ -69,14 +78,22 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
 
 
-def _checked(field: FieldModel, column: Any) -> Sequence[Any]:
-    return column_values(column, field.type, optional=field.optional, constraint=field.constraint)
+def _check(field: FieldModel) -> ColumnCheck:
+    return ColumnCheck(field.type, optional=field.optional, constraint=field.constraint)
+
+
+def _faults(checks: Mapping[str, ColumnCheck], plain: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    for name, check in checks.items():
+        try:
+            check.values(plain[name])
+        except (ValueError, TypeError) as error:
+            yield f"{name}: {error}"
 
 
 def _filled(field: FieldModel, count: int) -> Sequence[Any]:
     """Return the values of a column that is left out."""
     if field.factory is not None:
-        return _checked(field, [field.factory() for _ in range(count)])
+        return _check(field).values([field.factory() for _ in range(count)])
     return [None if field.measure is not None else field.default] * count
 
 

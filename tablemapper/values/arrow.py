@@ -23,7 +23,7 @@ from ..limits import MAX_INT64, MIN_INT64
 from .constraints import Constraint
 from .scalars import TIMESTAMP, Fault, Int32, ValueType
 
-__all__ = ["ArrowColumn", "column_values", "load_package", "parse_lines"]
+__all__ = ["ArrowColumn", "ColumnCheck", "load_package", "parse_lines", "plain_values"]
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,35 +170,35 @@ class ArrowColumn:
 # -- from elsewhere ---------------------------------------------------------------------------------------------------
 
 
-def column_values(
-    given: Any, kind: ValueType, *, optional: bool, constraint: Constraint | None = None
-) -> Sequence[Any]:
-    """Return the values of a column, checked: of a sequence, a numpy array, or whatever Arrow can read.
-
-    What is NaN, NaT or NA is None.
+class ColumnCheck:
+    """Checks the values of a column. What is NaN, NaT or NA is None.
 
     Args:
-        given: the column.
-        kind: the type of its values.
+        kind: the type of the values.
         optional: whether values may be missing.
         constraint: what else is asked of them.
-
-    Raises:
-        Fault: a value cannot be stored, with the row as its path.
     """
-    values = _plain(given, kind)
-    check, checked = _checks(kind, optional, constraint)
-    try:
-        return checked(values)
-    except (ValueError, TypeError):
-        for row, value in enumerate(values):
-            try:
-                check(value)
-            except Fault as fault:
-                raise Fault(fault.problem, f"row {row}{fault.path}") from None
-            except TypeError as error:
-                raise Fault(str(error), f"row {row}") from None
-        raise
+
+    def __init__(self, kind: ValueType, *, optional: bool, constraint: Constraint | None = None) -> None:
+        self._one, self._all = _checks(kind, optional, constraint)
+
+    def values(self, plain: Sequence[Any]) -> list[Any]:
+        """Return plain values, checked.
+
+        Raises:
+            Fault: a value cannot be stored, with the row as its path.
+        """
+        try:
+            return self._all(plain)
+        except (ValueError, TypeError):
+            for row, value in enumerate(plain):
+                try:
+                    self._one(value)
+                except Fault as fault:
+                    raise Fault(fault.problem, f"row {row}{fault.path}") from None
+                except TypeError as error:
+                    raise Fault(str(error), f"row {row}") from None
+            raise
 
 
 @lru_cache(maxsize=1024)
@@ -256,11 +256,19 @@ def _checked(kind: ValueType, value: Any) -> Any:
 
 def _scalar(value: Any) -> Any:
     """Return a scalar of numpy as one of Python."""
-    return next(iter(_plain(value.reshape(1)))) if value.dtype.kind in "mM" else value.item()
+    return next(iter(plain_values(value.reshape(1)))) if value.dtype.kind in "mM" else value.item()
 
 
-def _plain(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
-    """Return a column as Python's values, of the type that is wanted if Arrow knows a way that loses nothing."""
+def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
+    """Return a column as Python's values: of a sequence, a numpy array, or whatever Arrow can read.
+
+    They are of the type that is wanted if Arrow knows a way that loses nothing.
+
+    Raises:
+        Fault: it is no column, or has times that are too fine.
+    """
+    if given.__class__ in (list, tuple):
+        return given
     if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
         pa = load_package("pyarrow", "arrow", "insert_columns")
         column = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given)

@@ -440,6 +440,27 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
     assert empty.query(Thing).where(Thing.group == "g").count() == 0
 
 
+@pytest.mark.parametrize("block", [1, 3, 7, 1_000])
+def test_columns_are_checked_by_blocks_and_a_row_is_counted_from_the_first_one(
+    empty: tm.Store, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tablemapper.store.columns._BLOCK", block)
+    columns: dict[str, Any] = {
+        "group": tuple("abcdefg"),
+        "number": [1, 2, 3, 4, "5", 6, "7"],
+        "price": [Decimal(at) for at in range(6)] + [0.5],
+    }
+    with pytest.raises(tm.InvalidEntity) as caught:
+        empty.insert_columns(Priced, columns)
+    assert list(caught.value.faults) == [
+        "number: row 4: expected int, got str '5'",
+        "price: row 6: expected Decimal, got float 0.5; use Decimal('0.5')",
+    ]
+    columns["number"], columns["price"] = list(range(7)), [Decimal(at) for at in range(7)]
+    assert empty.insert_columns(Priced, columns) == 7
+    assert empty.query(Priced).allow_scan().columns() == {**columns, "group": list("abcdefg")}
+
+
 def test_constraints_and_validators_are_checked_before_the_first_row_is_written() -> None:
     class Rated(tm.Entity, table="Rated"):
         name: tm.Field[str] = tm.field(validator=attrs.validators.max_len(3))
