@@ -126,8 +126,8 @@ class Operations:
 
     # ------------------------------------------------------------------------------------------ verbs
 
-    def _checked(self, entity: Any, verb: Verb) -> tuple[Model, Row]:
-        """Return the model and the row of an entity that is to be written."""
+    def insert(self, entity: Any, verb: Verb = "insert") -> Operation:
+        """Return the insert of an entity, or another write of it as it is."""
         model = self._writables.get(entity.__class__)
         if model is None:
             if not isinstance(entity, Record):
@@ -136,21 +136,16 @@ class Operations:
         row = model.to_row(entity)
         if model.cls in self._reserved:
             self.refuse_reserved(model, (row,))
-        return model, row
-
-    def insert(self, entity: Any) -> Operation:
-        """Return the insert of an entity."""
-        model, row = self._checked(entity, "insert")
-        return Operation("insert", model, row[0], row[1], row, None, None, None, entity)
+        return Operation(verb, model, row[0], row[1], row, None, None, None, entity)
 
     def replace(self, entity: Any, if_match: str | None) -> Operation:
         """Return the replacement of what is stored under an entity's key."""
-        model, row = self._checked(entity, "replace")
+        operation = self.insert(entity, "replace")
         read = entity._row
         if if_match is None and read is not None:
-            return Operation("replace", model, row[0], row[1], row, read, read[2], None, entity)
-        operation = Operation("replace", model, row[0], row[1], row, entity=entity)
-        self._condition(operation, entity, if_match)
+            operation.old, operation.etag = read, read[2]
+        else:
+            self._condition(operation, entity, if_match)
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
@@ -169,9 +164,11 @@ class Operations:
 
     def upsert(self, entity: Any, *, merge: bool) -> Operation:
         """Return the insert of an entity, or what it does to the one that is stored."""
-        model, row = self._checked(entity, "upsert")
-        operation = Operation("upsert", model, row[0], row[1], row, entity=entity)
+        operation = self.insert(entity, "upsert")
         if merge:
+            model, row = operation.model, operation.new
+            assert row is not None
+
             # What is None in the entity is left as it is.
             def change(old: Row | None) -> Row:
                 if old is None:

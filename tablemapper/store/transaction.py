@@ -18,6 +18,8 @@ from .operations import Operations, not_found
 
 __all__ = ["Buffer", "Transaction"]
 
+_NOBODY = object()
+
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
@@ -38,7 +40,7 @@ class Buffer:
         self._across = across
         self._most = 0
         self._here = here
-        self._owner: object = None
+        self._owner: object = _NOBODY
         self._block: Block | None = None
         self._over = False
 
@@ -52,7 +54,7 @@ class Buffer:
         Raises:
             InvalidTransaction: it was begun before, or another one of the store is open.
         """
-        if self._owner is not None:
+        if self._over or self._owner is not _NOBODY:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
         self._block = Block(self.operations.engine)
         self._owner = self._here()
@@ -61,6 +63,7 @@ class Buffer:
         """End the block, and return what is to be written: nothing if it ended with an error."""
         pending, self._pending = [] if error is not None else list(self._pending.values()), {}
         self._over = True
+        self._owner = _NOBODY
         if self._block is not None:
             self._block.leave()
         return pending
@@ -76,11 +79,11 @@ class Buffer:
         Raises:
             InvalidTransaction
         """
-        if self._over:
-            raise InvalidTransaction("the transaction is over; call store.transaction() again")
-        if self._owner is None or self._owner != self._here():
+        if self._owner != self._here():
             raise InvalidTransaction(
-                "a transaction is used inside its with block, by the thread (or task) that opened it"
+                "the transaction is over; call store.transaction() again"
+                if self._over
+                else "a transaction is used inside its with block, by the thread (or task) that opened it"
             )
 
     def get(self, key: KeyOf[R], misplaced: tuple[object, ...] = ()) -> R | None:
@@ -112,7 +115,8 @@ class Buffer:
             InvalidTransaction: it cannot be of one entity group transaction with the others.
             EntityTooLarge: all of them are more than 4 MiB.
         """
-        self.check_owner()
+        if self._owner != self._here():
+            self.check_owner()
         place = (operation.model.table, operation.partition, operation.row)
         if place in self._pending:
             raise InvalidTransaction(
@@ -194,7 +198,8 @@ class Transaction:
             EntityNotFound: there will be none.
             InvalidTransaction: as `get`.
         """
-        entity = self.get(key)
+        self._buffer.check_owner()
+        entity = self._buffer.get(key)
         if entity is None:
             raise not_found(key)
         return entity

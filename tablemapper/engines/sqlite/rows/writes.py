@@ -147,22 +147,23 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     batches: dict[Model, _Batch] = {}
     for operation in operations:
-        if operation.verb == "require":
+        verb, model, old = operation.verb, operation.model, operation.old
+        if verb == "require":
             _read(sqlite, writer, operation)
             continue
-        batch = batches.get(operation.model)
+        batch = batches.get(model)
         if batch is None:
-            batch = batches[operation.model] = _Batch()
-        if operation.verb == "insert":
+            batch = batches[model] = _Batch()
+        if verb == "insert":
             batch.inserts.append(operation)
             continue
         # (What was read before the file had more properties is too short; maintained fields change at any time.)
-        dependent = operation.model in sqlite.keepers
-        if dependent and operation.old is not None and operation.etag is None:
-            operation.etag = operation.old[2]
-        if dependent or operation.old is None or len(operation.old) != sqlite.statements[operation.model].width:
+        dependent = model in sqlite.keepers
+        if dependent and old is not None and operation.etag is None:
+            operation.etag = old[2]
+        if dependent or old is None or len(old) != sqlite.statements[model].width:
             _read(sqlite, writer, operation)
-        if operation.verb == "delete":
+        if verb == "delete":
             batch.deletes.append(operation)
         else:
             if operation.change is not None:
