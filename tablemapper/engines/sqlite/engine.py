@@ -68,7 +68,7 @@ class SqliteEngine:
     def _use(self, sqlite: SqliteSchema) -> None:
         self._sqlite = self.reads.sqlite = sqlite
         self.unready: Mapping[str, str] = sqlite.unready
-        self._gets: dict[Model, Get] = ByModel(sqlite.retired)
+        self._gets: dict[Model, Any] = ByModel(sqlite.retired)
         self._gets |= {model: Get(statements) for model, statements in sqlite.statements.items()}
         for model in sqlite.names:
             if any(label in self.unready for label in self.needed(model)):
@@ -79,7 +79,8 @@ class SqliteEngine:
         for label in self.needed(model):
             if label in self.unready:
                 raise self.describe(label).error()
-        return self._gets[model]
+        get: Get = self._gets[model]
+        return get
 
     @classmethod
     def open(
@@ -137,11 +138,19 @@ class SqliteEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        key, seek = (partition, row), self.file.seek
         try:
-            return self._gets[model].row(self.file.seek, (partition, row))
+            get: Get = self._gets[model]
+            sql = get.sql
+            found: Row | None = seek(sql, key)
+            if found is None or (found[-1] is None and sql is get.lean):
+                return found
+            return get.completed(found, sql, seek, key)
         except _OUTDATED:
             self.catch_up()
-            return self._gets[model].row(self.file.seek, (partition, row))
+            get = self._gets[model]
+            found = seek(sql := get.sql, key)
+            return None if found is None else get.completed(found, sql, seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
@@ -502,7 +511,7 @@ def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Ro
         yield from chunk
 
 
-class _UnreadyGet(Get):
+class _UnreadyGet:
     """Stands in for the reads of an aggregate that is being built."""
 
     __slots__ = ("_ready",)
@@ -510,14 +519,8 @@ class _UnreadyGet(Get):
     def __init__(self, ready: Callable[[], Get]) -> None:
         self._ready = ready
 
-    def row(self, *args: Any, **named: Any) -> Row | None:
-        return self._ready().row(*args, **named)
-
-    def few(self, *args: Any, **named: Any) -> dict[tuple[str, str], Row] | None:
-        return self._ready().few(*args, **named)
-
-    def rows(self, *args: Any, **named: Any) -> dict[tuple[str, str], Row]:
-        return self._ready().rows(*args, **named)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ready(), name)
 
 
 def _generation(snapshot: Snapshot) -> int:

@@ -365,27 +365,38 @@ def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
 
 
 class Get:
-    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one."""
+    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one.
 
-    __slots__ = ("_lean", "_sql", "_statements", "_whole")
+    Attributes:
+        sql: reads the row.
+        lean: the one that reads nothing of what is moved aside: the row is whole if its last value is None.
+    """
+
+    __slots__ = ("_statements", "_whole", "lean", "sql")
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
-        self._lean = self._sql = statements.get_lean
+        self.lean = self.sql = statements.get_lean
         self._whole = statements.get if statements.has_big else None
 
-    def row(self, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]) -> Row | None:
-        """Return the row, read by a function that gives the first row of a statement."""
-        sql = self._sql
-        row = read(sql, key)
-        if row is None or self._whole is None or (row[-1] is None and sql is self._lean):
+    def completed(
+        self, row: Row, sql: str, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]
+    ) -> Row | None:
+        """Return a row with what is moved aside of it, and remember whether there is any.
+
+        Args:
+            row: as it was read.
+            sql: what read it; another thread may have changed `sql` since.
+            read: gives the first row of a statement.
+            key: of the row.
+        """
+        if self._whole is None or (row[-1] is None) is (sql is self.lean):
             return row
         if row[-1] is None:
-            self._sql = self._lean
-        elif sql is self._lean:
-            self._sql = self._whole
-            row = read(self._whole, key)
-        return row
+            self.sql = self.lean
+            return row
+        self.sql = self._whole
+        return read(self._whole, key)
 
     def few(
         self, read: Callable[[str, Sequence[Any]], list[Row]], keys: Sequence[tuple[str, str]]
@@ -407,7 +418,7 @@ class Get:
         keys: Sequence[tuple[str, str]],
     ) -> dict[tuple[str, str], Row]:
         """Return the rows that there are of several keys, by key; read by functions of a snapshot."""
-        rows = {row[:2]: row for row in read_each(self._lean, keys)}
+        rows = {row[:2]: row for row in read_each(self.lean, keys)}
         if self._whole is not None:
             for key in [key for key, row in rows.items() if row[-1] is not None]:
                 if (row := read(self._whole, key)) is not None:
