@@ -105,7 +105,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
     if model in sqlite.keepers:
         return lambda writer, operation: _apply(sqlite, writer, [operation], None)
     statements, kept = sqlite.statements[model], sqlite.maintenance[model]
-    stamp, sql = statements.stamp, statements.insert
+    stamp, sql, there = statements.stamp, statements.insert, statements.there
     indexes = [(index, index.rows, sqlite.indexes[index.model].insert) for index in kept.indexes]
     simple = [one for one in kept.aggregates if not is_followed(sqlite, one.model)]
     sums = [(one, one.collect, sqlite.statements[one.model].put) for one in simple]
@@ -119,7 +119,8 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
             execute(sql, in_table[0])
         except apsw.ConstraintError:
             raise _taken(statements, writer, inserted[0]) from None
-        operation.new = inserted[0]
+        operation.new = row = inserted[0]
+        writer.proof = there, row[:3]
         for index, rows_of, put in indexes:
             rows = rows_of(inserted)
             if len(rows) == 1 and index not in sqlite.contested:
