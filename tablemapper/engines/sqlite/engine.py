@@ -164,24 +164,16 @@ class SqliteEngine:
         keys: dict[Model, list[tuple[str, str]]] = {}
         for model, partition, row_key in wanted:
             keys.setdefault(model, []).append((partition, row_key))
-        rows = self._get_few(keys)
-        if rows is None:
-            with self.file.snapshot() as snapshot:
-                rows = {
-                    model: self._gets[model].rows(snapshot.read_each, snapshot.get, of_model)
-                    for model, of_model in keys.items()
-                }
+        if len(keys) == 1:
+            ((model, of_model),) = keys.items()
+            if (few := self._gets[model].few(self.file.read_few, of_model)) is not None:
+                return [few.get(key) for key in of_model]
+        with self.file.snapshot() as snapshot:
+            rows = {
+                model: self._gets[model].rows(snapshot.read_each, snapshot.get, of_model)
+                for model, of_model in keys.items()
+            }
         return [rows[model].get((partition, row_key)) for model, partition, row_key in wanted]
-
-    def _get_few(
-        self, keys: Mapping[Model, Sequence[tuple[str, str]]]
-    ) -> dict[Model, dict[tuple[str, str], Row]] | None:
-        """Return the rows of keys, by class, where one statement can read them; else None."""
-        if len(keys) != 1:
-            return None
-        ((model, of_model),) = keys.items()
-        rows = self._gets[model].few(self.file.read_few, of_model)
-        return None if rows is None else {model: rows}
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
