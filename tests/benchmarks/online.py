@@ -286,18 +286,18 @@ def writers(bench: Bench) -> Iterator[Figure]:
             ratios, speeds = [], []
             for _ in bench.rounds(title):
                 with bench.store(number(options.entities)) as path:
-                    before, after, failed = _beside(bench, path, durability, rest)
+                    before, after, held, failed = _beside(bench, path, durability, rest)
                 ratios.append(before / after)
-                speeds.append((before, after))
+                speeds.append((before, after, held))
                 failures.append(failed)
-            during, ready = (statistics.median(column) for column in zip(*speeds, strict=True))
-            beside = f"{during:,.0f}/s, then {ready:,.0f}/s"
+            during, ready, held = (statistics.median(column) for column in zip(*speeds, strict=True))
+            beside = f"{during:,.0f}/s, then {ready:,.0f}/s; the build held the file for {held:.0%} of the time"
             yield Figure(f"writers {durability} {rest:g}", title, ratios, 0.5, "≥", "", beside)
     title = "writes of the old version that failed because of a build"
     yield Figure("failed", title, [sum(failures)], 0)
 
 
-def _beside(bench: Bench, path: str, durability: str, rest: float) -> tuple[float, float, int]:
+def _beside(bench: Bench, path: str, durability: str, rest: float) -> tuple[float, float, float, int]:
     spawn = multiprocessing.get_context("spawn")
     seconds, count = bench.options.seconds, bench.options.writers
     counts, stop, errors = spawn.Array("q", count), spawn.Event(), spawn.SimpleQueue()
@@ -314,10 +314,11 @@ def _beside(bench: Bench, path: str, durability: str, rest: float) -> tuple[floa
             if not all(task.is_alive() for task in tasks):
                 raise RuntimeError(errors.get())
 
-        def speed(work: Callable[[float], object]) -> float:
+        def speed(work: Callable[[float], object]) -> tuple[float, float]:
             start, begun = time.perf_counter(), sum(counts)
             work(start + seconds)
-            return (sum(counts) - begun) / (time.perf_counter() - start)
+            taken = time.perf_counter() - start
+            return (sum(counts) - begun) / taken, taken
 
         with bench.open(path, *BOTH, build=False, durability=durability) as store:
 
@@ -330,9 +331,11 @@ def _beside(bench: Bench, path: str, durability: str, rest: float) -> tuple[floa
                 with suppress(_Enough):
                     build(store._engine, rest=rest, sleep=sleep)
 
-            during = speed(building)
+            with noted(type(store._engine), "build") as built:
+                during, taken = speed(building)
+            held = sum(one.pace.seconds for one in built if one is not None) / taken
             _check(store)
-        after = speed(lambda until: time.sleep(until - time.perf_counter()))
+        after, _ = speed(lambda until: time.sleep(until - time.perf_counter()))
     finally:
         stop.set()
         for task in tasks:
@@ -343,7 +346,7 @@ def _beside(bench: Bench, path: str, durability: str, rest: float) -> tuple[floa
         print(errors.get(), file=sys.stderr)
     with bench.open(path, *BOTH) as store:
         _check(store)
-    return during, after, failed
+    return during, after, held, failed
 
 
 def write_on(path: str, which: int, each: int, durability: Any, counts: Any, stop: Any, errors: Any) -> None:
@@ -477,7 +480,7 @@ def opening(bench: Bench) -> Iterator[Figure]:
             costs.append((ours, theirs))
         first, second = (statistics.median(column) * 1000 for column in zip(*costs, strict=True))
     title = "opening a store whose classes have grown, by one that was made so"
-    yield Figure("open", title, ratios, 1.1, "≤", "", f"{first:.2f} ms by {second:.2f}")
+    yield Figure("open", title, ratios, beside=f"{first:.2f} ms by {second:.2f}")
 
 
 def _values(item: Any) -> tuple[Any, ...]:

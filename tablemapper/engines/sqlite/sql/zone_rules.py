@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,10 +23,15 @@ def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     owner, _, index = label.partition(".")
     form = forms.get(owner)
     definition = None if form is None else form.indexes.get(index) if index else form.aggregate or None
-    texts = _texts(msgspec.to_builtins(definition))
-    cuts = [cut_of(found) for text in texts if (found := CUT.search(text)) is not None]
-    zones = sorted({cut.zone for cut in cuts if cut.is_local})
+    zones = _zones_of(msgspec.json.encode(definition))
     return {zone: "" if zone_fault(zone) else fingerprint(zone) for zone in zones} or UNSET
+
+
+@lru_cache(maxsize=None)  # of each definition that a process meets; a store asks several times while it is opened
+def _zones_of(definition: bytes) -> tuple[str, ...]:
+    texts = _texts(msgspec.json.decode(definition))
+    cuts = [cut_of(found) for text in texts if (found := CUT.search(text)) is not None]
+    return tuple(sorted({cut.zone for cut in cuts if cut.is_local}))
 
 
 def ruled_here(forms: Forms, label: str, state: StateForm) -> StateForm:
