@@ -222,7 +222,7 @@ def test_the_old_version_reads_what_a_process_writes_that_knows_the_script(path:
                     write(store, case, draw)
                 same(old, store, case)
             with pytest.raises(
-                tm.SchemaMismatch, match="first has changed it, and what it was before can only be read"
+                tm.SchemaMismatch, match="first has changed this class, and this version can only read it"
             ):
                 old.insert(OLD("i9", 1, "1.00", Grade.NEW, None))
             store.clear(case.new)
@@ -614,7 +614,7 @@ def shops(rank: Any, age: Any) -> list[Any]:
     fields = {"shop": str, "number": int, "age": age}
     worker = entity("Worker", "Workers", fields, tm.Key[str, int](partition="{shop}", row="{number}"))
     shop = entity(
-        "Shop", "Shops", {"shop": str, "rank": rank, "workers": int}, tm.Key[str](partition="{shop}"),
+        "Shop", "Shops", {"shop": str, "workers": int, "rank": rank}, tm.Key[str](partition="{shop}"),
         workers=tm.count(of=worker), by_workers=tm.Index[int](partition="{workers}"),
     )  # fmt: skip
     return [worker, shop]
@@ -640,7 +640,7 @@ def test_fields_that_the_store_maintains_are_kept_on_both_sides(tmp_path: Path) 
             store.insert(new[1]("c", "rr"))
             store.insert(new[0]("c", 5, "yy"))
             assert [repr(e) for e in mine.query(old[1]).allow_scan()] == [
-                "Shop(shop='a', rank=9, workers=3)", "Shop(shop='b', rank=3, workers=2)", "Shop(shop='c', rank=2, workers=1)"
+                "Shop(shop='a', workers=3, rank=9)", "Shop(shop='b', workers=2, rank=3)", "Shop(shop='c', workers=1, rank=2)"
             ]  # fmt: skip
             assert [e.shop for e in mine.query(old[1]).where(old[1].workers == 2)] == ["b"]
             assert mine[old[0].key("a", 1)].age == 7

@@ -246,7 +246,8 @@ def made_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, MadeSide]]:
 
 
 def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSide]:
-    if (sides := sqlite.sides.get((model, twin.migration))) is None:
+    sides: list[Side | MadeSide] | None = sqlite.sides.get((model, twin.migration))
+    if sides is None:
         name, main, former = sqlite.names[model], sqlite.stored, twin.catalogue
         if twin in sqlite.guests:
             if not twin.writes:
