@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from ..expressions.tree import Attr
-from ..planning.projection import KeyPiece, key_pieces, stored_keys, tuples
+from ..planning.projection import KeyPiece, Layout, key_pieces, stored_keys, tuples
 from ..schema.rows import Row
+from .prepared import PreparedPlan
 from .run import Run
 
 __all__ = ["Block", "ColumnReader"]
@@ -29,21 +30,16 @@ class ColumnReader:
 
     def __init__(self, run: Run, wanted: Sequence[Attr[Any, Any]], limit: int | None) -> None:
         self._run, self._limit, self._wanted = run, limit, wanted
-        prepared, layout, plan = run.prepared, run.layout, run.prepared.plan
-        self._whole = prepared.whole and layout.fields is not None
+        self._whole = run.prepared.whole and run.layout.fields is not None
         """Whether what is in the rows, and nothing else, stands in the columns."""
-        if not self._whole:
-            return
-        self._steps, covering = len(plan.sort), plan.covering
-        self._at = {name: prepared.width + number for number, name in enumerate(layout.fields or ())}
-        field = plan.model.declaration.field
-        plain = [attr.name for attr in wanted if not (attr.path or attr.part) and not field(attr.name).wide]
-        held, self._keys = stored_keys(plan.path, plain, covering=covering)
-        self._at |= {name: number - len(held) for number, name in enumerate(held)}
-        self._plain = [attr.name in plain and not (attr.path or attr.part) for attr in wanted]
-        others = [attr for attr, is_plain in zip(wanted, self._plain, strict=True) if not is_plain]
-        self._make = tuples(plan.path, layout, others, covering=covering, sorted_by=self._steps) if others else None
-        self._held = held
+
+    @property
+    def _form(self) -> _Form:
+        prepared = self._run.prepared
+        if prepared.columns is None:
+            prepared.columns = _Form(prepared, self._run.layout, self._wanted)
+        form: _Form = prepared.columns
+        return form
 
     def blocks(self, size: int, *, stored: bool = False) -> Iterator[Block]:
         """Yield columns of at most so many rows.
@@ -60,16 +56,7 @@ class ColumnReader:
 
     def block(self, rows: Sequence[Row]) -> Block:
         """Return the columns of rows, in stored form as far as possible."""
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-        if self._held:
-            columns += self._keys(*columns[self._steps : self._run.prepared.width])
-        made = iter(zip(*self._make(rows, self._run.bound.values), strict=True) if self._make is not None else ())
-        return [
-            (True, columns[self._at[attr.name]]) if is_plain else (False, next(made))
-            for attr, is_plain in zip(self._wanted, self._plain, strict=True)
-        ]
-
-    # ------------------------------------------------------------------------------------------ lines
+        return self._form.block(rows, self._run.bound.values)
 
     def lines(self, size: int) -> Iterator[bytes | list[Row]] | None:
         """Return chunks of rows as lines of JSON, a row that is no such line with its chunk as it is; see `Reads.lines`.
@@ -77,11 +64,9 @@ class ColumnReader:
         None if they have to be read as `blocks`: something is left to do for each row, or they are few.
         """
         run, limit = self._run, self._limit
-        if not self._whole or not all(self._plain) or run.spending is not None:
+        if not self._whole or run.spending is not None or min(size, size if limit is None else limit) < FEW:
             return None
-        if min(size, size if limit is None else limit) < FEW or self.pieces is None:
-            return None
-        return run.reads.lines(run.bound, run.layout, size, limit)
+        return run.reads.lines(run.bound, run.layout, size, limit) if self._form.has_lines else None
 
     @property
     def names(self) -> list[str]:
@@ -93,16 +78,59 @@ class ColumnReader:
         """How many values a line has."""
         return 1 + self._run.prepared.width + len(self._run.layout.fields or ()) + 1
 
-    @cached_property
+    @property
     def places(self) -> dict[str, int]:
         """Where the values of columns stand in a line, of those fields that no key holds."""
-        return {name: 1 + self._at[name] for name in self.names if name not in self._held}
+        return self._form.places
+
+    @property
+    def pieces(self) -> list[KeyPiece]:
+        """The components of keys that hold the other columns; a line has the keys in front."""
+        return self._form.pieces or []
+
+
+class _Form:
+    """How columns are made of what a plan reads; kept with the plan, as functions are compiled for it."""
+
+    def __init__(self, prepared: PreparedPlan, layout: Layout, wanted: Sequence[Attr[Any, Any]]) -> None:
+        plan, self._width, self._wanted = prepared.plan, prepared.width, wanted
+        self._path, self._steps, self._covering = plan.path, len(plan.sort), plan.covering
+        self._at = {name: prepared.width + number for number, name in enumerate(layout.fields or ())}
+        field = plan.model.declaration.field
+        plain = [attr.name for attr in wanted if not (attr.path or attr.part) and not field(attr.name).wide]
+        self._held, self._keys = stored_keys(plan.path, plain, covering=plan.covering)
+        self._at |= {name: number - len(self._held) for number, name in enumerate(self._held)}
+        self._plain = [attr.name in plain and not (attr.path or attr.part) for attr in wanted]
+        others = [attr for attr, is_plain in zip(wanted, self._plain, strict=True) if not is_plain]
+        options: Any = {"covering": plan.covering, "sorted_by": self._steps}
+        self._make = tuples(plan.path, layout, others, **options) if others else None
+
+    def block(self, rows: Sequence[Row], values: Sequence[Any]) -> Block:
+        """Return the columns of rows."""
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        if self._held:
+            columns += self._keys(*columns[self._steps : self._width])
+        made = iter(zip(*self._make(rows, values), strict=True) if self._make is not None else ())
+        return [
+            (True, columns[self._at[attr.name]]) if is_plain else (False, next(made))
+            for attr, is_plain in zip(self._wanted, self._plain, strict=True)
+        ]
+
+    @cached_property
+    def has_lines(self) -> bool:
+        """Whether the columns can be had of lines."""
+        return all(self._plain) and self.pieces is not None
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """See `ColumnReader`."""
+        names = [attr.name for attr in self._wanted]
+        return {name: 1 + self._at[name] for name in names if name not in self._held}
 
     @cached_property
     def pieces(self) -> list[KeyPiece] | None:
-        """The components of keys that hold the other columns; a line has the keys in front."""
-        plan = self._run.prepared.plan
-        return key_pieces(plan.path, self._held, covering=plan.covering)
+        """See `ColumnReader`; None if a field is in several components."""
+        return key_pieces(self._path, self._held, covering=self._covering)
 
 
 def _gathered(chunks: Iterable[Sequence[Row]], limit: int | None, size: int) -> Iterator[list[Row]]:

@@ -49,6 +49,8 @@ class PreparedPlan:
         self.plan = plan
         self.scans = 0
         self.scan_logged = False
+        self.columns: Any = None
+        """How columns are made of what is read, once that was asked for; see `columns`."""
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
         self.whole = not self.residual and not plan.distinct
         """Whether every row that is read is a result."""

@@ -97,7 +97,7 @@ class _OfLines:
         self._compute = import_module("pyarrow.compute")
         self._columns = dict(zip(reader.names, writer.columns.values(), strict=True))
         self._types = {at: self._columns[name].parsed for name, at in reader.places.items()}
-        self._types |= dict.fromkeys((1 + piece.place for piece in reader.pieces or ()), writer.pa.string())
+        self._types |= dict.fromkeys((1 + piece.place for piece in reader.pieces), writer.pa.string())
 
     def batch(self, chunk: bytes | list[Row]) -> Any:
         """Return a batch of a chunk."""
@@ -112,7 +112,7 @@ class _OfLines:
         parsed = parse_lines(self._writer.pa, text, self._reader.width, self._types)
         arrays = {name: self._columns[name].of_parsed(parsed[at]) for name, at in self._reader.places.items()}
         parts: dict[int, Any] = {}
-        for piece in self._reader.pieces or ():
+        for piece in self._reader.pieces:
             if piece.place not in parts:
                 parts[piece.place] = _components(parsed[1 + piece.place], piece)
             texts = parts[piece.place]

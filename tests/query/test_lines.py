@@ -244,6 +244,23 @@ def test_other_plans_are_read_by_rows(where: str, order: str, picked: list[Any])
         assert not came
 
 
+def test_functions_are_compiled_once_for_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tm.open(":memory:", models=[Thing]) as store:
+        store.insert_many(_thing(at) for at in range(5))
+
+        def rows(number: int) -> Any:
+            return store.query(Thing).where(Thing.part == "a", Thing.number >= number).select(Thing.number, Thing.at)
+
+        rows(0).to_arrow()
+        rows(1).columns()
+        compiled: list[str] = []
+        monkeypatch.setattr(
+            "tablemapper.planning.projection.compile_functions", lambda title, *_: compiled.append(title)
+        )
+        assert rows(2).to_arrow().column("number").to_pylist() == rows(2).columns()["number"] == [2, 3, 4]
+        assert not compiled
+
+
 def test_few_rows_and_a_budget_are_read_by_rows() -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at) for at in range(5))
