@@ -277,10 +277,37 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
 # ---------------------------------------------------------------------------------------------- what a report says
 
 
-def plan_steps(
-    script: Script, forms: Forms, count: Callable[[str], int], *, back: bool = False
-) -> tuple[PlanStep, ...]:
-    """Return the steps of a script as a report shows them."""
+def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[PlanStep]:
+    """Yield the steps of scripts as a report shows them.
+
+    Args:
+        ahead: the scripts, each with whether it undoes one.
+        forms: of the store.
+        count: returns the number of entities of a class of the store.
+    """
+    known, origins = dict(forms), {name: (name,) for name in forms}
+
+    def expected(name: str) -> int:
+        return sum(map(count, origins.get(name, ())))
+
+    for script, back in ahead:
+        yield from _script_steps(script, known, expected, back=back)
+        made = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
+        for step in script.steps:
+            match step:
+                case Rewrite(old=old, into=into):
+                    made |= {cls.__name__: [old.__name__] for cls in into}
+                case Join(a=a, b=b, into=into):
+                    made |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
+                case _:
+                    pass
+        origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in made.items()}
+        gone = affected_classes(script, known)
+        known = {name: form for name, form in known.items() if name not in gone}
+        known |= {cls.__name__: model_of(cls).form for cls in script.new}
+
+
+def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[PlanStep, ...]:
     undoable = all(is_reversible(step, script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}

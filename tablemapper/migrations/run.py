@@ -201,8 +201,7 @@ class _Run:
             ahead = [(script, False) for script in self._scripts[done:end]]
         self._give_up(ahead, named=target is not None)
         self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
-        for script, back in ahead:
-            self._plan += plan_steps(script, self._engine.forms(), self._count, back=back)
+        self._plan += plan_steps(ahead, self._engine.forms(), self._count)
         for at, (script, back) in enumerate(ahead):
             if not self._one(script, back=back):
                 return self._report(done=False)

@@ -196,3 +196,27 @@ def test_an_old_version_does_not_bring_back_an_aggregate_that_was_dropped(path: 
     with tm.open(path, models=[OLD, totals(OLD, "price")]) as store:  # another definition is another aggregate
         assert store.check().ok
     assert sound(path, OLD) == 20
+
+
+def test_the_plan_of_several_scripts_is_of_the_classes_as_each_one_finds_them(path: Path) -> None:
+    product = part(name="Product", table="Products", **indexes())
+    priced = part(changed(FIELDS, price=Decimal), name="Product", table="Products", **indexes())
+    sized = part(changed(FIELDS, price=Decimal, tags=int), name="Product", table="Products", **BY_MAKER)
+
+    def sizes(m: tm.Migration) -> None:
+        m.drop(priced.by_tag)
+        m.convert(priced.tags, sized.tags, len)
+
+    shapes = [[cls, totals(cls, "maker")] for cls in (product, priced, sized)]
+    scripts = [
+        script(shapes[0], lambda m: m.rename_class(OLD, product), "first"),
+        script(
+            shapes[1], lambda m: m.convert(product.price, priced.price, Decimal, back=str), "second", "first", shapes[0]
+        ),
+        script(shapes[2], sizes, "third", "second", shapes[1]),
+    ]
+    plan = migrate(path, *scripts, dry_run=True).plan
+    assert [(one.migration, one.entities, one.old_version) for one in plan if "drop" not in one.text] == [
+        ("first", 20, "writes"), ("second", 20, "reads"), ("third", 20, "stops"),
+    ]  # fmt: skip
+    assert [one.entities for one in migrate(path, *scripts).plan] == [one.entities for one in plan]
