@@ -283,6 +283,11 @@ def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> 
             )  # fmt: skip
 
 
+def _with_types(template: TemplateForm) -> str:
+    """Return a template with the types of its fields, where only these tell it from another."""
+    return f"{template} ({', '.join(f'{field}: {kind}' for field, _, kind in template.slots)})"
+
+
 def _is_renamed(old: ModelForm, new: ModelForm) -> bool:
     """Return whether a class is another one under a new name: the table, the keys and the fields are the same."""
     return (
@@ -338,7 +343,8 @@ def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Chang
         yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
         if (was := getattr(old, part)) != (now := getattr(new, part)):
-            yield Change(name, "migration", f"its {meaning} was {was} and is {now}", rekey)
+            texts = map(str if str(was) != str(now) else _with_types, (was, now))
+            yield Change(name, "migration", f"its {meaning} was {' and is '.join(texts)}", rekey)
     if old.type is None and new.type is not None:
         yield Change(name, "open", f'type="{new.type}" is new')
     elif old.type != new.type:

@@ -220,3 +220,13 @@ def test_the_plan_of_several_scripts_is_of_the_classes_as_each_one_finds_them(pa
         ("first", 20, "writes"), ("second", 20, "reads"), ("third", 20, "stops"),
     ]  # fmt: skip
     assert [one.entities for one in migrate(path, *scripts).plan] == [one.entities for one in plan]
+
+
+def test_a_key_of_which_only_a_type_differs_is_told_with_the_types() -> None:
+    priced, other = (
+        part(changed(FIELDS, price=kind), tm.Key(partition="{shelf}", row=("{number}", "{price}")))
+        for kind in (str, Decimal)
+    )
+    (change,) = (one for one in tm.changes(tm.schema_form([priced]), [other]) if "row key" in one.message)
+    assert change.message.startswith('its row key was ("{number}", "{price}") (number: int, price: str) and is ')
+    assert change.message.endswith("(number: int, price: Decimal)")
