@@ -162,8 +162,10 @@ class Transactions:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
             if in_company:
                 self.turns.take(first.until)
+            began = 0.0
             with connection:
-                began = self._monotonic() if first.alone else 0.0
+                if first.alone:
+                    began = self._monotonic()
                 try:
                     timestamp = timestamps.begin(connection)
                     self._apply(first, timestamp)

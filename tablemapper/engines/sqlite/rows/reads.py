@@ -130,17 +130,11 @@ class SqliteReads:
         left, ended = limit, limit == 0
         while not ended:
             wanted = size if left is None else min(size, left)
-            chunk: bytes | list[Row] | None = None
+            found: tuple[bytes | list[Row], int] | None = None
             if surplus < 2:
-                chunk, count = _text(within, select.lines(bound, layout, after, wanted), wanted)
-                surplus += 1 if chunk is None else -1
-            if chunk is None:
-                chunk = []
-                for sql, args in select.statements(bound, layout, after, wanted):
-                    chunk += within.read(sql, [*args[:-1], wanted - len(chunk)])
-                    if len(chunk) == wanted:
-                        break
-                count = len(chunk)
+                found = _text(within, select.lines(bound, layout, after, wanted), wanted)
+                surplus += 1 if found is None else -1
+            chunk, count = found or _rows(within, select.statements(bound, layout, after, wanted), wanted)
             if left is not None:
                 left -= count
             ended = count < wanted or left == 0
@@ -310,14 +304,24 @@ def _moved_aside(rows: list[Row]) -> bool:
     return False
 
 
-def _text(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[bytes | None, int]:
+def _rows(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[list[Row], int]:
+    """Return at most so many rows, and their number."""
+    rows: list[Row] = []
+    for sql, args in statements:
+        rows += within.read(sql, [*args[:-1], wanted - len(rows)])
+        if len(rows) == wanted:
+            break
+    return rows, len(rows)
+
+
+def _text(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[bytes, int] | None:
     """Return at most so many rows as lines of JSON, and their number; None if lines do not hold all of them."""
     texts: list[bytes] = []
     count = 0
     for sql, args in statements:
-        text, found, odd = within.get(sql, [*args[:-1], wanted - count]) or (None, 0, 0)
+        text, found, odd = within.get(sql, [*args[:-1], wanted - count]) or (b"", 0, 0)
         if odd:
-            return None, 0
+            return None
         if found:
             texts.append(text)
             count += found
