@@ -92,13 +92,13 @@ class Model:
         return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
 
     def optional(self, name: str) -> bool:
-        """Return whether rows can lack a field: an optional one, and a sum in a group that stays when it is empty."""
+        """Return whether rows can lack a field: an optional one, and a group's sum of floats (inf and -inf have none)."""
         field = self.declaration.field(name)
         return field.optional or (
             self.aggregate is not None
-            and self.aggregate.keeps_empty
             and field.measure is not None
             and field.measure.kind == "sum"
+            and field.type.kind is float
         )
 
     def index(self, name: str) -> IndexModel:

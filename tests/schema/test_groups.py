@@ -166,6 +166,7 @@ class Ever(tm.Aggregate, of=Reading, table="EverReadings"):
 
     key = tm.Key[str](partition="{device}")
     by_sizes = tm.Index[int](partition="{sizes}")
+    by_total = tm.Index[float](partition="all", row="{total}")
 
 
 def test_sums_that_are_never_none_are_0_in_a_row_that_outlives_its_entities() -> None:
@@ -181,12 +182,16 @@ def test_sums_that_are_never_none_are_0_in_a_row_that_outlives_its_entities() ->
         assert store.check().ok
 
 
-def test_a_sum_of_both_infinities_is_none_and_not_0() -> None:
+def test_a_sum_of_both_infinities_is_none_and_not_0_and_in_no_index() -> None:
     at = datetime(2020, 1, 1, tzinfo=UTC)
     with tm.open(":memory:", models=[Reading, Ever]) as store:
         store.insert_many(Reading("d", at + timedelta(hours=n), inf) for n, inf in enumerate([math.inf, -math.inf]))
         assert store[Ever.key("d")].total is None
         assert store.group(Ever.key("d")).total is None
+        assert not store.query(Ever.by_total()).exists()
+        store.delete(Reading.key("d", at))
+        assert [one.total for one in store.query(Ever.by_total())] == [-math.inf]
+        assert store.check().ok
 
 
 def test_every_difference_changes_the_fingerprint() -> None:
