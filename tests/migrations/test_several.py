@@ -230,3 +230,22 @@ def test_a_key_of_which_only_a_type_differs_is_told_with_the_types() -> None:
     (change,) = (one for one in tm.changes(tm.schema_form([priced]), [other]) if "row key" in one.message)
     assert change.message.startswith('its row key was ("{number}", "{price}") (number: int, price: str) and is ')
     assert change.message.endswith("(number: int, price: Decimal)")
+
+
+def test_a_version_with_an_index_that_was_dropped_stays_refused_beside_the_next_migration(path: Path) -> None:
+    first = script([SLIM, totals(SLIM, "maker")], lambda m: m.drop(OLD.by_tag), "first")
+    second = script(
+        [KEYED, totals(KEYED, "maker")],
+        lambda m: m.rekey(SLIM, KEYED),
+        "second",
+        "first",
+        [SLIM, totals(SLIM, "maker")],
+    )
+    migrate(path, first, contract=True)
+    for _ in range(2):
+        with pytest.raises(
+            tm.SchemaMismatch, match="by_tag was dropped by first; declare it under another name, or delete"
+        ):
+            tm.open(path, models=[OLD, OLD_TOTALS])
+        migrate(path, first, second)
+    assert sound(path, SLIM, totals(SLIM, "maker")) == sound(path, KEYED, totals(KEYED, "maker")) == 20

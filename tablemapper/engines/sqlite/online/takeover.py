@@ -98,6 +98,10 @@ def _residents(catalogue: Catalogue, schema: Schema) -> Schema:
                         f"{model.name}: {twin.migration} has switched, and nothing can be added to the old form of the class; "
                         "deploy the version that declares it as it is now"
                     )
+                elif stone := attrs.evolve(twin.catalogue, tombstones=catalogue.tombstones).gone(
+                    model.name, model.form
+                ):
+                    faults.append(f"{model.name}: {stone}")
                 break
         else:
             left.append(model)
