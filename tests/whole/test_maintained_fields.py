@@ -350,7 +350,7 @@ def _class(base: Any = tm.Entity, /, *, table: str = "Faulty", key: Any = None, 
         (lambda: _class(n=(str, tm.count(of=Employee))), "n: a count is an int, not str"),
         (lambda: _class(n=(int, tm.max(Employee.age, of=Employee))), r"n: .* make it Field\[int \| None\]"),
         (lambda: _class(n=(int | None, tm.max(Employee.age, of=Department))), "n: Employee.age is not a field of Department"),
-        (lambda: _class(n=(int, tm.sum(Department.employees, of=Department))), "maintained itself; measure what it is made of"),
+        (lambda: _class(n=(int, tm.sum(Department.employees, of=Department))), "a maintained field itself; measure its source"),
         (
             lambda: _class(n=(int, tm.count(of=Employee)), city=(str,), key=tm.Key(partition="{city}", row="{department}")),
             "n: it is over the entities with the values of this key, but Employee has no field city",
