@@ -30,6 +30,7 @@ __all__ = ["annotations_of", "calling_frame", "read_bases", "read_body"]
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARED = (FieldOptions, Measure, Key, Index)
+_FAULTY = object()
 _ELSEWHERE = {
     "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
     "__table_args__": "a key and indexes are declared in the class body, as tm.Key and tm.Index",
@@ -114,8 +115,11 @@ def calling_frame() -> FrameType:
 
 def read_body(
     name: str, body: dict[str, Any], bases: tuple[Any, ...], options: Options, faults: list[str]
-) -> tuple[dict[str, FieldModel], dict[str, Any]]:
-    """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list."""
+) -> tuple[dict[str, FieldModel], dict[str, Any], set[str]]:
+    """Take the fields, and the keys and indexes as declared, out of a class body; faults are added to the list.
+
+    The set has the names of fields that have a fault themselves, and so are not among the fields.
+    """
     for key, value in list(body.items()):
         if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
             faults.append(f"{key}: a tuple is no declaration; is there a comma after it?")
@@ -135,6 +139,8 @@ def read_body(
     annotations = dict(_evaluated(name, body, faults))
     for field_name, annotation in annotations.items():
         option = specifiers.pop(field_name, None)
+        if annotation is _FAULTY:
+            continue
         if (model := _field(field_name, annotation, option, faults, aggregate=options.of is not None)) is not None:
             fields.pop(field_name, None)
             fields[field_name] = model
@@ -152,7 +158,7 @@ def read_body(
         f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers if k not in annotations_of(body)
     ]
     _check_fields(fields, faults)
-    return fields, declared
+    return fields, declared, annotations.keys() - fields.keys()
 
 
 def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
@@ -185,7 +191,7 @@ def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
 
 
 def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields' annotations, evaluated where the class is written, without ``tm.Field``."""
+    """Yield the fields' annotations, evaluated where the class is written, without ``tm.Field``; or `_FAULTY`."""
     frame = calling_frame()
     inner = {k: v for k, v in body.items() if isinstance(v, type)}
     for field_name, given in annotations_of(body).items():
@@ -194,6 +200,7 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
             hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)
         except Exception as error:  # evaluating a user's text may raise anything
             faults.append(f"{field_name}: {_unreadable(name, error, [*frame.f_locals, *frame.f_globals])}")
+            yield field_name, _FAULTY
             continue
         hint = hints[field_name]
         if hint is ClassVar or get_origin(hint) is ClassVar:
@@ -203,6 +210,7 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
             yield field_name, Annotated[(hint.__origin__, *marks)] if marks else hint.__origin__
             continue
         body.pop(field_name, None)
+        yield field_name, _FAULTY
         if hint is Field:
             faults.append(f"{field_name}: tm.Field of what? Write tm.Field[str], for example")
         elif field_name.startswith("_"):

@@ -247,9 +247,17 @@ def located(name: str, error: ValueError) -> str:
 
 
 def declare(
-    cls: Any, options: Options, fields: dict[str, FieldModel], declared: dict[str, Any], faults: list[str]
+    cls: Any,
+    options: Options,
+    fields: dict[str, FieldModel],
+    declared: dict[str, Any],
+    faulty: set[str],
+    faults: list[str],
 ) -> AbstractDeclaration:
-    """Compile a class; one with a table gives a `Declaration`, unless there is a fault in its key."""
+    """Compile a class; one with a table gives a `Declaration`, unless there is a fault in its key.
+
+    A key or an index over a field that has a fault itself is not judged: what is wrong with the field is said once.
+    """
     models = tuple(fields.values())
     keys = {name: value for name, value in declared.items() if isinstance(value, Key)}
     indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
@@ -271,7 +279,10 @@ def declare(
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional and not m.maintained}
-    partition, row = _templates("key", keys["key"], kinds, fields, faults) if "key" in keys else (None, None)
+    judged = {name for name, value in declared.items() if faulty.isdisjoint(_named(value))}
+    partition, row = (
+        _templates("key", keys["key"], kinds, fields, faults) if "key" in judged & keys.keys() else (None, None)
+    )
     if partition is not None and row is not None:
         for name in dict.fromkeys((*partition.fields, *row.fields)):
             if name not in (*partition.arguments, *row.arguments):
@@ -285,7 +296,7 @@ def declare(
     compiled = [
         model
         for name, index in indexes.items()
-        if (model := compile_index(cls, name, index, table, fields, faults)) is not None
+        if name in judged and (model := compile_index(cls, name, index, table, fields, faults)) is not None
     ]
     if partition is None or row is None:
         return AbstractDeclaration(cls=cls, table=table, fields=models, of=options.of, where=where)
@@ -407,6 +418,14 @@ def _slots(template: Any) -> list[str]:
     """Return what a template names in braces."""
     pieces = [piece for text in _texts(template) for piece in text.split("{")[1:]]
     return list(dict.fromkeys(piece.split("}")[0].split(":")[0] for piece in pieces))
+
+
+def _named(declared: Key[Any] | Index[Any]) -> Iterator[str]:
+    """Yield the fields that a key or an index names."""
+    for slot in (*_slots(declared.partition), *_slots(declared.row)):
+        yield slot.partition(".")[0]
+    if isinstance(declared, Index) and not isinstance(declared.include, str):
+        yield from declared.include
 
 
 def _compare_parameters(

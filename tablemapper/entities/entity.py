@@ -90,7 +90,7 @@ def _make_class(
     before = len(faults)
     read_bases(name, bases, faults)
     impossible = len(faults) > before
-    fields, declared = read_body(name, body, bases, options, faults)
+    fields, declared, faulty = read_body(name, body, bases, options, faults)
     if impossible:
         raise InvalidModel(name, faults)
     concrete = options.table is not None
@@ -105,7 +105,7 @@ def _make_class(
         type.__setattr__(
             cls, "__declaration__", AbstractDeclaration(cls=cls, table=None, fields=tuple(fields.values()))
         )
-    declaration = declare(cls, options, fields, declared, faults)
+    declaration = declare(cls, options, fields, declared, faulty, faults)
     faults += cls._faults(declaration)
     if faults:
         raise InvalidModel(name, faults)

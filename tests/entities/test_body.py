@@ -94,6 +94,19 @@ def test_a_fault_is_reported_once(source: str, said: list[str]) -> None:
     assert len(faults(source)) == 1
 
 
+@pytest.mark.parametrize("age", ["age: tm.Field[object]", "age: tm.Field[Foo]", "age: tm.Field", "age: int"])
+def test_a_field_with_a_fault_makes_no_further_ones_in_keys_and_indexes(age: str) -> None:
+    by_age = 'by_age = tm.Index[int](partition="{age}")'
+    by_name = 'by_name = tm.Index[str](partition="{name}", include=("age",))'
+    key = 'key = tm.Key[str, int](partition="{name}", row="{age}")'
+    lines = ['class Hero(tm.Entity, table="Heroes"):', "name: tm.Field[str]", age, by_age, by_name, key]
+    (found,) = faults("\n    ".join(lines))
+    assert found.startswith("age: ")
+    found, other = faults(entity(age, by_age, 'by_nmae = tm.Index[str](partition="{nmae}")'))
+    assert found.startswith("age: ")
+    assert 'did you mean "name"?' in other
+
+
 def test_annotations_that_are_no_text_are_read_too() -> None:
     scope: dict[str, Any] = {"tm": tm, "ClassVar": ClassVar}
     source = entity("n: tm.Field[int] = tm.field(default=3)", "limit: ClassVar[int] = 4")
