@@ -628,6 +628,7 @@ class Stamp(tm.Entity, table="Stamps"):
 
 
 def test_nothing_of_a_key_is_needed_where_its_fields_are_stored_as_properties_too(things: list[Thing]) -> None:
+    pytest.importorskip("pyarrow")
     stamps = [Stamp(date(2026, 3, day), Decimal(day), "x" * day) for day in (1, 2)]
     with tm.open(":memory:", models=[Stamp, Thing]) as store:
         store.insert_many([*stamps, *things])
