@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import re
 import textwrap
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ _BLOCK = re.compile(
     r"^( *)```(?:python|\{\.python\})\n(.*?)^\1```", re.MULTILINE | re.DOTALL
 )  # (ruff formats the former)
 _FENCED = re.compile(r"^ *```[^\n]+\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 _OUTPUT = re.compile(r'^```text title="Output"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _OPTIONAL = re.compile(r"^ *import (fastapi|numpy|pandas|polars|pyarrow)\b", re.MULTILINE)
 _INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
@@ -83,6 +85,13 @@ def test_no_line_of_code_on_a_page_is_wider_than_its_column() -> None:
         if len(line) > COLUMNS
     ]
     assert wide == []
+
+
+def test_no_line_of_code_in_a_public_docstring_is_wider_than_its_column() -> None:
+    texts = {name: inspect.getdoc(getattr(tablemapper, name)) or "" for name in tablemapper.__all__}
+    code = {name: "".join(_INDENTED.findall(text + "\n")) for name, text in texts.items()}
+    assert code["Entity"]  # the pattern finds an example
+    assert [name for name, lines in code.items() if any(len(line) - 4 > COLUMNS for line in lines.splitlines())] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -64,8 +64,9 @@ def converter() -> cattrs.Converter:
 
     Register both, before the class is used in a field::
 
-        tablemapper.converter().register_unstructure_hook(Money, lambda money: [str(money.amount), money.currency])
-        tablemapper.converter().register_structure_hook(Money, lambda stored, _: Money(Decimal(stored[0]), stored[1]))
+        converter = tablemapper.converter()
+        converter.register_unstructure_hook(Money, lambda it: [str(it.amount), it.currency])
+        converter.register_structure_hook(Money, lambda pair, _: Money(Decimal(pair[0]), pair[1]))
 
     Classes that have a form of their own (attrs, dataclasses, Structs) keep it, here and nested.
     """
