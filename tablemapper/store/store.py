@@ -357,6 +357,7 @@ class Store:
             InvalidEntity: the function returned something else, or changed the key.
             EntityTooLarge, UniqueViolation: as `insert`.
         """
+        check_outside(self._engine, "update")
         operations = self._operations
         model = operations.key(key)[0]
         work = by_function(operations.writable(model.cls), change)
@@ -391,6 +392,7 @@ class Store:
             PreconditionFailed: someone else wrote it since it was read, or it was never read.
             InvalidEntity: the key is of another class, is its own, or does not fit the entity's other fields.
         """
+        check_outside(self._engine, "move")
         operations = self._operations
         model, partition, row = operations.key(new_key)
         if model.cls is not type(entity):

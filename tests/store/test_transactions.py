@@ -307,6 +307,15 @@ def test_the_store_does_not_write_beside_its_transaction(store: tm.Store, write:
     write(store)
 
 
+def test_a_verb_beside_a_transaction_is_refused_by_its_name_before_it_calls_anything(store: tm.Store) -> None:
+    store.insert(order := Order("c", 1))
+    with store.transaction():
+        with pytest.raises(tm.InvalidTransaction, match=r"^update: "):
+            store.update(order.key, lambda _: pytest.fail("it was called"))
+        with pytest.raises(tm.InvalidTransaction, match=r"^move: "):
+            store.move(order, Order.key("c", 2))
+
+
 def test_the_store_reads_beside_its_transaction(store: tm.Store) -> None:
     store.insert(Order("c", 1))
     with store.transaction() as tx:
