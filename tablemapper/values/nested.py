@@ -82,7 +82,7 @@ def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
     if _converter is not None and (plain := _converter.unstructure(value)) is not value:
-        return plain
+        return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
             return form.check(value)
@@ -109,6 +109,9 @@ def _plain(value: Any, path: str, depth: int) -> Any:
             raise Fault(f"nested more than {MAX_DEPTH} deep", path)
         if kind is not dict:
             return [_plain(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(value)]
+        for key in value:
+            if not isinstance(key, str):
+                raise Fault(f"the keys of a dict must be str, not {shown(key)}", path)
         return {_plain(key, path, depth): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind is bytearray or kind is memoryview:
         kind = bytes
@@ -124,11 +127,14 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     return plain
 
 
-def _take_apart(value: Any) -> Any:
+def _take_apart(value: Any, *, str_keys: bool = False) -> Any:
     if isinstance(value, (set, frozenset)):  # msgspec orders only what has an order
-        return sorted(_take_apart(list(value)), key=lambda item: (type(item).__name__, msgspec.json.encode(item)))
+        return sorted(
+            _take_apart(list(value), str_keys=str_keys),
+            key=lambda item: (type(item).__name__, msgspec.json.encode(item)),
+        )
     return msgspec.to_builtins(
-        value, builtin_types=_NATIVE, str_keys=True, enc_hook=_unstructure, order="deterministic"
+        value, builtin_types=_NATIVE, str_keys=str_keys, enc_hook=_unstructure, order="deterministic"
     )
 
 

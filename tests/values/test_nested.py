@@ -345,6 +345,9 @@ def deep(depth: int) -> Any:
         (Cat | Dog, Address("x"), "missing required field type"),
         (tuple[str, int], ("a", "b"), "[1]: expected int, got str"),
         (tuple[str, int], ["a", 1], "expected tuple[str, int], got list"),
+        (dict[str, int], {1: 1}, "the keys of a dict must be str, not 1"),
+        (dict[str, int], {"1": 1, 1: 2}, "str"),
+        (dict[str, Any], {"a": [{None: 1}]}, ".a[0]: the keys of a dict must be str, not None"),
         (dict[str, Any], {"a": (1, 2)}, ".a: tuple (1, 2) would read back as list [1, 2]"),
         (GeoPoint, (1.0, 2.0), "expected GeoPoint, got tuple"),
         (Temperature, 5, "expected Temperature, got int"),
@@ -416,6 +419,19 @@ def test_a_value_is_normalised(annotation: Any, value: Any, expected: Any) -> No
     checked = of(annotation).check(value)
     assert checked.__class__ is expected.__class__
     assert repr(checked) == repr(expected)
+
+
+def test_the_hooks_of_a_class_may_use_keys_of_any_type() -> None:
+    class Histogram:
+        def __init__(self, counts: dict[int, int]) -> None:
+            self.counts = counts
+
+    converter().register_unstructure_hook(Histogram, lambda value: value.counts)
+    converter().register_structure_hook(
+        Histogram, lambda stored, _: Histogram({int(key): count for key, count in stored.items()})
+    )
+    (kept,) = of(list[Histogram]).check([Histogram({2: 5, 10: 1})])
+    assert kept.counts == {2: 5, 10: 1}
 
 
 @pytest.mark.parametrize(
