@@ -14,7 +14,7 @@ from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
-__all__ = ["Conversion", "Copied", "Edit", "Fault", "MigrationEngine", "Transition", "WayBack", "name_of"]
+__all__ = ["Conversion", "Copied", "Edit", "Fault", "Former", "MigrationEngine", "Transition", "WayBack", "name_of"]
 
 
 @attrs.frozen
@@ -36,6 +36,16 @@ def name_of(id: str, *, back: bool) -> str:
     return f"the undoing of {id}" if back else id
 
 
+@attrs.frozen
+class Former:
+    """What is to be known of an entity as it was before a migration that is undone."""
+
+    key: Callable[[Any], tuple[str, str]]
+    """Its key then, by the entity as it is now."""
+    lacking: Callable[[Any], Sequence[str]]
+    """By the entity as it is now: the fields that it needs, and only the former entity has values for."""
+
+
 @attrs.frozen(eq=False)
 class Conversion:
     """What entities are turned into."""
@@ -49,6 +59,8 @@ class Conversion:
     """Makes one of two new entities that have one key, in the order of the old keys; without it that is a fault."""
     back: Conversion | None = None
     """Makes the old entity of a new one, or none, where the old version goes on by that alone."""
+    former: Former | None = None
+    """If there is one, ``convert`` also gets the entity as it was before, or None."""
 
 
 @attrs.frozen(eq=False)
@@ -163,6 +175,14 @@ class MigrationEngine(Protocol):
 
         Raises:
             InvalidMigration: another one is under way.
+        """
+        ...
+
+    def lacking(self, transition: Transition) -> Sequence[Fault]:
+        """Return the entities that cannot be what they were before a migration that is undone; nothing is written.
+
+        Raises:
+            InvalidMigration: the store does not know what they were.
         """
         ...
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..engines.migration import Former
 from ..entities.declaration import abstract_declaration
 from ..values.extra import Extra
 from .script import Script
-from .steps import Convert, Fill, Rename
+from .steps import Convert, Fill, Rename, Restore
 
 __all__ = ["Fields", "origins"]
 
@@ -33,6 +34,9 @@ class Fields:
         script: its steps say.
         old: the class.
         new: the class that it becomes.
+
+    Attributes:
+        former: what comes back of an entity as it was before the migration that is undone; None if nothing does.
     """
 
     def __init__(self, script: Script, old: type[Any], new: type[Any]) -> None:
@@ -44,6 +48,7 @@ class Fields:
         converted: dict[str, Callable[[Any], Any]] = {}
         self._fills: list[tuple[str, Callable[[Any], Any]]] = []
         self._undeclared: list[tuple[str, str]] = []
+        self._restored: list[Any] = []
         for step in script.steps:
             match step:
                 case Convert(new=attr, with_=with_) if attr.owner is new:
@@ -54,14 +59,48 @@ class Fields:
                     attr.owner is old
                 ):  # that is undone: the value may have stood among the undeclared, and may again
                     self._undeclared.append((attr.name, before.field(attr.name).property))
+                case Restore(new=attr) if attr.owner is new:
+                    self._restored.append(made.field(attr.name))
                 case _:
                     pass
+        self.former = Former(self._key, self._lacking) if self._restored else None
         self._plain = [(name, was) for name, was in moved.items() if name not in converted]
         self._converted = [(n, moved[n], function) for n, function in converted.items()]
 
     def convert(self, entities: Sequence[Any]) -> list[Any]:
-        """Return the new entity, alone."""
-        (old,) = entities
+        """Return the new entity, alone.
+
+        Args:
+            entities: the old one; and what the new one was before, or None, if something comes back of it.
+        """
+        old, *former = entities
+        values = self._values(old)
+        undeclared = _undeclared(old)
+        for field in self._restored:
+            if field.property in undeclared:
+                values[field.name] = undeclared[field.property]
+            elif former[0] is not None:
+                values[field.name] = getattr(former[0], field.name)
+            elif field.optional or field.missing is not None:
+                values[field.name] = field.missing
+        return [self._new(**values)]
+
+    def _key(self, old: Any) -> tuple[str, str]:
+        """Return the key of the new entity."""
+        key = self._unfinished(self._values(old)).key
+        return key.partition, key.row
+
+    def _lacking(self, old: Any) -> list[str]:
+        """Return the fields that come back and cannot lack a value, and the old entity has none for."""
+        undeclared = _undeclared(old)
+        return [
+            field.name
+            for field in self._restored
+            if field.required and not field.optional and field.missing is None and field.property not in undeclared
+        ]
+
+    def _values(self, old: Any) -> dict[str, Any]:
+        """Return the values of the new entity, those that come back aside."""
         values = {name: getattr(old, was) for name, was in self._plain}
         for name, was, function in self._converted:
             values[name] = function(getattr(old, was))
@@ -72,7 +111,7 @@ class Fields:
             if isinstance(value, Extra):
                 rest = value | {property: getattr(old, field) for field, property in self._undeclared}
                 values[name] = Extra({one: item for one, item in rest.items() if one not in self._properties})
-        return [self._new(**values)]
+        return values
 
     def _unfinished(self, values: Mapping[str, Any]) -> Any:
         """Return an entity of the new shape without the fields that have no value yet."""
@@ -82,6 +121,12 @@ class Fields:
             setattr(entity, name, value)
         entity.__class__ = self._new
         return entity
+
+
+def _undeclared(entity: Any) -> Mapping[str, Any]:
+    """Return the properties of an entity that its class does not declare."""
+    fields = abstract_declaration(type(entity)).fields
+    return next((getattr(entity, field.name) or {} for field in fields if field.type.undeclared), {})
 
 
 def _conversion(with_: Any, *, optional: bool) -> Callable[[Any], Any]:

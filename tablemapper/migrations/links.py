@@ -111,8 +111,8 @@ def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
     if any(isinstance(step, Fill) for step in steps.values()):
         level = "reads"
     gone = {property: field for property, field in source.fields.items() if property not in properties}
-    if not all(map(_can_lack, gone.values())):
-        raise _Unlinked
+    if not all(map(_can_lack, gone.values())) or (made and gone):
+        raise _Unlinked  # (the functions of a script make whole entities, and only these tables have what is gone)
     extra = any(field.type == "extra" for field in (*source.fields.values(), *target.fields.values()))
     if extra and (properties.keys() != source.fields.keys() or set(properties.values()) != target.fields.keys()):
         raise _Unlinked  # what one of them declares is among the undeclared properties of the other

@@ -25,7 +25,7 @@ from .fields import Fields
 from .links import links_of, several, way_back
 from .report import PlanStep
 from .script import Script
-from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
 from .undoing import is_anew, is_edit, is_reversible, names_of
 
 __all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
@@ -200,7 +200,7 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
             yield cls
         case Join(a=a, b=b):
             yield from (a, b)
-        case Fill(new=attr):
+        case Fill(new=attr) | Restore(new=attr):
             source = next((o for o, n in pairs(script).items() if attr.owner in (o, n)), None)  # or undone
             if source is not None:
                 yield source
@@ -261,8 +261,10 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
 
     for old, new in pairs(script).items():
         if old.__name__ in affected and abstract_declaration(old).of is None:
-            convert = Fields(script, old, new).convert
-            yield Conversion((model_of(old),), (model_of(new),), convert, back=back(old, new))
+            fields = Fields(script, old, new)
+            yield Conversion(
+                (model_of(old),), (model_of(new),), fields.convert, back=back(old, new), former=fields.former
+            )
     for step in script.steps:
         match step:
             case Rewrite(old=old, with_=with_, into=into, combine=combine):

@@ -268,6 +268,11 @@ class _Run:
             engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms, going))
             self._applied.append(script.id)
             return True
+        if faults := engine.lacking(transition):
+            raise MigrationStopped(
+                f"{transition.name}: {len(faults):,} entities cannot go back, and nothing was written for that\n{_listed(faults)}",
+                report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
+            )
         if engine.start(transition, lambda forms: check_old(script, forms, going)) and not self._copy(transition):
             return False
         if transition.links and not back and not engine.has_twin(script.id):  # not every entity has a way back
@@ -303,13 +308,16 @@ class _Run:
 
 def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
     faults = report.faults
-    listed = "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
     switched = "" if id in report.applied else ", and nothing was switched"
     return MigrationStopped(
         f"{id}: {len(faults):,} entities cannot be converted; all others are{switched}: mend these or the script, and run "
-        f"it again\n{listed}",
+        f"it again\n{_listed(faults)}",
         report=report,
     )
+
+
+def _listed(faults: Sequence[Fault]) -> str:
+    return "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
 
 
 def _resolved(

@@ -16,7 +16,7 @@ from ..entities.entity import Record
 from ..entities.index import IndexCall
 from ..expressions.tree import Attr
 
-__all__ = ["Convert", "Drop", "Fill", "Join", "Rekey", "Rename", "RenameClass", "Resolve", "Rewrite", "Step"]
+__all__ = ["Convert", "Drop", "Fill", "Join", "Rekey", "Rename", "RenameClass", "Resolve", "Restore", "Rewrite", "Step"]
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
@@ -142,7 +142,17 @@ class Drop:
         return f"drop {self.what.__name__ if isinstance(self.what, type) else repr(self.what)}"
 
 
-Step: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop
+@attrs.frozen(eq=False)
+class Restore:
+    """A field comes back that a migration dropped; only what undoes that one has this step."""
+
+    new: _Field
+
+    def __str__(self) -> str:
+        return f"restore {self.new!r}"
+
+
+Step: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop | Restore
 
 
 def _field(attr: _Field) -> Any:

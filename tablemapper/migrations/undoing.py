@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 
-from ..entities.declaration import abstract_declaration
+from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Entity
 from ..errors import InvalidMigration
 from ..expressions.tree import Attr
 from .script import Script
-from .steps import Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+from .steps import Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
 
 __all__ = ["is_anew", "is_edit", "is_reversible", "names_of", "undoing"]
 
@@ -35,7 +35,7 @@ def undoing(script: Script) -> Script:
 def is_reversible(step: Step, script: Script) -> bool:
     """Return whether a step can be undone."""
     match step:
-        case Rename() | RenameClass() | Rekey() | Fill():
+        case Rename() | RenameClass() | Rekey() | Fill() | Restore():
             return True
         case Resolve():
             return False
@@ -43,7 +43,10 @@ def is_reversible(step: Step, script: Script) -> bool:
             return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
         case Rewrite(back=back):
             return back is not None
-        case Drop(what=what) if not isinstance(what, Attr):
+        case Drop(what=Attr() as attr):
+            # (Without a value for it nobody knows the key that an entity had.)
+            return attr.name not in {slot.field for one in declaration_of(attr.owner).templates for slot in one.slots}
+        case Drop(what=what):
             # (What goes stays until it is contracted, unless it was copied.)
             return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(script)
         case _:
@@ -73,6 +76,8 @@ def _undone(step: Step, script: Script) -> Iterator[Step]:
             yield from (Rewrite(cls, back, (old,)) for cls in into)
         case Fill(new=new):
             yield Fill(new, _given)
+        case Drop(what=Attr() as attr):
+            yield Restore(attr)
         case Drop(what=what) if is_anew(script, what):
             yield from [Drop(cls) for cls in script.new if cls.__name__ == what.__name__]  # type: ignore[union-attr]
         case _:

@@ -115,10 +115,12 @@ def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
 
 
 def test_what_cannot_be_undone_is_refused_before_anything_is_done(path: Path) -> None:
-    migrate(path, TO_DECIMAL, TO_NUMBER, BARER)
-    with pytest.raises(tm.InvalidMigration, match="third: it cannot be undone: drop Part.tags"):
-        migrate(path, TO_DECIMAL, TO_NUMBER, BARER, to="")
-    with tm.open(path, models=[WITHOUT]) as store:
+    counted = part(changed(FIELDS, price=Decimal, tags=int), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+    count = script([counted], lambda m: m.convert(KEYED.tags, counted.tags, len), "third", "second", [KEYED])
+    migrate(path, TO_DECIMAL, TO_NUMBER, count)
+    with pytest.raises(tm.InvalidMigration, match="third: it cannot be undone: convert Part.tags"):
+        migrate(path, TO_DECIMAL, TO_NUMBER, count, to="")
+    with tm.open(path, models=[counted]) as store:
         assert store.check().ok
 
 

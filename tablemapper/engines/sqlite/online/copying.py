@@ -16,18 +16,20 @@ turned back into that are made of it. If one is not, that is noted, and the old 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from ....errors import EntityExists, EntityTooLarge, InvalidEntity, UniqueViolation
 from ....schema.model import Model, reserved_keys
 from ....schema.rows import Row
-from ...migration import Conversion, Fault, Transition
+from ...migration import Conversion, Fault, Former, Transition
 from ...protocol import Batch, Operation
+from ..driver.snapshots import Snapshot
 from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
 from ..rows.twins import NoWayBack, former_row
@@ -38,6 +40,7 @@ from ..sql.schema import SqliteSchema
 __all__ = ["OF", "Copying", "copy_forms", "is_one_way"]
 
 Key = tuple[str, str]
+_Get: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
 Place = tuple[str, str, str]  # a class, and the key of one of its entities
 _CURSOR = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 _MOVE = f"UPDATE {COPIES} SET pk = ?, rk = ?, done = done + ? WHERE id = ?"
@@ -105,10 +108,17 @@ class Copying:
         self._looked: set[Key] = set()  # for whose faults it is looked up who else has the key
         self._successes = 0  # since the queue was begun from its start
 
-    def use(self, source: SqliteSchema, target: SqliteSchema) -> None:
-        """Go on by another state of the catalogue."""
+    def use(self, source: SqliteSchema, target: SqliteSchema, former: SqliteSchema) -> None:
+        """Go on by another state of the catalogue.
+
+        Args:
+            source: what is read.
+            target: what is written.
+            former: what the entities were before the migration, where that is undone.
+        """
         self._source = source
         self._target = target
+        self._former = former
 
     def batch(self, writer: Writer, most: int) -> int:
         """Turn the next entities into others, at most ``most``; return how many were read."""
@@ -152,7 +162,7 @@ class Copying:
         made = msgspec.json.decode(text, type=list[Place])
         replace = self._replace if conversion.combine is None else self._combine
         try:
-            new = self._convert(conversion, entities)
+            new = self._convert(writer.get, conversion, entities)
             try:
                 with _undone_if_refused(writer):
                     replace(writer, copy, conversion, key, made, new)
@@ -227,7 +237,7 @@ class Copying:
                     if part == key
                     else [
                         one
-                        for one in self._convert(conversion, self._read(writer, conversion, part))
+                        for one in self._convert(writer.get, conversion, self._read(writer, conversion, part))
                         if _place(one) == place
                     ]
                     for part in sorted({*before, key})
@@ -295,7 +305,7 @@ class Copying:
         refused: list[Key] = []
         for key, entities in found.items():
             try:
-                made[key] = self._convert(conversion, entities)
+                made[key] = self._convert(writer.get, conversion, entities)
             except _Refused:
                 refused.append(key)
         add = self._insert if conversion.combine is None else self._add
@@ -369,15 +379,48 @@ class Copying:
 
     # ------------------------------------------------------------------------------------------ one entity
 
-    def _convert(self, conversion: Conversion, entities: Sequence[Any]) -> list[New]:
+    def _convert(self, get: _Get, conversion: Conversion, entities: Sequence[Any]) -> list[New]:
         """Return what entities of one key become."""
         if all(entity is None for entity in entities):
             return []
+        if conversion.former is not None:
+            entities = [*entities, self._before(get, conversion, conversion.former, entities[0])]
         try:
             new = list(conversion.convert(entities))
         except Exception as error:  # whatever the function of a script raises
             raise _Refused(_told(error)) from error
         return list(self._new(conversion, new))
+
+    def _before(self, get: _Get, conversion: Conversion, former: Former, entity: Any) -> Any:
+        """Return an entity as it was before the migration that is undone; None if there was none."""
+        (model,) = conversion.targets
+        statements = self._former.statements.get(model)  # (none: the migration found no entities)
+        try:
+            key = former.key(entity)
+        except Exception as error:  # whatever the function of a script raises
+            raise _Refused(_told(error)) from error
+        row = statements and get(statements.get, key)
+        if not row and (lacking := former.lacking(entity)):
+            raise _Refused(
+                f"it came after the migration, so it has no value of {' and '.join(lacking)}: delete it, or do not go back, "
+                "but give the class that field again by another script, with m.fill"
+            )
+        return model.build_one(row) if row else None
+
+    def lacking(self, snapshot: Snapshot) -> list[Fault]:
+        """Return the entities that cannot be what they were before a migration that is undone."""
+        faults = []
+        for _, conversion in self._copies:
+            if conversion.former is None:
+                continue
+            (model,) = conversion.sources
+            for row in chain.from_iterable(snapshot.stream(self._source.statements[model].scan)):
+                entity = model.build_one(row)
+                try:
+                    self._before(snapshot.get, conversion, conversion.former, entity)
+                except _Refused as refused:
+                    faults.append(Fault(model.name, row[:2], str(refused)))
+        return faults
 
     def _new(self, conversion: Conversion, entities: Iterable[Any]) -> Iterator[New]:
         for entity in entities:

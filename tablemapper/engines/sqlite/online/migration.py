@@ -87,11 +87,21 @@ class SqliteMigrations:
         transition, staged = self._transition, self._catalogue.staged
         if transition is None or self._copying is None or staged is None or staged.migration != transition.name:
             return
-        # (Whether a form was retired says nothing here: a migration may come to one again.)
-        here, there = (attrs.evolve(one, versions={}) for one in (self._catalogue, staged.catalogue))
         self._copying.use(
-            SqliteSchema(transition.old, here, self._generation), SqliteSchema(transition.new, there, self._generation)
+            self._schema(transition.old, self._catalogue),
+            self._schema(transition.new, staged.catalogue),
+            self._former(transition),
         )
+
+    def _schema(self, schema: Schema, catalogue: Catalogue) -> SqliteSchema:
+        # (Whether a form was retired says nothing here: a migration may come to one again.)
+        return SqliteSchema(schema, attrs.evolve(catalogue, versions={}), self._generation)
+
+    def _former(self, transition: Transition) -> SqliteSchema:
+        """Return the classes as they were before a migration that is undone; none if that did not find them."""
+        former = self._catalogue.former.get(transition.id, Catalogue())
+        there = [model for model in transition.new.models if transition.back and model.name in former.models]
+        return self._schema(Schema(tuple(there)), former)
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the file."""
@@ -191,6 +201,22 @@ class SqliteMigrations:
         self._write(write)
         self._look()
         return self._catalogue.staged is not None
+
+    def lacking(self, transition: Transition) -> Sequence[Fault]:
+        """Return the entities that cannot be what they were before a migration that is undone; nothing is written."""
+        if self._catalogue.staged is not None or self.has_twin(transition.id):
+            return ()
+        kept = any(one.id == transition.id and one.undone is None and one.kept for one in self._catalogue.history)
+        if kept and transition.id not in self._catalogue.former and any(one.former for one in transition.conversions):
+            raise InvalidMigration(
+                transition.id,
+                ["it ran before this version kept what it drops, so it cannot be undone; restore a backup"],
+            )
+        copying = Copying(transition)
+        source = self._schema(transition.old, self._catalogue)
+        copying.use(source, source, self._former(transition))
+        with self._file.snapshot() as snapshot:
+            return copying.lacking(snapshot)
 
     def under_way(self) -> str | None:
         """Return what the migration is called that was begun and has not switched."""
@@ -374,7 +400,12 @@ class SqliteMigrations:
                 for one in catalogue.history
                 if one.undone is None
             ]
-            self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
+            former = {
+                id: one
+                for id, one in catalogue.former.items()
+                if not any(table.name in names for table in one.tables.values())
+            }
+            self._save(writer, attrs.evolve(catalogue, former=former, history=tuple(history)))
 
         self._write(write)
         self._look()

@@ -52,8 +52,7 @@ def switched(
         twin = Twin(id, transition.links, transition.writes, _at_rest(part))
         catalogue = attrs.evolve(catalogue, twins=(*catalogue.twins, twin))
     else:
-        kept, past = _set_aside(writer, part, id, catalogue.past)
-        catalogue = attrs.evolve(catalogue, past=past)
+        catalogue, kept = _set_aside(writer, catalogue, part, id)
     catalogue = with_drops(catalogue.together(staged), transition)
     return attrs.evolve(
         catalogue,
@@ -103,7 +102,7 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
         by: the migration that ends it.
         unkept: it ends since a process is about to write that does not know the script.
     """
-    kept, past = _set_aside(writer, twin.catalogue, twin.migration, catalogue.past)
+    catalogue, kept = _set_aside(writer, catalogue, twin.catalogue, twin.migration)
     of = max(at for at, one in enumerate(catalogue.history) if one.id == twin.migration)
     history = [replace(one, kept=[*one.kept, *kept]) if at == of else one for at, one in enumerate(catalogue.history)]
     versions = {
@@ -116,7 +115,7 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
         for name, forms in catalogue.versions.items()
     }
     twins = tuple([one for one in catalogue.twins if one is not twin])
-    return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history), past=past)
+    return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history))
 
 
 def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
@@ -190,25 +189,33 @@ def _removed(writer: Writer, catalogue: Catalogue, names: frozenset[str]) -> Cat
     return catalogue.without(names)
 
 
-def _set_aside(writer: Writer, part: Catalogue, id: str, past: frozenset[str]) -> tuple[list[str], frozenset[str]]:
-    """Rename the tables of classes that end, so that nobody reads them.
+def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -> tuple[Catalogue, list[str]]:
+    """Rename the tables of classes that end, so that nobody reads them but who undoes the migration.
 
     Returns:
-        Their names, and those that have or had a meaning, in lower case.
+        The catalogue of the file with that, and the names.
     """
     here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
-    taken = here | past
-    names = [name for table in part.tables.values() for name in table.ddl()]
-    names += [name for name in part.index_tables.values() if name.lower() in here]
-    kept = []
-    for name in names:
-        base = aside = f"{name}_before_{id}"
-        number = 2
-        while aside.lower() in taken:
-            aside, number = f"{base}_{number}", number + 1
-        writer.execute(f"ALTER TABLE {quoted(name)} RENAME TO {quoted(aside)}")
-        kept.append(aside)
-    return kept, past | {name.lower() for name in (*names, *kept)}
+    taken = here | catalogue.past
+    names: dict[str, str] = {}
+
+    def aside(*before: str, number: int = 1) -> str:
+        """Give a table another name, and those that belong to it; return it."""
+        first, end = before[0], "" if number == 1 else f"_{number}"
+        after = [f"{first}_before_{id}{end}{name.removeprefix(first)}" for name in before]
+        if not taken.isdisjoint(map(str.lower, after)):
+            return aside(*before, number=number + 1)
+        names.update(zip(before, after, strict=True))
+        taken.update(map(str.lower, after))
+        return after[0]
+
+    tables = {public: attrs.evolve(table, name=aside(*table.ddl())) for public, table in part.tables.items()}
+    indexes = {label: aside(name) for label, name in part.index_tables.items() if name.lower() in here}
+    for old, new in names.items():
+        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+    former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
+    past = catalogue.past | {name.lower() for name in (*names, *names.values())}
+    return attrs.evolve(catalogue, former=catalogue.former | {id: former}, past=past), [*names.values()]
 
 
 def _history(

@@ -127,6 +127,11 @@ class Twin:
     """Of them alone."""
 
 
+class _Former(msgspec.Struct, forbid_unknown_fields=True):
+    models: dict[str, ModelForm]
+    tables: _Tables
+
+
 @attrs.frozen
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
@@ -149,6 +154,8 @@ class Catalogue:
     """What a migration copies."""
     staged: Staged | None = None
     twins: tuple[Twin, ...] = ()
+    former: dict[str, Catalogue] = attrs.field(factory=dict)
+    """By migration: the classes that it ended, in tables that nobody writes any more, and only its undoing reads."""
     history: tuple[AppliedForm, ...] = ()
     """The migrations that were begun, in that order."""
     tombstones: tuple[TombstoneForm, ...] = ()
@@ -247,7 +254,7 @@ def read_catalogue(read: Read) -> Catalogue:
     rows = dict(
         read(
             f"SELECT name, form FROM {NAME} "
-            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins')"
+            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
         )
     )
     try:
@@ -303,11 +310,16 @@ def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[Copy
     for one in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
         twins.append(Twin(one.migration, one.links, one.writes, _of_forms(one.models, {}, one.states, one.tables)))
         twins[-1].catalogue.check()
+    former = {
+        id: _of_forms(one.models, {}, {}, one.tables)
+        for id, one in decode(rows.get("former", "{}"), type=dict[str, _Former]).items()
+    }
     history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
     return attrs.evolve(
-        catalogue, jobs=jobs, copies=copies, staged=staged, twins=tuple(twins), history=history, tombstones=tombstones
-    )
+        catalogue, jobs=jobs, copies=copies, staged=staged, twins=tuple(twins), former=former, history=history,
+        tombstones=tombstones,
+    )  # fmt: skip
 
 
 def _of_forms(
@@ -355,6 +367,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         for one in catalogue.twins
         for of in [one.catalogue]
     ]
+    former = {id: _Former(one.models, _tables(one)) for id, one in catalogue.former.items()}
     for name, form in (
         ("models", catalogue.models),
         ("versions", catalogue.versions),
@@ -363,6 +376,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         ("tables", _tables(catalogue)),
         ("staged", staged),
         ("twins", twins or None),
+        ("former", former or None),
         ("history", catalogue.history or None),
     ):
         if form is None:

@@ -1,0 +1,349 @@
+"""Fields that a migration dropped come back with their values when it is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+
+from .shapes import entity, script
+
+KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
+FIELDS = {
+    "shelf": str, "number": int, "size": int, "flag": bool, "text": str, "note": str | None, "grade": str | None,
+    "price": str, "maker": str | None,
+}  # fmt: skip
+GONE = ("size", "flag", "text", "note", "grade")
+
+
+def box(*without: str, key: Any = KEY, name: str = "Box", **fields: Any) -> Any:
+    kinds = {name: kind for name, kind in FIELDS.items() if name not in without} | fields
+    graded = {"grade": tm.field(default="plain", kw_only=True)} if "grade" in kinds else {}
+    return entity(name, "Boxes", kinds, key, **graded)
+
+
+OLD = box()
+LONG = "long " * 400  # which is stored beside its row
+
+
+def old(number: int) -> Any:
+    """Return an entity; every third value of what is dropped is a falsy one, or long."""
+    at = number % 3
+    return OLD(
+        "a", number, size=(0, -1, 7)[at], flag=bool(at), text=("", "x", LONG)[at], note=(None, "", "n")[at],
+        grade=(None, "", "fine")[at], price=str(number), maker=(None, "m")[number % 2],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[OLD], durability="relaxed") as store:
+        store.insert_many(map(old, range(12)))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def contents(path: Path, cls: Any) -> dict[int, Any]:
+    with tm.open(path, models=[cls], durability="relaxed") as store:
+        assert store.check().ok
+        return {one.number: one for one in store.query(cls).allow_scan()}
+
+
+def values(one: Any) -> tuple[Any, ...]:
+    return tuple(getattr(one, name) for name in FIELDS)
+
+
+def drops(new: Any, *names: str, name: str = "first", after: str | None = None, of: Any = OLD) -> Any:
+    def steps(m: tm.Migration) -> None:
+        for one in names:
+            m.drop(getattr(of, one))
+
+    return script([new], steps, name, after, [of])
+
+
+@pytest.mark.parametrize("names", [("note",), ("grade",), ("size",), ("flag", "text"), GONE], ids="-".join)
+def test_what_was_dropped_comes_back_as_it_was_as_often_as_one_likes(path: Path, names: tuple[str, ...]) -> None:
+    new = box(*names)
+    first = drops(new, *names)
+    before = {number: values(one) for number, one in contents(path, OLD).items()}
+    assert all(step.reversible for step in migrate(path, first, dry_run=True).plan)
+    for _ in range(3):
+        assert migrate(path, first).applied == ("first",)
+        assert len(contents(path, new)) == 12
+        assert migrate(path, first, to="").applied == ("first",)
+        assert {number: values(one) for number, one in contents(path, OLD).items()} == before
+
+
+def test_an_index_and_an_aggregate_come_back_with_the_field_that_they_are_of(path: Path) -> None:
+    def classes(*without: str) -> list[Any]:
+        indexes = {} if without else {"by_size": tm.Index[int](partition="{size}")}
+        cls = entity(
+            "Box", "Boxes", {n: kind for n, kind in FIELDS.items() if n not in (*without, "grade")}, KEY, **indexes
+        )
+        body = {"__annotations__": {"shelf": tm.Field[str], "sizes": tm.Field[int]}, "__module__": __name__,
+                "shelf": tm.group_by(cls.shelf), "sizes": tm.count() if without else tm.sum(cls.size),
+                "key": tm.Key[str](partition="{shelf}")}  # fmt: skip
+        return [cls, type(tm.Aggregate)("Sizes", (tm.Aggregate,), body, of=cls, table="Sizes")]
+
+    (before, sizes), (new, _) = classes(), classes("size")
+
+    def steps(m: tm.Migration) -> None:
+        m.drop(sizes)
+        m.drop(before.size)
+
+    path = path.with_name("other.db")
+    with tm.open(path, models=[before, sizes], durability="relaxed") as store:
+        store.insert_many(
+            before("a", n, size=n, flag=False, text="", note=None, price="", maker=None) for n in range(5)
+        )
+    first = script([new], steps, "first", None, [before, sizes])
+    migrate(path, first)
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.delete(new.key("a", 4))
+    migrate(path, first, to="")
+    with tm.open(path, models=[before, sizes], durability="relaxed") as store:
+        assert store[sizes.key("a")].sizes == 6
+        assert [one.number for one in store.query(before.by_size(3))] == [3]
+        assert store.check().ok
+
+
+def test_a_drop_beside_a_function_that_only_the_script_knows_is_undone(path: Path) -> None:
+    new = box("note", "price", price=int)
+
+    def steps(m: tm.Migration) -> None:
+        m.drop(OLD.note)
+        m.convert(OLD.price, new.price, int, back=lambda price: f"{price}")
+
+    first = script([new], steps, "first", None, [OLD])
+    migrate(path, first)
+    with tm.open(path, models=[new], migrations=[first], durability="relaxed") as store:
+        store.merge(new.key("a", 2), price=70)
+    migrate(path, first, to="")
+    found = contents(path, OLD)
+    assert (found[2].price, found[2].note, found[5].note, found[4].note) == ("70", "n", "n", "")
+
+
+def test_a_way_back_that_raises_is_told_with_the_entity_before_anything_is_written(path: Path) -> None:
+    new = box("size", "price", price=int)
+
+    def steps(m: tm.Migration) -> None:
+        m.drop(OLD.size)
+        m.convert(OLD.price, new.price, int, back=lambda price: {3: "3"}[price])
+
+    first = script([new], steps, "first", None, [OLD])
+    migrate(path, first)
+    with pytest.raises(tm.MigrationStopped, match=r"11 entities cannot go back.*\n  - Box \('a', 'a0'\): KeyError: 0"):
+        migrate(path, first, to="")
+    assert len(contents(path, new)) == 12
+
+
+@pytest.mark.parametrize("names", [("note", "grade"), ("note", "grade", "size")], ids="-".join)
+def test_what_the_new_version_wrote_meanwhile_stays(path: Path, names: tuple[str, ...]) -> None:
+    new = box(*names)
+    first = drops(new, *names)
+    migrate(path, first)
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.merge(new.key("a", 2), price="changed")
+        held = store[new.key("a", 5)]
+        held.maker = "changed"
+        store.replace(held)
+        store.delete(new.key("a", 8))
+        if "size" not in names:
+            store.insert(new("a", 50, size=0, flag=False, text="", price="new", maker=None))
+    migrate(path, first, to="")
+    found = contents(path, OLD)
+    for number in (2, 5):
+        assert [getattr(found[number], one) for one in GONE] == [getattr(old(number), one) for one in GONE]
+    assert (found[2].price, found[5].maker) == ("changed", "changed")
+    assert 8 not in found
+    if "size" not in names:
+        assert (found[50].note, found[50].grade, found[50].price) == (None, None, "new")
+    with tm.open(path, models=[OLD], durability="relaxed") as store:
+        store.merge(OLD.key("a", 2), note="later", size=70)
+    migrate(path, first)
+    assert contents(path, new)[2].price == "changed"
+    migrate(path, first, to="")
+    assert (contents(path, OLD)[2].note, contents(path, OLD)[2].size) == ("later", 70)
+
+
+def test_an_entity_without_a_value_for_a_required_field_is_named_before_anything_is_written(path: Path) -> None:
+    new = box("size", "text")
+    first = drops(new, "size", "text")
+    migrate(path, first)
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.insert_many(new("b", number, flag=False, note=None, price="", maker=None) for number in range(30))
+    before = path.read_bytes()
+    with pytest.raises(tm.MigrationStopped) as stopped:
+        migrate(path, first, to="")
+    assert str(stopped.value).startswith(
+        "the undoing of first: 30 entities cannot go back, and nothing was written for that\n"
+        "  - Box ('b', 'a0'): it came after the migration, so it has no value of text and size: delete it, or"
+    )
+    report = migrate(path, first, to="", dry_run=True)
+    assert not report.ok
+    for faults in (stopped.value.faults, report.faults):
+        assert [fault.key[0] for fault in faults] == ["b"] * 30
+    assert path.read_bytes() == before
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.query(new).where(new.shelf == "b").delete()
+    assert migrate(path, first, to="").ok
+    assert {n: values(one) for n, one in contents(path, OLD).items()} == {n: values(old(n)) for n in range(12)}
+
+
+def test_an_entity_that_comes_while_the_drop_is_undone_stops_the_switch(path: Path) -> None:
+    new = box("size")
+    first = drops(new, "size")
+    migrate(path, first)
+    assert not migrate(path, first, to="", limit=4).done
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.insert(new("b", 1, flag=False, text="", note=None, price="", maker=None))
+        store.merge(new.key("a", 1), price="changed")
+        with pytest.raises(tm.MigrationStopped, match=r"Box \('b', 'a1'\): it came after the migration"):
+            migrate(path, first, to="")
+        store.delete(new.key("b", 1))
+    assert migrate(path, first, to="").ok
+    found = contents(path, OLD)
+    assert (found[1].size, found[1].price) == (-1, "changed")
+
+
+MANY = box("size", "note", "maker", "price", firm=str | None, price=Decimal, rank=int,
+           key=tm.Key[int, str](partition="{number}", row="{shelf}"))  # fmt: skip
+
+
+def several(m: tm.Migration) -> None:
+    m.drop(OLD.size)
+    m.drop(OLD.note)
+    m.rename(OLD.maker, MANY.firm)
+    m.convert(OLD.price, MANY.price, lambda text: Decimal(text), back=lambda price: f"{price}")
+    m.fill(MANY.rank, lambda one: one.number * 2)
+    m.rekey(OLD, MANY)
+
+
+def test_a_drop_beside_other_steps_is_undone_with_them(path: Path) -> None:
+    first = script([MANY], several, "first", None, [OLD])
+    for price in ("70", "71"):
+        migrate(path, first)
+        with tm.open(path, models=[MANY], durability="relaxed") as store:
+            store.merge(MANY.key(7, "a"), price=Decimal(price))
+        assert contents(path, MANY)[4].rank == 8
+        assert migrate(path, first, to="").ok
+        found = contents(path, OLD)
+        assert found.pop(7).price == price
+        assert {n: values(one) for n, one in found.items()} == {n: values(old(n)) for n in range(12) if n != 7}
+
+
+def test_a_class_that_was_renamed_with_a_drop_gets_the_field_back(path: Path) -> None:
+    new = box("size", name="Crate")
+
+    def steps(m: tm.Migration) -> None:
+        m.rename_class(OLD, new)
+        m.drop(OLD.size)
+
+    first = script([new], steps, "first", None, [OLD])
+    migrate(path, first)
+    assert len(contents(path, new)) == 12
+    migrate(path, first, to="")
+    assert {n: values(one) for n, one in contents(path, OLD).items()} == {n: values(old(n)) for n in range(12)}
+
+
+@pytest.mark.parametrize("name", ["note", "size"])
+def test_a_drop_is_undone_behind_a_later_migration_that_ended_its_old_version(path: Path, name: str) -> None:
+    new = box(name)
+    renamed = box(name, "maker", firm=str | None)
+    last = box(name, "maker", "price", firm=str | None, price=Decimal)
+    scripts = [
+        drops(new, name),
+        script([renamed], lambda m: m.rename(new.maker, renamed.firm), "second", "first", [new]),
+        script([last], lambda m: m.convert(renamed.price, last.price, Decimal, back=str), "third", "second", [renamed]),
+    ]
+    for _ in range(2):
+        migrate(path, *scripts)
+        with tm.open(path, models=[last], durability="relaxed") as store:
+            store.merge(last.key("a", 2), price=Decimal(3))
+            if name == "note":
+                store.upsert(last("a", 50, size=0, flag=False, text="", price=Decimal(5), firm=None))
+        assert migrate(path, *scripts, to="").applied == ("third", "second", "first")
+        found = contents(path, OLD)
+        assert found.pop(2).price == "3"
+        if name == "note":
+            assert (found[50].note, found.pop(50).price) == (None, "5")
+        assert {n: values(one) for n, one in found.items()} == {n: values(old(n)) for n in range(12) if n != 2}
+
+
+def test_the_old_version_reads_and_writes_beside_the_new_one_until_that_is_contracted(path: Path) -> None:
+    new = box("note", "grade")
+    first = drops(new, "note", "grade")
+    with tm.open(path, models=[OLD], durability="relaxed") as before:
+        migrate(path, first)
+        with tm.open(path, models=[new], durability="relaxed") as store:
+            before.merge(OLD.key("a", 2), note="again", price="1")
+            store.merge(new.key("a", 2), maker="firm")
+            before.insert(old(20))
+            assert (store[new.key("a", 2)].price, store[new.key("a", 20)].price) == ("1", "20")
+            assert (before[OLD.key("a", 2)].note, before[OLD.key("a", 2)].maker) == ("again", "firm")
+            migrate(path, first, to="")
+            assert (before[OLD.key("a", 2)].note, before[OLD.key("a", 20)].grade) == ("again", "fine")
+            migrate(path, first, contract=True)
+            with pytest.raises(tm.SchemaMismatch, match="first"):
+                before.merge(OLD.key("a", 2), note="late")
+    with pytest.raises(tm.InvalidMigration, match="first: it was contracted: the old tables are gone"):
+        migrate(path, first, to="")
+
+
+def test_nothing_of_a_drop_is_left_once_it_is_contracted(path: Path) -> None:
+    new = box("size")
+    first = drops(new, "size")
+    for to in (None, "", None):
+        migrate(path, first, to=to)
+    migrate(path, first, contract=True)
+    engine = SqliteMigrations.open(path)
+    assert not [name for (name,) in engine._file.read("SELECT name FROM sqlite_schema") if "before" in name]
+    assert engine._file.read("SELECT 1 FROM tablemapper_catalogue WHERE name = 'former'") == []
+    engine.close()
+
+
+def test_a_field_of_the_key_cannot_come_back(path: Path) -> None:
+    new = box("number", key=tm.Key[str, str](partition="{shelf}", row="{price}"))
+
+    def steps(m: tm.Migration) -> None:
+        m.rekey(OLD, new)
+        m.drop(OLD.number)
+
+    first = script([new], steps, "first", None, [OLD])
+    assert not any(step.reversible for step in migrate(path, first).plan if "drop" in step.text)
+    with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone: drop Box.number"):
+        migrate(path, first, to="")
+
+
+EXTRA: Callable[..., Any] = lambda *without: box(*without, more=tm.Extra)  # noqa: E731
+
+
+@pytest.mark.parametrize("name", ["note", "size"])
+def test_a_class_with_undeclared_properties_gets_a_field_back(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "e.db"
+    before, new = EXTRA(), EXTRA(name)
+    given = {"flag": True, "text": "", "price": "", "maker": None}
+    with tm.open(path, models=[before], durability="relaxed") as store:
+        store.insert_many(before("a", n, **given, size=n, note=str(n), more=tm.Extra(color="red")) for n in range(3))
+    first = drops(new, name, of=before)
+    migrate(path, first)
+    value = "late" if name == "note" else 9
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        store.merge(new.key("a", 1), more=tm.Extra(color="blue"))
+        rest = {one: other for one, other in {"size": 3, "note": "3"}.items() if one != name}
+        store.insert(new("a", 3, **given, **rest, more=tm.Extra({name: value})))  # which it does not declare
+    migrate(path, first, to="")
+    found = contents(path, before)
+    assert [(one.size, one.note, dict(one.more)) for one in found.values()] == [
+        (0, "0", {"color": "red"}), (1, "1", {"color": "blue"}), (2, "2", {"color": "red"}),
+        (3, "late", {}) if name == "note" else (9, "3", {}),
+    ]  # fmt: skip
