@@ -223,7 +223,8 @@ class Transactions:
         grows; when it is twice as long, SQLite copies it as ever.
         """
         with suppress(apsw.Error):  # it is tried again
-            log, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+            # (In apsw 3.51.3 Connection.wal_checkpoint does not know this mode yet.)
+            _, log, copied = connection.execute("PRAGMA wal_checkpoint(NOOP)").get
             if log - copied >= WAL_PAGES:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
