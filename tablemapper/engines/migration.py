@@ -42,6 +42,8 @@ class Former:
 
     key: Callable[[Any], tuple[str, str]]
     """Its key then, by the entity as it is now."""
+    fields: tuple[str, ...]
+    """Those of which the values come back."""
     lacking: Callable[[Any], Sequence[str]]
     """By the entity as it is now: the fields that it needs, and only the former entity has values for."""
 

@@ -47,7 +47,7 @@ class Fields:
         moved = origins(script, old, new)
         converted: dict[str, Callable[[Any], Any]] = {}
         self._fills: list[tuple[str, Callable[[Any], Any]]] = []
-        self._undeclared: list[tuple[str, str]] = []
+        self._filled: dict[str, Callable[[Any], Any]] = {}
         self._restored: list[Any] = []
         for step in script.steps:
             match step:
@@ -55,15 +55,16 @@ class Fields:
                     converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
                     self._fills.append((attr.name, with_))
-                case Fill(new=attr) if (
-                    attr.owner is old
-                ):  # that is undone: the value may have stood among the undeclared, and may again
-                    self._undeclared.append((attr.name, before.field(attr.name).property))
+                case Fill(new=attr, with_=with_) if attr.owner is old:  # that is undone
+                    self._filled = {attr.name: with_, **self._filled}
                 case Restore(new=attr) if attr.owner is new:
                     self._restored.append(made.field(attr.name))
                 case _:
                     pass
-        self.former = Former(self._key, self._lacking) if self._restored else None
+        self._old = before
+        known = self._restored or (self._filled and any(field.type.undeclared for field in made.fields))
+        fields = tuple([field.name for field in self._restored])
+        self.former = Former(self._key, fields, self._lacking) if known else None
         self._plain = [(name, was) for name, was in moved.items() if name not in converted]
         self._converted = [(n, moved[n], function) for n, function in converted.items()]
 
@@ -74,7 +75,7 @@ class Fields:
             entities: the old one; and what the new one was before, or None, if something comes back of it.
         """
         old, *former = entities
-        values = self._values(old)
+        values = self._values(old, *former)
         undeclared = _undeclared(old)
         for field in self._restored:
             if field.property in undeclared:
@@ -87,7 +88,7 @@ class Fields:
 
     def _key(self, old: Any) -> tuple[str, str]:
         """Return the key of the new entity."""
-        key = self._unfinished(self._values(old)).key
+        key = _unfinished(self._new, self._values(old)).key
         return key.partition, key.row
 
     def _lacking(self, old: Any) -> list[str]:
@@ -99,28 +100,54 @@ class Fields:
             if field.required and not field.optional and field.missing is None and field.property not in undeclared
         ]
 
-    def _values(self, old: Any) -> dict[str, Any]:
+    def _values(self, old: Any, former: Any = None) -> dict[str, Any]:
         """Return the values of the new entity, those that come back aside."""
         values = {name: getattr(old, was) for name, was in self._plain}
         for name, was, function in self._converted:
             values[name] = function(getattr(old, was))
         for name, fill in self._fills:
-            if values.get(name) is None and (value := fill(self._unfinished(values))) is not None:
+            if values.get(name) is None and (value := fill(_unfinished(self._new, values))) is not None:
                 values[name] = value
         for name, value in values.items():
             if isinstance(value, Extra):
-                rest = value | {property: getattr(old, field) for field, property in self._undeclared}
+                rest = value | self._unfilled(old, former)
                 values[name] = Extra({one: item for one, item in rest.items() if one not in self._properties})
         return values
 
-    def _unfinished(self, values: Mapping[str, Any]) -> Any:
-        """Return an entity of the new shape without the fields that have no value yet."""
-        entity = self._new.__raw__()
-        entity._row = None
-        for name, value in values.items():
-            setattr(entity, name, value)
-        entity.__class__ = self._new
-        return entity
+    def _unfilled(self, old: Any, former: Any) -> dict[str, Any]:
+        """Return what the fields that were filled are as undeclared properties.
+
+        They are what they were before, where they still have the value that the fill gives; else what they are now.
+        """
+        found: dict[str, Any] = {}
+        properties = {self._old.field(name).property for name in self._filled}
+        known = {
+            field.name: getattr(old, field.name) for field in self._old.parameters if field.name not in self._filled
+        }
+        before = {} if former is None else {one: was for one, was in _undeclared(former).items() if one in properties}
+        unset = {name: Extra(value | before) if isinstance(value, Extra) else value for name, value in known.items()}
+        for name, fill in self._filled.items():
+            property, value = self._old.field(name).property, getattr(old, name)
+            try:
+                filled = former is not None and bool(fill(_unfinished(type(old), unset)) == value)
+            except Exception:  # whatever the function of a script raises: it is not known then
+                filled = False
+            if not filled:
+                found[property] = value
+            elif property in before:
+                found[property] = before[property]
+            unset[name] = value
+        return found
+
+
+def _unfinished(cls: Any, values: Mapping[str, Any]) -> Any:
+    """Return an entity without the fields that have no value yet."""
+    entity = cls.__raw__()
+    entity._row = None
+    for name, value in values.items():
+        setattr(entity, name, value)
+    entity.__class__ = cls
+    return entity
 
 
 def _undeclared(entity: Any) -> Mapping[str, Any]:

@@ -74,18 +74,14 @@ def _undone(step: Step, script: Script) -> Iterator[Step]:
         case Rewrite(old=old, into=into, back=back):
             assert back is not None
             yield from (Rewrite(cls, back, (old,)) for cls in into)
-        case Fill(new=new):
-            yield Fill(new, _given)
+        case Fill():
+            yield step  # of the class that it is undone for
         case Drop(what=Attr() as attr):
             yield Restore(attr)
         case Drop(what=what) if is_anew(script, what):
             yield from [Drop(cls) for cls in script.new if cls.__name__ == what.__name__]  # type: ignore[union-attr]
         case _:
             pass
-
-
-def _given(_: Any) -> None:
-    return None
 
 
 def is_edit(script: Script) -> bool:

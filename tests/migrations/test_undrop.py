@@ -1,4 +1,4 @@
-"""Fields that a migration dropped come back with their values when it is undone."""
+"""What a migration dropped comes back when it is undone, and what it filled goes."""
 
 from __future__ import annotations
 
@@ -347,3 +347,34 @@ def test_a_class_with_undeclared_properties_gets_a_field_back(tmp_path: Path, na
         (0, "0", {"color": "red"}), (1, "1", {"color": "blue"}), (2, "2", {"color": "red"}),
         (3, "late", {}) if name == "note" else (9, "3", {}),
     ]  # fmt: skip
+
+
+def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody_changed_it(tmp_path: Path) -> None:
+    path = tmp_path / "e.db"
+    kinds = {"shelf": str, "number": int, "note": str | None}
+    before = entity("Box", "Boxes", {**kinds, "more": tm.Extra}, KEY)
+    new = entity("Box", "Boxes", {**kinds, "rank": int, "label": str, "color": str | None, "more": tm.Extra}, KEY,
+                 color=tm.field(default=None, kw_only=True))  # fmt: skip
+
+    def steps(m: tm.Migration) -> None:
+        m.fill(new.rank, lambda one: 0 if one.note is None else one.number)
+        m.fill(new.label, lambda one: one.more.get("label", f"{one.number} {one.rank}").title())
+        m.fill(new.color, lambda one: one.more.get("color"))
+
+    extras = [{}, {"rank": 70}, {"label": "own"}, {"color": "red", "size": 1}, {}, {}]
+    with tm.open(path, models=[before], durability="relaxed") as store:
+        store.insert_many(before("a", n, note=None, more=tm.Extra(one)) for n, one in enumerate(extras))
+    first = script([new], steps, "first", None, [before])
+    migrate(path, first)
+    with tm.open(path, models=[new], durability="relaxed") as store:
+        filled = [(one.rank, one.label, one.color) for one in store.query(new).allow_scan()]
+        assert filled[1:4] == [(0, "1 0", None), (0, "Own", None), (0, "3 0", "red")]
+        store.merge(new.key("a", 4), rank=9)
+        store.merge(new.key("a", 5), color="blue")
+        store.insert(new("a", 6, note=None, rank=0, label="6 0", color=None, more=tm.Extra()))
+    migrate(path, first, to="")
+    found = [dict(one.more) for _, one in sorted(contents(path, before).items())]
+    assert found[:4] == extras[:4]
+    assert found[4] == {"rank": 9, "label": "4 0"}  # (of this rank the fill would make another label)
+    assert found[5] == {"color": "blue"}
+    assert found[6] == {"rank": 0, "label": "6 0"}

@@ -411,7 +411,7 @@ class Copying:
         """Return the entities that cannot be what they were before a migration that is undone."""
         faults = []
         for _, conversion in self._copies:
-            if conversion.former is None:
+            if conversion.former is None or not conversion.former.fields:
                 continue
             (model,) = conversion.sources
             for row in chain.from_iterable(snapshot.stream(self._source.statements[model].scan)):

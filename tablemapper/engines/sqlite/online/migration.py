@@ -207,7 +207,11 @@ class SqliteMigrations:
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
         kept = any(one.id == transition.id and one.undone is None and one.kept for one in self._catalogue.history)
-        if kept and transition.id not in self._catalogue.former and any(one.former for one in transition.conversions):
+        if (
+            kept
+            and transition.id not in self._catalogue.former
+            and any(one.former and one.former.fields for one in transition.conversions)
+        ):
             raise InvalidMigration(
                 transition.id,
                 ["it ran before this version kept what it drops, so it cannot be undone; restore a backup"],
