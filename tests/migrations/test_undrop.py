@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -378,3 +379,58 @@ def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody
     assert found[4] == {"rank": 9, "label": "4 0"}  # (of this rank the fill would make another label)
     assert found[5] == {"color": "blue"}
     assert found[6] == {"rank": 0, "label": "6 0"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_drop_is_undone_beside_those_who_write(path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    names = [("size",), ("note",), ("size", "note", "text")][seed]
+    new = box(*names)
+    first = drops(new, *names)
+    expected = {number: old(number) for number in range(12)}
+    for _ in range(2):
+        migrate(path, first)
+        with tm.open(path, models=[new], durability="relaxed") as store:
+            store.compact()
+            while not (report := migrate(path, first, to="", limit=draw.randrange(1, 4))).done:
+                assert report.faults == ()
+                number = draw.choice(list(expected))
+                if draw.random() < 0.2:
+                    store.delete(new.key("a", number))
+                    del expected[number]
+                else:
+                    held = store[new.key("a", number)]
+                    held.price = expected[number].price = str(draw.randrange(1000))
+                    store.replace(held)
+        found = contents(path, OLD)
+        assert {n: values(one) for n, one in found.items()} == {n: values(one) for n, one in expected.items()}
+
+
+def test_classes_of_one_table_get_their_fields_back(tmp_path: Path) -> None:
+    def pair(**fields: Any) -> list[Any]:
+        return [
+            entity(name, "Things", {"id": int, **fields, "text": str}, tm.Key[int](partition="{id}", row=name.lower()))
+            for name in ("Book", "Note")
+        ]
+
+    path, before, after = tmp_path / "s.db", pair(size=int), pair()
+
+    def steps(m: tm.Migration) -> None:
+        for cls in before:
+            m.drop(cls.size)
+
+    first = script(after, steps, "first", None, before)
+    with tm.open(path, models=before, durability="relaxed") as store:
+        store.insert_many(
+            cls(n, size=n * sign, text="x" * 900 * n)
+            for n in range(3)
+            for cls, sign in zip(before, (1, -1), strict=True)
+        )
+    migrate(path, first)
+    migrate(path, first, to="")
+    with tm.open(path, models=before, durability="relaxed") as store:
+        for cls, sign in zip(before, (1, -1), strict=True):
+            assert [(one.size, len(one.text)) for one in store.query(cls).allow_scan()] == [
+                (n * sign, 900 * n) for n in range(3)
+            ]
+        assert store.check().ok
