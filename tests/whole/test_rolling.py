@@ -481,8 +481,8 @@ def test_the_script_in_the_message_does_what_it_says(
                 before.start()
     after.check(9)
     after.stop()
-    if not case.back:
-        with pytest.raises(tm.InvalidMigration):
+    if not case.back:  # it cannot be undone; or what the new version inserted has no value of the field that goes
+        with pytest.raises((tm.InvalidMigration, tm.MigrationStopped), match=migrations.ids[0]):
             tm.migrate(path, migrations, to="")
     else:
         tm.migrate(path, migrations, to="", durability="relaxed", hold=1, rest=0)
