@@ -25,6 +25,7 @@ __all__ = ["ROWS", "ArrowWriter"]
 T = TypeVar("T")
 A = TypeVar("A")
 ROWS = 4_096  # that are turned into columns at once: more of them burden Python's garbage collection
+LINES = 6_144  # that are one text: with fewer of them the two threads wait for each other more often
 _MAX_SCALE = 38
 
 
@@ -65,12 +66,12 @@ class ArrowWriter:
         if pieces:
             yield from self.pa.Table.from_batches(pieces).combine_chunks().to_batches()
 
-    def pieces(self, size: int = ROWS) -> Iterator[Any]:
+    def pieces(self, most: int = LINES) -> Iterator[Any]:
         """Yield small batches, as they are read, of at most so many rows."""
-        size, reader = min(size, ROWS), self._reader()
-        lines = reader.lines(size)
+        reader = self._reader()
+        lines = reader.lines(min(most, LINES))
         if lines is None:
-            return map(self.of_block, reader.blocks(size, stored=True))
+            return map(self.of_block, reader.blocks(min(most, ROWS), stored=True))
         return _ahead(_OfLines(self, reader).batch, lines)
 
     def of_block(self, block: Block) -> Any:

@@ -254,7 +254,8 @@ def test_a_batch_is_put_together_of_small_reads(
     query: tm.Query[Thing], size: int, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("tablemapper.query.batches.ROWS", 4)
+    for name in ("ROWS", "LINES"):
+        monkeypatch.setattr(f"tablemapper.query.batches.{name}", 4)
     batches = list(query.arrow_batches(size))
     assert [batch.num_rows for batch in batches] == rows
     assert pa.Table.from_batches(batches).column("number").to_pylist() == list(range(1, 31))

@@ -139,6 +139,7 @@ def _read_by(lines: bool, size: int) -> Iterator[list[str]]:
     came: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "ROWS", size)
+        patch.setattr(batches, "LINES", size)
         patch.setattr(columns, "FEW", 1)
         parsed, reader = batches._OfLines._parsed, columns.ColumnReader.lines
         patch.setattr(batches._OfLines, "_parsed", lambda self, text: (came.append("text"), parsed(self, text))[1])

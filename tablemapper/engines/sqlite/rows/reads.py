@@ -30,6 +30,7 @@ __all__ = ["SqliteReads"]
 T = TypeVar("T")
 P = ParamSpec("P")
 _CHUNK = 256
+_FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
 _MANY = 10_000  # rows: of fewer, all keys are read
 _SAMPLES = 32  # keys for each part
 _NOTHING: tuple[Any, Any] = (None, None)
@@ -129,7 +130,8 @@ class SqliteReads:
         surplus = 0  # chunks that came as rows, more than as text
         left, ended = limit, limit == 0
         while not ended:
-            wanted = size if left is None else min(size, left)
+            most = size if after is not None else min(size, _FIRST)
+            wanted = most if left is None else min(most, left)
             found: tuple[bytes | list[Row], int] | None = None
             if surplus < 2:
                 found = _text(within, select.lines(bound, layout, after, wanted), wanted)

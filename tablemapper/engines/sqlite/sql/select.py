@@ -28,7 +28,7 @@ from .tables import quoted
 __all__ = ["Select", "Statement"]
 
 _FEW = 50  # conditions that are plain to read side by side
-_LINE = 1_950  # bytes: 4,096 lines of them are less than the longest text that a connection takes
+_LINE = 1_300  # bytes: 6,144 lines of them are less than the longest text that a connection takes
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
