@@ -150,8 +150,8 @@ class Pace:
 
     seconds: float = 0.0
     """From the begin of the transaction to the end of its commit, without the time that it waited for others."""
-    in_company: bool = False
-    """Whether other threads or processes wrote within the last second."""
+    burden: float = 0.0
+    """These seconds, and those in which the log was copied after the commit; 0 if nobody else wrote within the last second."""
 
 
 @attrs.frozen

@@ -298,8 +298,8 @@ class _Run:
                 rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
                     most *= _LONGER
-                elif self._rest and copied.pace.in_company:
-                    self._sleep(self._rest * copied.pace.seconds)
+                elif pause := self._rest * copied.pace.burden:
+                    self._sleep(pause)
         return False
 
     def _total(self, transition: Transition) -> int:

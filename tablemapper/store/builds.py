@@ -101,8 +101,8 @@ def build(
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
             most = steered(most, batch.pace.seconds, hold)
-            if rest and batch.pace.in_company and not batch.ended:
-                sleep(rest * batch.pace.seconds)
+            if (pause := rest * batch.pace.burden) and not batch.ended:
+                sleep(pause)
     done = not any(
         state in ("building", "disabled", "dropping")
         for label, state in engine.unready.items()

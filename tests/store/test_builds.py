@@ -160,7 +160,7 @@ def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> N
             if batch is None:
                 return None
             sizes.append(batch.entities)
-            return attrs.evolve(batch, pace=Pace(batch.entities * 1e-4, in_company=True))
+            return attrs.evolve(batch, pace=Pace(batch.entities * 1e-4, batch.entities * 1e-4))
 
         store._engine.build = slow  # type: ignore[method-assign]
         report = builds.build(store._engine, hold=0.03, rest=2.0, monotonic=lambda: now, sleep=pauses.append)

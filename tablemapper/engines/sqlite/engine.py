@@ -279,8 +279,8 @@ class SqliteEngine:
             run = write if not sqlite.contested else partial(_settled, write)
             try:
                 if alone:
-                    _, seconds, in_company = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
-                    return Pace(seconds, in_company)
+                    _, seconds, burden = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
+                    return Pace(seconds, burden)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
                 return Pace()
             except OtherGeneration:

@@ -248,15 +248,15 @@ class File:
         """
         return self._write(apply, generation, alone=False).outcome()
 
-    def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float, bool]:
+    def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float, float]:
         """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
 
         Returns:
-            Also the seconds from the begin of the transaction to the end of its commit, and whether others wrote within
-            the last second.
+            Also the seconds from the begin of the transaction to the end of its commit, and these with the seconds in which
+            the log was copied afterwards; 0 for the latter if no others wrote within the last second.
         """
         write = self._write(apply, generation, alone=True)
-        return write.outcome(), write.seconds, write.in_company
+        return write.outcome(), write.seconds, write.burden
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         if get_ident() != self._only:

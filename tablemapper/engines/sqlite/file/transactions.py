@@ -187,7 +187,6 @@ class Transactions:
             self._wrote_last = thread
             if first.alone:
                 first.seconds = until - self._location.timeout - began
-                first.in_company = until < self._beside_until
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
                 self._in_company_until = until + _COMPANY
@@ -207,6 +206,8 @@ class Transactions:
                 self.turns.give()
         if first.alone:
             self._copy_log(connection)
+            if until < self._beside_until:
+                first.burden = self._monotonic() - began
         self._unchecked = True
         if until >= self._check_at:
             self._check_at = until + _CHECK

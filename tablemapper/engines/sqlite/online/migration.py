@@ -133,8 +133,8 @@ class SqliteMigrations:
         followed = 0
         while True:
             try:
-                result, seconds, in_company = self._file.write_alone(write, generation=self._generation)
-                return result, Pace(seconds, in_company)
+                result, seconds, burden = self._file.write_alone(write, generation=self._generation)
+                return result, Pace(seconds, burden)
             except OtherGeneration:
                 if followed == _FOLLOWS:
                     raise

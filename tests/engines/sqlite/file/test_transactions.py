@@ -325,7 +325,7 @@ def test_a_log_that_others_keep_from_being_copied_is_copied_with_the_commit(
 
 
 def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = Clock(0)
     with open_file(path, monotonic=clock) as file:
         file.write(create_table)
 
@@ -335,11 +335,13 @@ def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkey
         monkeypatch.setattr(file._writes.turns, "take", later(100))
         monkeypatch.setattr(file._writes, "_copy_log", later(10))
         monkeypatch.setattr(file._writes, "_was_long", True)
-        assert file.write_alone(later(3)) == (None, 3.0, False)
+        assert file.write_alone(later(3)) == (None, 3.0, 0.0)
+        monkeypatch.setattr(file._writes, "_beside_until", 1_000.0)  # others wrote
+        assert file.write_alone(later(3)) == (None, 3.0, 13.0)
 
 
 def test_a_write_alone_tells_whether_others_wrote_within_a_second(path: Path) -> None:
-    clock = Clock()
+    clock = Clock(0)
     with (
         open_file(path, monotonic=clock) as file,
         open_file(path, monotonic=clock) as other,
@@ -347,7 +349,7 @@ def test_a_write_alone_tells_whether_others_wrote_within_a_second(path: Path) ->
     ):
 
         def in_company() -> bool:
-            return file.write_alone(insert(1))[2]
+            return file.write_alone(lambda writer: (clock.sleep(1e-3), insert(1)(writer)))[2] > 0
 
         file.write(create_table)
         assert not in_company()
