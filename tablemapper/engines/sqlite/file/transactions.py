@@ -152,7 +152,7 @@ class Transactions:
         timestamps = self._timestamps
         applied = False
         raised: BaseException | None = None
-        until = first.until
+        until, began = first.until, 0.0
         in_company = self._was_long or first.until < self._in_company_until
         if first.alone is not self._copies_later:
             self._copies_later = first.alone
@@ -162,7 +162,6 @@ class Transactions:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
             if in_company:
                 self.turns.take(first.until)
-            began = 0.0
             with connection:
                 if first.alone:
                     began = self._monotonic()
