@@ -6,8 +6,9 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,40 @@ def expected(path: Path) -> list[str]:
         return texts(new for old in store.query(OLD).allow_scan() for new in CASE.made(old))
 
 
+def attempt(
+    store: Path,
+    opened: Callable[[Path], SqliteMigrations],
+    work: Callable[[SqliteMigrations], object],
+    operation: str,
+    n: int,
+    *,
+    sticky: bool,
+) -> tuple[Path, Exception | None, int, int]:
+    """Work on a copy of a store while the n-th call of an operation fails; return it, the error, the calls, and the faults."""
+    folder = store.parent / f"{store.stem}-x"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path = folder / "s.db"
+    shutil.copy(store, path)
+    engine = opened(path)
+    connection = engine._file._writes.connection
+    assert connection is not None
+    connection.execute("PRAGMA cache_size = 4")
+    connection.wal_autocheckpoint(6)
+    Fault.arm(operation, n, sticky=sticky)
+    outcome: Exception | None = None
+    try:
+        work(engine)
+    except tm.StoreError as error:
+        assert "please report" not in str(error)
+        outcome = error
+    finally:
+        count, fired = Fault.count, Fault.disarm()
+    with suppress(tm.StoreError):
+        engine.close()
+    return path, outcome, count, fired
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -86,40 +121,20 @@ def expected(path: Path) -> list[str]:
 def test_a_transaction_that_meets_a_fault_is_there_or_not(
     moment: str, operation: str, stores: dict[str, Path], tmp_path: Path, *, sticky: bool, full_size: bool
 ) -> None:
-    def attempt(n: int) -> tuple[Path, Exception | None, int, int]:
-        folder = stores[moment].parent / "x"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        path = folder / "s.db"
-        shutil.copy(stores[moment], path)
-        engine = begun(path, vfs="faulty")
-        connection = engine._file._writes.connection
-        assert connection is not None
-        connection.execute("PRAGMA cache_size = 4")
-        connection.wal_autocheckpoint(6)
-        Fault.arm(operation, n, sticky=sticky)
-        outcome: Exception | None = None
-        try:
-            switched = engine.step(15 if moment == "batch" else 100).switched
-            assert switched == (moment == "switch")
-        except tm.StoreError as error:
-            assert "please report" not in str(error)
-            outcome = error
-        finally:
-            count, fired = Fault.count, Fault.disarm()
-        with suppress(tm.StoreError):
-            engine.close()
-        return path, outcome, count, fired
+    def work(engine: SqliteMigrations) -> None:
+        switched = engine.step(15 if moment == "batch" else 100).switched
+        assert switched == (moment == "switch")
 
+    failing = partial(attempt, stores[moment], lambda path: begun(path, vfs="faulty"), work, operation, sticky=sticky)
     before = dump(stores[moment])
-    path, outcome, count, fired = attempt(1_000_000)
+    path, outcome, count, fired = failing(1_000_000)
     assert (outcome, fired) == (None, 0)
     after = dump(path)
     assert after != before
     goal = expected(stores[moment])
     calls = range(1, count + 1)
     for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
-        path, outcome, _, fired = attempt(n)
+        path, outcome, _, fired = failing(n)
         assert fired
         now = dump(path)
         assert now in (before, after), n
@@ -144,37 +159,17 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
     with tm.open(done, models=CASE.new, durability="relaxed") as store:
         goal = contents(store, CASE.new)
 
-    def attempt(n: int) -> tuple[Path, Exception | None, int, int]:
-        folder = done.parent / "y"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        path = folder / "s.db"
-        shutil.copy(done, path)
-        engine = SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty")
-        connection = engine._file._writes.connection
-        assert connection is not None
-        connection.execute("PRAGMA cache_size = 4")
-        connection.wal_autocheckpoint(6)
-        Fault.arm(operation, n, sticky=sticky)
-        outcome: Exception | None = None
-        try:
-            engine.contract("first")
-        except tm.StoreError as error:
-            assert "please report" not in str(error)
-            outcome = error
-        finally:
-            count, fired = Fault.count, Fault.disarm()
-        with suppress(tm.StoreError):
-            engine.close()
-        return path, outcome, count, fired
-
-    path, outcome, count, fired = attempt(1_000_000)
+    failing = partial(
+        attempt, done, lambda path: SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty"),
+        lambda engine: engine.contract("first"), operation, sticky=sticky,
+    )  # fmt: skip
+    path, outcome, count, fired = failing(1_000_000)
     assert (outcome, fired) == (None, 0)
     after = dump(path)
     assert len(after) < len(dump(done))
     calls = range(1, count + 1)
     for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
-        path, outcome, _, fired = attempt(n)
+        path, outcome, _, fired = failing(n)
         assert fired
         assert outcome is not None or dump(path) == after, n
         assert tm.status(path).history[-1].state in ("switched", "contracted")
