@@ -90,7 +90,13 @@ def migrate(
         return _rehearse(place, scripts, to, limit, progress, timeout)
     engine = open_migrations(place, durability=durability, timeout=timeout)
     try:
-        run = _Run(engine, scripts, limit, progress, hold, rest)
+        ways = ways_back(migrations)
+
+        def settle(script: Script) -> tuple[Fault, ...]:
+            _build_new(place, script, durability, timeout, hold, rest)
+            return _resolved(place, script, durability, timeout, ways)
+
+        run = _Run(engine, scripts, limit, progress, hold, rest, settle)
         report = run.to(to)
         if contract and report.done:
             for entry in engine.history():
@@ -100,10 +106,8 @@ def migrate(
             engine.drop_former()
     finally:
         engine.close()
-    if report.done and run.last is not None and run.last.new:
-        _build_new(place, run.last, durability, timeout, hold, rest)
-        if faults := _resolved(place, run.last, durability, timeout, ways_back(migrations)):
-            raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
+    if report.done and run.last is not None and run.last.new and (faults := settle(run.last)):
+        raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     return report
 
 
@@ -125,18 +129,22 @@ def _rehearse(
         finally:
             engine.close()
         engine = open_migrations(copy, durability="relaxed")
+
+        def settle(script: Script) -> tuple[Fault, ...]:
+            _build_new(copy, script, "relaxed", timeout, 1.0, 0.0)
+            return _resolved(copy, script, "relaxed", timeout, ())
+
         try:
-            run = _Run(engine, scripts, limit, progress, 1.0, 0.0)
+            run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
             report = run.to(to)
         except MigrationStopped as stopped:
             stopped_report: MigrationReport = stopped.report
             return attrs.evolve(stopped_report, applied=())
         finally:
             engine.close()
-        if report.done and run.last is not None and run.last.new:
-            _build_new(copy, run.last, "relaxed", timeout, 1.0, 0.0)
-            if faults := _resolved(copy, run.last, "relaxed", timeout, ()) or _held_twice(copy, run.last):
-                report = attrs.evolve(report, done=False, faults=faults)
+        last = run.last if report.done else None
+        if last is not None and last.new and (faults := settle(last) or _held_twice(copy, last)):
+            report = attrs.evolve(report, done=False, faults=faults)
         return attrs.evolve(report, applied=())
 
 
@@ -161,6 +169,7 @@ class _Run:
         progress: ProgressOption,
         hold: float,
         rest: float,
+        settle: Callable[[Script], tuple[Fault, ...]],
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -171,6 +180,8 @@ class _Run:
         self._progress = progress
         self._hold = hold
         self._rest = rest
+        self._settle = settle
+        """Builds what a script comes to, and makes entities differ as it says; returns those that do not."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._start = monotonic()
@@ -196,9 +207,11 @@ class _Run:
             ahead = [(undone[script.id], True) for script, _ in ahead]
         else:
             done = self._adopted(done, end)
-            if done == end and done and any(isinstance(step, Resolve) for step in self._scripts[done - 1].steps):
+            if done == end and done and _resolves(self._scripts[done - 1]):
                 self.last = self._scripts[done - 1]  # it may have been killed before that step
             ahead = [(script, False) for script in self._scripts[done:end]]
+        if done and any(not back for _, back in ahead):
+            self._resolve(self._scripts[done - 1])  # it may have been killed before that step
         self._give_up(ahead, named=target is not None)
         self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
         self._plan += plan_steps(ahead, self._engine.forms(), self._count)
@@ -207,8 +220,15 @@ class _Run:
                 return self._report(done=False)
             if at + 1 < len(ahead) and script.new:
                 self._engine.take_over(compile_schema(script.new))  # what no step says, and the next script finds
+                if not back:
+                    self._resolve(script)
         self._clear()
         return self._report(done=True)
+
+    def _resolve(self, script: Script) -> None:
+        """Let entities differ as a script says, before the next one begins."""
+        if _resolves(script) and (faults := self._settle(script)):
+            raise _stopped(script.id, attrs.evolve(self._report(done=False), faults=faults))
 
     def _clear(self) -> None:
         while self._engine.clear(_CLEARED):
@@ -318,6 +338,10 @@ def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
 
 def _listed(faults: Sequence[Fault]) -> str:
     return "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
+
+
+def _resolves(script: Script) -> bool:
+    return any(isinstance(step, Resolve) for step in script.steps)
 
 
 def _resolved(

@@ -348,6 +348,27 @@ def test_values_that_are_held_twice_are_resolved(path: Path, which: str, monkeyp
         assert [e.number for e in store.query(new.by_maker("m3 15"))] == [15]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_values_are_resolved_before_the_next_script_begins(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    with tm.open(path, models=[BARE], durability="relaxed") as store:
+        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
+    new = unique("only built")
+    last = part(changed(FIELDS, price=Decimal), by_maker=tm.Index[str](partition="{maker}", unique=True))
+    first = script([new], lambda m: m.resolve(new.by_maker, lambda holders: holders[:1]), "first", None, [BARE])
+    second = script([last], lambda m: m.convert(new.price, last.price, Decimal), "second", "first", [new])
+    assert migrate(path, first, second, dry_run=True).ok
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(run, "_resolved", lambda *_: ())
+            migrate(path, first)
+    assert migrate(path, first, second).applied == (("second",) if killed else ("first", "second"))
+    with tm.open(path, models=[last]) as store:
+        assert sorted(e.maker for e in store.query(last).allow_scan()) == sorted(f"m{n}" for n in range(12))
+        assert store.check().ok
+
+
 def test_values_that_stay_the_same_are_faults(path: Path) -> None:
     new = unique("only built")
     with tm.open(path, models=[BARE], durability="relaxed") as store:

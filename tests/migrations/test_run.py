@@ -65,7 +65,9 @@ def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.Monk
         SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(1.0, burden))
     )
     engine = SqliteMigrations.open(path)
-    one = run._Run(engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.5, sleep=pauses.append)
+    one = run._Run(
+        engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.5, lambda _: (), sleep=pauses.append
+    )
     try:
         assert one.to(None).done
     finally:
