@@ -465,6 +465,11 @@ class FieldModel:
         return None if self.optional or self.default is attrs.NOTHING else self.default
 
     @_property
+    def nullable(self) -> bool:
+        """Whether rows can lack it: an optional field, and a sum of floats, for inf and -inf have none."""
+        return self.optional or (self.measure is not None and self.measure.kind == "sum" and self.type.kind is float)
+
+    @_property
     def wide(self) -> bool:
         """Whether it is a sum of ints, which is stored as text beyond 64 bits."""
         return self.measure is not None and self.measure.kind == "sum" and self.type.kind is int

@@ -92,14 +92,8 @@ class Model:
         return tuple((index.name, forms(index.where)) for index in self.indexes if index.where is not None)
 
     def optional(self, name: str) -> bool:
-        """Return whether rows can lack a field: an optional one, and a group's sum of floats (inf and -inf have none)."""
-        field = self.declaration.field(name)
-        return field.optional or (
-            self.aggregate is not None
-            and field.measure is not None
-            and field.measure.kind == "sum"
-            and field.type.kind is float
-        )
+        """Return whether rows can lack a field."""
+        return self.declaration.field(name).nullable
 
     def index(self, name: str) -> IndexModel:
         """Return an index by its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -223,6 +224,32 @@ def test_a_sum_of_more_digits_than_a_value_may_have_is_read_and_sorted_and_is_no
         assert [one.name for one in query] == ["a", "b"]
         assert [one.name for page in query.pages(1) for one in page.items] == ["a", "b"]
         assert query.select(Owner.units).first() == (2**64 - 2,)
+
+
+def test_a_sum_of_both_infinities_is_none_in_the_field_in_conditions_and_in_an_index() -> None:
+    class Reading(tm.Entity, table="Readings"):
+        device: tm.Field[str]
+        number: tm.Field[int]
+        value: tm.Field[float]
+        key = tm.Key[str, int](partition="{device}", row="{number}")
+
+    class Device(tm.Entity, table="Devices"):
+        device: tm.Field[str]
+        total: tm.Field[float] = tm.sum(Reading.value, of=Reading)
+        key = tm.Key[str](partition="{device}")
+        by_total = tm.Index[float](partition="all", row="{total}")
+
+    with tm.open(":memory:", models=[Reading, Device]) as store:
+        store.insert_many([Device("a"), Reading("a", 0, math.inf), Reading("a", 1, -math.inf)])
+        assert store[Device.key("a")].total is None
+        assert not store.query(Device).where(Device.total == 0).allow_scan().exists()
+        assert not store.query(Device.by_total()).exists()
+        assert store.check().ok, store.check()
+        store.delete(Reading.key("a", 0))
+        assert [one.total for one in store.query(Device.by_total())] == [-math.inf]
+        store.delete(Reading.key("a", 1))
+        assert [one.total for one in store.query(Device.by_total())] == [0.0]
+        assert store.check().ok, store.check()
 
 
 def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:

@@ -188,11 +188,13 @@ class Statements:
     def _maintained(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of a field that the group of the same key holds, if there is one."""
         table, column = self._kept[field.name]
+        value, empty = f"g.{quoted(column)}", self.model.defaults[field.property]
+        if empty is not None and field.nullable:  # the group can be there, and lack its value
+            value, empty = f"iif(count(*), max({value}), {literal(empty)})", None
         held = (
-            f"(SELECT g.{quoted(column)} FROM {quoted(table)} g "
+            f"(SELECT {value} FROM {quoted(table)} g "
             f'WHERE g."PartitionKey" = {alias}."PartitionKey" AND g."RowKey" = {alias}."RowKey")'
         )
-        empty = self.model.defaults[field.property]
         return held if empty is None else f"coalesce({held}, {literal(empty)})"
 
     @cached_property
