@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from uuid import UUID
@@ -56,6 +56,7 @@ _SUPPORTED = (
     "Extra, and any class with hooks on tablemapper.converter()"
 )
 _converter: cattrs.Converter | None = None
+_BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
 
 
@@ -86,7 +87,7 @@ def _unstructure(value: Any) -> Any:
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
             return form.check(value)
-    raise TypeError(f"{type(value).__name__} {shown(value)} cannot be stored")
+    raise Fault(f"{type(value).__name__} {shown(value)} cannot be stored")
 
 
 def structure(kind: Any, plain: Any) -> Any:
@@ -133,9 +134,13 @@ def _take_apart(value: Any, *, str_keys: bool = False) -> Any:
             _take_apart(list(value), str_keys=str_keys),
             key=lambda item: (type(item).__name__, msgspec.json.encode(item)),
         )
-    return msgspec.to_builtins(
-        value, builtin_types=_NATIVE, str_keys=str_keys, enc_hook=_unstructure, order="deterministic"
-    )
+    builtins = partial(msgspec.to_builtins, value, builtin_types=_NATIVE, str_keys=str_keys, enc_hook=_unstructure)
+    try:
+        return builtins(order="deterministic")
+    except TypeError:  # keys, or members of a set, that do not compare
+        if str_keys:
+            raise
+        return builtins()  # refused by those who compare it, with its path
 
 
 def _plain_default(value: Any) -> Any:
@@ -165,7 +170,28 @@ def _compare(given: Any, back: Any, path: str) -> None:
     elif given.__class__ is back.__class__ and isinstance(given, (list, tuple)) and len(given) == len(back):
         for number, item in enumerate(given):
             _compare(item, back[number], f"{path}[{number}]")
-    raise Fault(f"{type(given).__name__} {shown(given)} would read back as {type(back).__name__} {shown(back)}", path)
+    raise _other(given, back, path)
+
+
+def _compare_untyped(given: Any, back: Any, path: str) -> None:
+    """Raise a `Fault` for an object that became a builtin: its place has no type that would make it again."""
+    if given == back:
+        return
+    if isinstance(given, dict) and isinstance(back, dict):
+        for name in back:
+            _compare_untyped(given[name], back[name], f"{path}.{name}")
+    elif isinstance(given, (list, tuple)) and isinstance(back, (list, tuple)):
+        for number, item in enumerate(given):
+            _compare_untyped(item, back[number], f"{path}[{number}]")
+    elif back.__class__ in _BUILTINS and not isinstance(given, back.__class__):
+        raise _other(given, back, path)
+    elif given.__class__ is back.__class__:
+        for name in _members(given.__class__) or ():
+            _compare_untyped(getattr(given, name), getattr(back, name), f"{path}.{name}")
+
+
+def _other(given: Any, back: Any, path: str) -> Fault:
+    return Fault(f"{type(given).__name__} {shown(given)} would read back as {type(back).__name__} {shown(back)}", path)
 
 
 def _json_type(annotation: Any) -> ValueType:
@@ -192,6 +218,7 @@ def _json_type(annotation: Any) -> ValueType:
             text = encode(_plain(given, "", 0))
             back = decode(text)
             _compare(given, _take_apart(back), "")
+            _compare_untyped(value, back, "")
         except Fault:
             raise
         except msgspec.MsgspecError as error:
@@ -235,6 +262,11 @@ _ORDERED = (
 )  # fmt: skip
 
 
+def _ordered(info: Any) -> bool:
+    """Return whether msgspec can sort the members of a set."""
+    return isinstance(info, _ORDERED) and len({type(value) for value in getattr(info, "values", ())}) < 2
+
+
 def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
     """Raise a `Fault` for what can be declared but not stored."""
     if hasattr(owner := getattr(info, "cls", None), "__declaration__"):
@@ -248,7 +280,7 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
     if isinstance(info, inspect.DictType) and not isinstance(info.key_type, (inspect.StrType, inspect.AnyType)):
         raise Fault("the keys of a dict must be str")
     is_set = isinstance(info, (inspect.SetType, inspect.FrozenSetType))
-    if is_set and not outermost and not isinstance(info.item_type, _ORDERED):
+    if is_set and not outermost and not _ordered(info.item_type):
         raise Fault("a set inside another value can hold only str and numbers: use a list")
     if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
         seen.add(id(info))
