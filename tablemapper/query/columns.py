@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from ..errors import InvalidQuery
 from ..execution.columns import ColumnReader
 from ..expressions.tree import Attr
+from ..limits import MIN_INT64
 from ..values.arrow import load_package
 from .batches import ROWS, ArrowWriter
 from .pages import counted
@@ -99,20 +101,41 @@ class ColumnResults(Results[T_co]):
         return ArrowWriter("arrow_batches", self._columns("arrow_batches"), decimals, self._reader).batches(size)
 
     def to_polars(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
-        """Return a ``polars.DataFrame``: the extra ``polars``; as `Query.to_arrow`."""
+        """Return a ``polars.DataFrame``: the extra ``polars``; as `Query.to_arrow`.
+
+        Raises:
+            InvalidQuery: a column of Decimals needs more than the 38 digits that Polars has; or as `to_arrow`.
+        """
         polars = load_package("polars", "polars", "to_polars")
-        load_package("pyarrow", "polars", "to_polars")
-        return polars.from_arrow(self.to_arrow(decimals=decimals))
+        pa = load_package("pyarrow", "polars", "to_polars")
+        table = self.to_arrow(decimals=decimals)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if pa.types.is_decimal256(column.type):
+                digits = column.type.precision
+                raise InvalidQuery(
+                    f"{name}: its values need {digits} digits, and a decimal of Polars has 38; take to_arrow() or columns()"
+                )
+        return polars.from_arrow(table)
 
     def to_pandas(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
         """Return a ``pandas.DataFrame``: the extra ``pandas``; as `Query.to_arrow`.
 
         Where a column of int or bool has missing values, all of them are pandas' types with NA, so that no int becomes a
         float.
+
+        Raises:
+            InvalidQuery: a duration is -2**63 microseconds, which pandas takes for a missing value; or as `to_arrow`.
         """
         pandas = load_package("pandas", "pandas", "to_pandas")
         pa = load_package("pyarrow", "pandas", "to_pandas")
+        least = load_package("pyarrow.compute", "pandas", "to_pandas").min
         table = self.to_arrow(decimals=decimals)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if pa.types.is_duration(column.type) and least(column.cast(pa.int64())).as_py() == MIN_INT64:
+                raise InvalidQuery(
+                    f"{name}: {timedelta(microseconds=MIN_INT64)} is a missing value in pandas, which has no such duration; "
+                    "take to_arrow() or columns()"
+                )
         exact = {
             pa.int32(): pandas.Int32Dtype(),
             pa.int64(): pandas.Int64Dtype(),

@@ -311,6 +311,39 @@ def test_pandas_makes_no_float_of_an_int_where_values_are_missing(query: tm.Quer
     assert str(query.select(Thing.number).to_pandas()["number"].dtype) == "int64"
 
 
+class Extreme(tm.Entity, table="Extremes"):
+    number: tm.Field[int]
+    span: tm.Field[timedelta | None] = tm.field(default=None)
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+
+    key = tm.Key[int](partition="{number}")
+
+
+def test_the_least_duration_is_refused_for_pandas_which_would_have_it_missing() -> None:
+    pytest.importorskip("pandas")
+    least = timedelta(microseconds=-(2**63))
+    with tm.open(":memory:", models=[Extreme]) as store:
+        store.insert_many([Extreme(0), Extreme(1, least + timedelta(microseconds=1))])
+        query = store.query(Extreme).select(Extreme.span).allow_scan()
+        assert query.to_pandas()["span"].isna().tolist() == [True, False]
+        store.insert(Extreme(2, least))
+        with pytest.raises(tm.InvalidQuery, match=r"span: -106751992 days.* is a missing value in pandas"):
+            query.to_pandas()
+        assert query.to_arrow()["span"].to_pylist()[2] == least
+
+
+def test_decimals_of_more_digits_than_polars_has_are_refused() -> None:
+    pytest.importorskip("polars")
+    with tm.open(":memory:", models=[Extreme]) as store:
+        store.insert_many([Extreme(0, None, Decimal("1E+20")), Extreme(1, None, Decimal("1E-17"))])
+        query = store.query(Extreme).select(Extreme.price).allow_scan()
+        assert query.to_polars()["price"].to_list() == [Decimal("1E+20"), Decimal("1E-17")]
+        store.insert(Extreme(2, None, Decimal("1E-18")))
+        with pytest.raises(tm.InvalidQuery, match="price: its values need 39 digits, and a decimal of Polars has 38"):
+            query.to_polars()
+        assert query.to_arrow()["price"].to_pylist()[2] == Decimal("1E-18")
+
+
 @pytest.mark.parametrize("name", ["arrow", "polars", "pandas"])
 def test_a_package_that_is_missing_is_named_with_its_extra(
     query: tm.Query[Thing], name: str, monkeypatch: pytest.MonkeyPatch
