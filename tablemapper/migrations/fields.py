@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engines.migration import Former
 from ..entities.declaration import abstract_declaration
+from ..entities.fields import FieldModel
 from ..values.extra import Extra
 from .script import Script
 from .steps import Convert, Fill, Rename, Restore
@@ -46,7 +47,7 @@ class Fields:
         before = abstract_declaration(old)
         moved = origins(script, old, new)
         converted: dict[str, Callable[[Any], Any]] = {}
-        self._fills: list[tuple[str, Callable[[Any], Any]]] = []
+        self._fills: list[tuple[FieldModel, Callable[[Any], Any]]] = []
         self._filled: dict[str, Callable[[Any], Any]] = {}
         self._restored: list[Any] = []
         for step in script.steps:
@@ -54,7 +55,7 @@ class Fields:
                 case Convert(new=attr, with_=with_) if attr.owner is new:
                     converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
-                    self._fills.append((attr.name, with_))
+                    self._fills.append((made.field(attr.name), with_))
                 case Fill(new=attr, with_=with_) if attr.owner is old:  # that is undone
                     self._filled = {attr.name: with_, **self._filled}
                 case Restore(new=attr) if attr.owner is new:
@@ -105,9 +106,12 @@ class Fields:
         values = {name: getattr(old, was) for name, was in self._plain}
         for name, was, function in self._converted:
             values[name] = function(getattr(old, was))
-        for name, fill in self._fills:
-            if values.get(name) is None and (value := fill(_unfinished(self._new, values))) is not None:
-                values[name] = value
+        for field, fill in self._fills:
+            if values.get(field.name) is None:
+                value = _declared(field, _undeclared(old))
+                value = fill(_unfinished(self._new, values)) if value is None else value
+                if value is not None or field.required:
+                    values[field.name] = value
         for name, value in values.items():
             if isinstance(value, Extra):
                 rest = value | self._unfilled(old, former)
@@ -154,6 +158,19 @@ def _undeclared(entity: Any) -> Mapping[str, Any]:
     """Return the properties of an entity that its class does not declare."""
     fields = abstract_declaration(type(entity)).fields
     return next((getattr(entity, field.name) or {} for field in fields if field.type.undeclared), {})
+
+
+def _declared(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
+    """Return what an undeclared property is as a field; None if it is not there, or none of its values."""
+    if (value := undeclared.get(field.property)) is None:
+        return None
+    try:
+        value = field.type.check(value)
+        if field.constraint is not None:
+            field.constraint.check(value)
+    except ValueError:
+        return None
+    return value
 
 
 def _conversion(with_: Any, *, optional: bool) -> Callable[[Any], Any]:

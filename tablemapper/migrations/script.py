@@ -144,7 +144,7 @@ class Migration:
         self.steps.append(Convert(old, new, with_, back))
 
     def fill(self, new: Attr[E, T], with_: Callable[[E], T] | EllipsisType, /) -> None:
-        """Give a field a value in the entities that have none.
+        """Give a field a value in the entities that have none, be it as an undeclared property.
 
         Args:
             new: the field, of a class of the new shape.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 import tablemapper as tm
@@ -268,3 +269,39 @@ def test_an_entity_whose_new_key_is_one_of_a_more_special_class_is_a_fault(path:
     ) as stopped:
         migrate(path, one)
     assert [fault.key for fault in stopped.value.faults] == [("a", "a7")]
+
+
+def box(**fields: Any) -> Any:
+    return entity("Box", "Boxes", {"number": int, **fields}, tm.Key[int](partition="{number}"))
+
+
+def test_a_fill_that_gives_none_leaves_an_optional_field_empty_and_is_a_fault_of_any_other(tmp_path: Path) -> None:
+    path, before, optional, required = tmp_path / "b.db", box(), box(rank=str | None), box(rank=str)
+    with tm.open(path, models=[before], durability="relaxed") as store:
+        store.insert_many(before(number) for number in range(3))
+    with pytest.raises(
+        tm.MigrationStopped, match="InvalidEntity: Box: rank: None, but a value of type str is required"
+    ):
+        migrate(path, script([required], lambda m: m.fill(required.rank, lambda _: None), "first", None, [before]))
+    odd = script([optional], lambda m: m.fill(optional.rank, lambda e: "odd" if e.number % 2 else None), "first", None, [before])  # fmt: skip
+    assert migrate(path, odd).ok
+    with tm.open(path, models=[optional]) as store:
+        assert [one.rank for one in store.query(optional).allow_scan().order_by(optional.number)] == [None, "odd", None]
+
+
+def test_a_fill_keeps_what_an_entity_has_as_an_undeclared_property_if_the_field_takes_it(tmp_path: Path) -> None:
+    path, before = tmp_path / "b.db", box(more=tm.Extra)
+    new = box(rank=Annotated[int, msgspec.Meta(ge=0)], more=tm.Extra)
+    extras = [{}, {"rank": 7}, {"rank": 8, "size": 1}, {"rank": "9"}, {"rank": -1}]
+    with tm.open(path, models=[before], durability="relaxed") as store:
+        store.insert_many(before(number, tm.Extra(extra)) for number, extra in enumerate(extras))
+    fill = script([new], lambda m: m.fill(new.rank, lambda e: abs(int(e.more.get("rank", 0)))), "first", None, [before])
+    assert migrate(path, fill).ok
+    with tm.open(path, models=[new]) as store:
+        found = sorted(store.query(new).allow_scan(), key=lambda one: one.number)
+        assert [one.rank for one in found] == [0, 7, 8, 9, 1]
+        assert found[2].more == {"size": 1}
+    migrate(path, fill, to="")
+    with tm.open(path, models=[before]) as store:
+        found = sorted(store.query(before).allow_scan(), key=lambda one: one.number)
+        assert [one.more for one in found] == extras

@@ -359,17 +359,17 @@ def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody
 
     def steps(m: tm.Migration) -> None:
         m.fill(new.rank, lambda one: 0 if one.note is None else one.number)
-        m.fill(new.label, lambda one: one.more.get("label", f"{one.number} {one.rank}").title())
+        m.fill(new.label, lambda one: str(one.more.get("label", f"{one.number} {one.rank}")))
         m.fill(new.color, lambda one: one.more.get("color"))
 
-    extras = [{}, {"rank": 70}, {"label": "own"}, {"color": "red", "size": 1}, {}, {}]
+    extras = [{}, {"rank": 70}, {"label": 5}, {"color": "red", "size": 1}, {}, {}]
     with tm.open(path, models=[before], durability="relaxed") as store:
         store.insert_many(before("a", n, note=None, more=tm.Extra(one)) for n, one in enumerate(extras))
     first = script([new], steps, "first", None, [before])
     migrate(path, first)
     with tm.open(path, models=[new], durability="relaxed") as store:
         filled = [(one.rank, one.label, one.color) for one in store.query(new).allow_scan()]
-        assert filled[1:4] == [(0, "1 0", None), (0, "Own", None), (0, "3 0", "red")]
+        assert filled[1:4] == [(70, "1 70", None), (0, "5", None), (0, "3 0", "red")]
         store.merge(new.key("a", 4), rank=9)
         store.merge(new.key("a", 5), color="blue")
         store.insert(new("a", 6, note=None, rank=0, label="6 0", color=None, more=tm.Extra()))
