@@ -1,13 +1,14 @@
-"""How the classes of a store may change: definitions that were, rules, what an older process makes of them, scripts.
+"""How the classes of a store may change: former definitions, rules, how an older process follows them, scripts.
 
-- `members`: which nested type may follow which.
-- `definitions`: which definition of a class stands in the catalogue, now and before.
-- `renames`: forms of classes under other names.
+- `members`: how a nested type may change.
+- `definitions`: the definitions of a catalogue by name: declared, former, and those that keep maintained fields.
+- `renames`: the form of a class after a rename.
 - `sources`: forms as Python source.
 - `changes`: one difference, and what a rule may ask of a store.
 - `scripts`: migration scripts as text.
-- `versions`: the versions of a class that were opened.
-- `rules`: which schema may follow which.
-- `following`: maintenance compiled from forms, for a process that is behind.
-- `translation`: from the rows of one class to those of another that holds the same entities.
+- `versions`: the versions of a class that programs opened.
+- `rules`: the rule of each difference.
+- `evolution`: what opening a store with a schema makes of its catalogue.
+- `following`: how an older version maintains what a newer one added.
+- `translation`: the rows of one version of a class, translated to another.
 """

@@ -1,4 +1,4 @@
-"""How a file differs from the classes that it is opened with, and what a rule may ask of it."""
+"""One difference between a catalogue and the opened classes, and the questions about stored rows that a rule may ask."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
 
 @attrs.frozen
 class Change:
-    """One difference between a catalogue and the classes that a store is opened with."""
+    """One difference between a catalogue and the opened classes."""
 
     where: str
     """The class, field, index or aggregate: ``Product``, ``Product.price``."""
@@ -26,7 +26,7 @@ class Change:
     code: str = ""
     """The step of a migration that makes it, as it stands in a script; ``...`` is to be replaced."""
     warning: bool = False
-    """Whether a user should know of it, though it is taken over."""
+    """Whether a log should tell it, though the store takes it over."""
 
     def __str__(self) -> str:
         return f"{self.where.partition('.')[0]}: {self.message}"
@@ -38,35 +38,35 @@ class Change:
 
 
 class Contents(Protocol):
-    """What a store holds of the classes of its catalogue, where a rule depends on it."""
+    """The stored rows of a catalogue's classes, as far as a rule depends on them."""
 
     def dropped(self, name: str, form: ModelForm) -> str | None:
-        """Return what is to be said of a class that was opened once, and declares what was dropped since; None if it does not."""
+        """Return a message if a class declares an index, an aggregate or a class that was dropped; else None."""
         ...
 
     def count(self, name: str) -> int:
-        """Return the number of rows of a class; -1 for some."""
+        """Return the number of rows of a class; -1 if it is unknown, but may be more than 0."""
         ...
 
     def holds_other(self, name: str, property: str, value: Any) -> bool:
-        """Return whether a row of a class holds something in a property, and not this stored value."""
+        """Return whether a row of a class has a value of a property that is not this stored value."""
         ...
 
     def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
-        """Return whether a row of a class holds one of some stored values in a property."""
+        """Return whether a row of a class has one of these stored values of a property."""
         ...
 
     def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
-        """Return the key of a row that holds a property among those that its class does not declare."""
+        """Return the key of a row that has a property of this name in its field of undeclared properties, ``extra``."""
         ...
 
     def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
-        """Return the keys of rows of a class that fall into the range of a more special one."""
+        """Return the keys of the rows of a class that begin as two templates of another class do."""
         ...
 
 
 class Anything:
-    """The contents of a store that nobody has looked at: whatever a rule may fear is there."""
+    """The contents of a store that cannot be read: each answer is the one that makes a rule stricter."""
 
     def dropped(self, name: str, form: ModelForm) -> str | None:
         return None

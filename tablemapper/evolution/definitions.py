@@ -1,7 +1,7 @@
-"""Which of a catalogue's definitions a class declares.
+"""The definitions of a catalogue, by name: which of them a class declares, which are former, which aggregates keep its fields.
 
-An index or an aggregate that is declared in another way is built beside the old one, which older versions of the program go
-on to use. The newest definition has the plain name; former ones are ``by_name#1``, ``by_name#2``.
+If a class declares an index or an aggregate in another way, the store builds the new one beside the old one, which older
+versions of the program go on to use. The newest definition has the plain name; former ones are ``by_name#1``, ``by_name#2``.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from ..entities.aggregates import kept_field
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm
 
 __all__ = [
     "aggregate_in",
     "as_declared",
+    "depth_of",
     "former_name",
     "indexes_in",
     "is_former",
+    "keepers_of",
     "plain_name",
-    "same_aggregate",
     "takes_place_of",
 ]
 
@@ -39,91 +41,102 @@ def is_former(name: str) -> bool:
 
 
 def former_name(name: str, taken: Collection[str]) -> str:
-    """Return the name of a definition that another one takes the place of."""
+    """Return a free name for a definition that a newer one replaces."""
     number = 1
     while f"{name}#{number}" in taken:
         number += 1
     return f"{name}#{number}"
 
 
-def as_declared(held: IndexForm, declared: IndexForm) -> bool:
-    """Return whether an index of a catalogue is what a class declares, to the letter."""
-    return replace(held, include_all=False) == replace(declared, include_all=False)
+def as_declared(stored: IndexForm, declared: IndexForm) -> bool:
+    """Return whether an index of a catalogue is exactly the one that a class declares."""
+    return replace(stored, include_all=False) == replace(declared, include_all=False)
 
 
-def _same_index(held: IndexForm, declared: IndexForm) -> bool:
-    """Return whether an index can serve for one that a class declares.
+def _serves_for(stored: IndexForm, declared: IndexForm) -> bool:
+    """Return whether an index of a catalogue can answer queries over an index that a class declares.
 
-    What ``include="all"`` takes in are the fields that there were when the index was built.
+    ``include="all"`` includes the fields that the class had when the index was built.
     """
-    both = held.include_all and declared.include_all
-    if not both and sorted(held.include) != sorted(declared.include):
+    both_include_all = stored.include_all and declared.include_all
+    if not both_include_all and sorted(stored.include) != sorted(declared.include):
         return False
-    return as_declared(replace(held, include=[], table=""), replace(declared, include=[], table=""))
+    return as_declared(replace(stored, include=[], table=""), replace(declared, include=[], table=""))
 
 
 def takes_place_of(plain: IndexForm, unique: IndexForm) -> bool:
-    """Return whether an index is another one without the promise that its values differ."""
-    return unique.unique and not plain.unique and _same_index(replace(plain, unique=True), unique)
+    """Return whether two indexes differ only in that the second one is unique, and the first one is not."""
+    return unique.unique and not plain.unique and _serves_for(replace(plain, unique=True), unique)
 
 
 def indexes_in(
-    held: Mapping[str, IndexForm], declared: Mapping[str, IndexForm], instead: Mapping[str, str] = _NONE
+    stored: Mapping[str, IndexForm], declared: Mapping[str, IndexForm], replacements: Mapping[str, str] = _NONE
 ) -> dict[str, str]:
-    """Return the names in a catalogue of the indexes that a class declares; those that are not there have none.
+    """Return the indexes that a class declares, by name, each with its name in the catalogue; the missing are left out.
 
     Args:
-        held: those of the catalogue.
-        declared: those of the class.
-        instead: indexes that are not unique any more, by name, each with the one that has taken the place of it.
+        stored: the indexes of the catalogue.
+        declared: the indexes of the class.
+        replacements: unique indexes that were dropped, each with the plain index that replaced it.
     """
-    found: dict[str, str] = {}
+    stored_names: dict[str, str] = {}
     for name, form in declared.items():
         # Its own name first, then former definitions of that, then indexes that only have another name.
-        for other in sorted(held, key=lambda one: (one != name, plain_name(one) != name)):
-            own = plain_name(other) == name
-            if _same_index(held[other], form) and (not own or held[other].table == form.table):
-                found[name] = other
+        for candidate in sorted(stored, key=lambda other: (other != name, plain_name(other) != name)):
+            same_name = plain_name(candidate) == name
+            if _serves_for(stored[candidate], form) and (not same_name or stored[candidate].table == form.table):
+                stored_names[name] = candidate
                 break
         else:
-            plain = held.get(instead.get(name, ""))
+            plain = stored.get(replacements.get(name, ""))
             if plain is not None and takes_place_of(plain, form):
-                found[name] = instead[name]
-    return found
+                stored_names[name] = replacements[name]
+    return stored_names
 
 
-def same_aggregate(held: ModelForm, declared: ModelForm) -> bool:
-    """Return whether an aggregate of a catalogue keeps what a class declares; its indexes may be others."""
-    a, b = held.aggregate, declared.aggregate
+def _same_aggregate(stored: ModelForm, declared: ModelForm) -> bool:
+    """Return whether an aggregate of a catalogue maintains what a class declares; their indexes may differ."""
+    a, b = stored.aggregate, declared.aggregate
     if not a or not b:
         return False
     return (
-        (a, list(a.measures), held.partition, held.row) == (b, list(b.measures), declared.partition, declared.row)
-        and held.fields.keys() == declared.fields.keys()
-        and all(_one_kind(held.fields[name], field) for name, field in declared.fields.items())
+        (a, list(a.measures), stored.partition, stored.row) == (b, list(b.measures), declared.partition, declared.row)
+        and stored.fields.keys() == declared.fields.keys()
+        and all(_same_type(stored.fields[name], field) for name, field in declared.fields.items())
     )
 
 
-def _one_kind(a: FieldForm, b: FieldForm) -> bool:
+def _same_type(a: FieldForm, b: FieldForm) -> bool:
     return a.type == b.type or {a.type, b.type} == {"int32", "int"}
 
 
 def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
-    """Return the name in a catalogue of a class; None if it is an aggregate, and known by other definitions only.
+    """Return the name that a class has in a catalogue; None for an aggregate of which it has other definitions only.
 
-    A former definition is taken with its indexes: with one more it is built anew.
+    A former definition serves only if it has all indexes that the class declares; else the aggregate is built anew.
     """
     if not form.aggregate or name not in catalogue or not catalogue[name].aggregate:
         return name
-    if same_aggregate(catalogue[name], form) and catalogue[name].table == form.table:
+    if _same_aggregate(catalogue[name], form) and catalogue[name].table == form.table:
         return name
-    former = [one for one in catalogue if one != name and plain_name(one) == name]
-    return next(
-        (
-            one
-            for one in former
-            if same_aggregate(catalogue[one], form)
-            and indexes_in(catalogue[one].indexes, form.indexes).keys() == form.indexes.keys()
-        ),
-        None,
-    )
+    for former, stored in catalogue.items():
+        if former == name or plain_name(former) != name or not _same_aggregate(stored, form):
+            continue
+        if indexes_in(stored.indexes, form.indexes).keys() == form.indexes.keys():
+            return former
+    return None
+
+
+def keepers_of(name: str, forms: Forms) -> dict[str, str]:
+    """Return the aggregates that keep the maintained fields of a class, by name, each with the field's property."""
+    fields = {keeper: kept_field(keeper) for keeper in forms}
+    return {keeper: field[1] for keeper, field in fields.items() if field is not None and field[0] == name}
+
+
+def depth_of(name: str, forms: Forms) -> int:
+    """Return how long the longest chain of maintained fields is that a class depends on; 0 if it has none.
+
+    A class whose maintained field is computed from another class is one deeper than that one.
+    """
+    sources = [source for keeper in keepers_of(name, forms) if (source := forms[keeper].source) is not None]
+    return max([1 + depth_of(source, forms) for source in sources], default=0)

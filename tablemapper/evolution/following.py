@@ -1,8 +1,8 @@
-"""What a store does for its classes beyond what their code declares, because the catalogue of its file says so.
+"""How an older version of a program maintains what a newer one added to its classes.
 
-A newer version of a program, or another program, may have added properties, indexes and aggregates to a class. Those who
-do not know them carry the properties along, and maintain the rest: a class is made of the catalogue's form, with the
-fields of the known class first, so that its functions work on the known class's rows with a *tail* of hidden properties.
+A newer version, or another program, may have added properties, indexes and aggregates to a class. An older version
+preserves these properties, and maintains the indexes and aggregates. For that, it compiles the catalogue's form to a class
+with the fields of its own class first. A row of that class is a row of its own class with a *tail* of hidden properties.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.aggregates import Aggregate, kept_field
+from ..entities.aggregates import Aggregate
 from ..entities.declaration import compile_index
 from ..entities.entity import Entity, Record
 from ..entities.fields import FIELD, FieldOptions, Measure, SourceName
@@ -28,20 +28,20 @@ from ..errors import InvalidModel, SchemaMismatch
 from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..keys.overlap import disjoint
-from ..keys.template import Template, renamed_text
+from ..keys.template import Template
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation, stored_default
 from ..schema.maintenance import IndexMaintenance, index_maintenance
 from ..schema.model import Model, Schema, model_of
 from ..schema.rows import DAMAGE, FIRST, Row
-from .definitions import as_declared, is_former, plain_name
+from .definitions import as_declared, is_former, keepers_of, plain_name
 from .rules import key_templates, reads
 
-__all__ = ["Followed", "depth_of", "entity_model", "follow", "owners_of"]
+__all__ = ["Followed", "entity_model", "follow", "owners_of"]
 
 
 @attrs.frozen(eq=False, slots=False)
 class Followed:
-    """A class as its file has it."""
+    """A class of which the file stores or maintains more than its code declares."""
 
     known: Model
     """The class as its code declares it."""
@@ -50,47 +50,47 @@ class Followed:
     tail: Row
     """The stored defaults of the hidden properties."""
     indexes: tuple[IndexMaintenance, ...]
-    """Those that the code does not declare."""
+    """The indexes that the code does not declare."""
     aggregates: tuple[Model, ...]
-    """Those that are not opened."""
+    """The aggregates over its entities that the program did not open."""
     refusals: tuple[str, ...]
-    """What cannot be maintained here, so that nothing can be written."""
+    """The indexes and aggregates that this version cannot maintain, with the reasons: it can write no entity."""
     narrow: Mapping[str, FieldForm]
-    """Fields with columns, by name, that can hold values in the file which the class does not know."""
+    """The fields with columns, by name, that can hold values in the file which the class cannot read."""
     narrow_keys: frozenset[str]
-    """Fields that only the key holds, of which the same is true."""
+    """The fields without columns, which only the key holds, that can hold such values."""
     special: tuple[tuple[str, Template, Template], ...]
-    """More special classes of the same table that are not opened, with the templates of their keys."""
+    """The classes that the program did not open and whose keys this class must leave free, with their key templates."""
 
     @cached_property
     def nested(self) -> tuple[int, ...]:
-        """The places in a row of nested values that can have members which the class does not know."""
+        """The positions in a row of the nested values that can have members which the class does not know."""
         return tuple(self.known.position[name] for name, form in self.narrow.items() if form.json is not UNSET)
 
     @cached_property
     def checked(self) -> bool:
-        """Whether there is anything to do for a row that is written."""
+        """Whether a row must be checked or completed before it is written."""
         return bool(self.refusals or self.tail or self.nested or self.special)
 
     @cached_property
     def extra(self) -> int | None:
-        """The place in a row of the undeclared properties."""
+        """The position in a row of the undeclared properties; None if the class has none."""
         return next((at for at, field in enumerate(self.known.columns, FIRST) if field.type.undeclared), None)
 
     def check_writable(self) -> None:
-        """Raise SchemaMismatch if something cannot be maintained here."""
+        """Raise SchemaMismatch if this version cannot maintain every index and aggregate."""
         if self.refusals:
             raise SchemaMismatch(self.known.name, [f"{fault}; nothing was written" for fault in self.refusals])
 
     def completed(self, row: Row, old: Row | None = None) -> Row:
-        """Return a row that is to be written, with its tail.
+        """Return the row to store: with its tail, and with the nested members that the class does not know.
 
         Args:
-            row: as the known class makes it.
-            old: what is stored under its key, with its tail.
+            row: of the known class.
+            old: the stored row of the same key, with its tail; None if there is none.
 
         Raises:
-            SchemaMismatch: it cannot be written by this version of the class.
+            SchemaMismatch: this version of the class cannot write the row.
         """
         self.check_writable()
         width = FIRST + len(self.known.columns)
@@ -109,14 +109,14 @@ class Followed:
         return (*values, *old[width : width + len(self.tail)])
 
     def _nested(self, row: Row, old: Row, at: int) -> Any:
-        """Return a nested value as it is to be stored: with the members that the class does not know, if nothing changed."""
+        """Return the nested value to store: the old one, with the members that the class does not know, if it is unchanged."""
         field = self.known.columns[at - FIRST]
         if old[at] is None or old[at] == row[at]:
             return row[at]
-        seen = field.type.store(field.type.load(old[at]))
-        if seen == row[at]:
+        known_part = field.type.store(field.type.load(old[at]))
+        if known_part == row[at]:
             return old[at]
-        if seen != old[at]:
+        if known_part != old[at]:
             raise SchemaMismatch(
                 f"{self.known.name} {row[:2]}",
                 [
@@ -138,14 +138,14 @@ class Followed:
             )
 
     def check_row(self, row: Row) -> None:
-        """Raise SchemaMismatch if the class cannot have what a row holds."""
+        """Raise SchemaMismatch if a row holds a value that the class cannot read."""
         for name in self.narrow:
             self.check(name, row[self.known.position[name]], *row[:2])
         if self.narrow_keys:
             self.check_key(row[0], row[1])
 
     def check_key(self, partition: str, row: str) -> str:
-        """Return the partition key of a stored row; raise SchemaMismatch if the class cannot have what its key holds."""
+        """Return the partition key of a stored row; raise SchemaMismatch if the class cannot read its key."""
         texts = (partition, row)
         templates = zip(self.known.declaration.templates, self.model.declaration.templates, texts, strict=True)
         for known, stored, text in templates:
@@ -155,17 +155,17 @@ class Followed:
                 try:
                     values = stored.decode(text, trusted=True)
                 except DAMAGE:
-                    return partition  # it is damaged, which reading it says
-                held = ", ".join(f"{name} is {value!r}" for name, value in values.items() if name in self.narrow_keys)
-                raise self._unknown(held, partition, row) from error
+                    return partition  # the key is damaged: the read that follows raises that
+                facts = ", ".join(f"{name} is {value!r}" for name, value in values.items() if name in self.narrow_keys)
+                raise self._unknown(facts, partition, row) from error
         return partition
 
     def check_index(self, first: Template, second: Template, *keys: str) -> str:
-        """Return the partition key of a row of an index; raise SchemaMismatch if the class cannot have what its key holds.
+        """Return the partition key of an index row; raise SchemaMismatch if the class cannot read its key.
 
         Args:
             first, second: the templates of the index.
-            keys: of its row, and of the entity.
+            keys: the partition key and row key of the index row, then those of the entity.
         """
         try:
             first.decode(keys[0], trusted=True)
@@ -175,7 +175,7 @@ class Followed:
         return keys[0]
 
     def check(self, field: str, value: Any, partition: str, row: str) -> Any:
-        """Return a stored value of a narrow field; raise SchemaMismatch if the class cannot have it."""
+        """Return a stored value of a narrow field; raise SchemaMismatch if the class cannot read it."""
         model = self.known.declaration.field(field)
         if value is None:
             if model.optional:
@@ -200,75 +200,59 @@ class Followed:
 def follow(
     schema: Schema, forms: Forms, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
 ) -> dict[Model, Followed]:
-    """Return what is to be done beyond what classes declare, for those where there is anything.
+    """Return the classes of which the catalogue stores or maintains more than their code declares.
 
     Args:
-        schema: the classes.
+        schema: the opened classes.
         forms: the catalogue.
-        names: of the classes in the catalogue.
+        names: the name of each class in the catalogue.
         refused: why entities of a class cannot be written, by its name.
     """
-    found = {}
+    followed_classes = {}
     declared = {model.name for model in schema.models if names[model] == model.name}
     for model in schema.models:
-        if (
-            model.name not in declared
-        ):  # by a former definition: what is maintained of that is made of the catalogue's form
-            continue
         form = forms.get(model.name)
-        if form is None:
+        if form is None or model.name not in declared:  # (a former definition is maintained by the catalogue's form)
             continue
         targets = {
-            name: one
-            for name, one in forms.items()
-            if one.aggregate is not UNSET and one.aggregate.of == model.name and name not in declared
+            name: target for name, target in forms.items() if target.source == model.name and name not in declared
         }
-        special = tuple(_special(model, schema, forms))
-        source = model
-        if model.aggregate is not None:
-            source = schema.by_class[model.aggregate.source]
+        special = tuple(_special_classes(model, schema, forms))
+        source = model if model.aggregate is None else schema.by_class[model.aggregate.source]
         refusals = tuple(refused.get(model.name, ()))
-        if targets or special or refusals or _knows_more(form, model.form):
-            origin = forms.get(source.name, source.form)
-            kept = _unknown_fields(model, forms) if model.aggregate is None else {}
-            key = msgspec.json.encode([form, origin, targets, kept])
+        if targets or special or refusals or _has_more(form, model.form):
+            source_form = forms.get(source.name, source.form)
+            keepers = _keepers_of_unknown_fields(model, forms) if model.aggregate is None else {}
+            key = msgspec.json.encode([form, source_form, targets, keepers])
             followed = _followed(model, source, key)
-            found[model] = attrs.evolve(followed, special=special, refusals=followed.refusals + refusals)
-    return found
+            followed_classes[model] = attrs.evolve(followed, special=special, refusals=followed.refusals + refusals)
+    return followed_classes
 
 
 def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:
-    """Yield classes that are not opened, with an index over fields that are maintained from classes which are."""
+    """Yield the classes that are not opened, but have an index over a field that is maintained from an opened class."""
     for name, form in forms.items():
-        if name in schema.by_name or form.aggregate is not UNSET:
+        if name in schema.by_name or form.source is not None:
             continue
-        kept = {label: field[1] for label in forms if (field := kept_field(label)) is not None and field[0] == name}
-        shapes = [shape for label in kept if (shape := forms[label].aggregate) is not UNSET]
-        over = any(reads(index, property) for index in form.indexes.values() for property in kept.values())
-        if over and any(shape.of in schema.by_name for shape in shapes):
-            with suppress(*_UNKNOWN):  # what is maintained for it cannot be, then
+        keepers = keepers_of(name, forms)
+        indexed = any(reads(index, property) for index in form.indexes.values() for property in keepers.values())
+        if indexed and any(forms[keeper].source in schema.by_name for keeper in keepers):
+            with suppress(*_UNKNOWN):  # this version cannot maintain the index then
                 yield entity_model(name, form)
 
 
-def depth_of(name: str, forms: Forms) -> int:
-    """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
-    kept = [form.aggregate for label, form in forms.items() if (kept_field(label) or ("",))[0] == name]
-    return max([1 + depth_of(shape.of, forms) for shape in kept if shape is not UNSET], default=0)
-
-
-def _unknown_fields(model: Model, forms: Forms) -> dict[str, ModelForm]:
-    """Return the aggregates that keep fields which a class does not know, by property, where an index is over them."""
+def _keepers_of_unknown_fields(model: Model, forms: Forms) -> dict[str, ModelForm]:
+    """Return the aggregates that keep maintained fields which a class does not know, by property, if an index reads them."""
     known = {field.property for field in model.maintained}
-    found = {}
-    for label, keeper in forms.items():
-        if (kept := kept_field(label)) is not None and kept[0] == model.name and not is_former(label):
-            indexes = forms[model.name].indexes.values()
-            if kept[1] not in known and any(reads(index, kept[1]) for index in indexes):
-                found[kept[1]] = keeper
-    return found
+    indexes = forms[model.name].indexes.values()
+    return {
+        property: forms[keeper]
+        for keeper, property in keepers_of(model.name, forms).items()
+        if not is_former(keeper) and property not in known and any(reads(index, property) for index in indexes)
+    }
 
 
-def _knows_more(form: ModelForm, own: ModelForm) -> bool:
+def _has_more(form: ModelForm, own: ModelForm) -> bool:
     """Return whether a catalogue's form has anything that a class lacks."""
     if form.type != own.type or form.fields.keys() != own.fields.keys() or form.indexes.keys() != own.indexes.keys():
         return True
@@ -278,7 +262,7 @@ def _knows_more(form: ModelForm, own: ModelForm) -> bool:
 
 
 def _is_narrow(form: FieldForm, own: FieldForm) -> bool:
-    """Return whether a field can hold what a class cannot have there."""
+    """Return whether a field of the catalogue can hold values that the class cannot read."""
     if form.optional and not own.optional:
         return True
     if own.json is not UNSET:
@@ -286,7 +270,8 @@ def _is_narrow(form: FieldForm, own: FieldForm) -> bool:
     return form.type != own.type or form.members != own.members
 
 
-def _special(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, Template, Template]]:
+def _special_classes(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, Template, Template]]:
+    """Yield the classes of the same table whose keys are a part of those that the model's templates could make."""
     for name, form in forms.items():
         if form.table == model.table and name not in schema.by_name:
             templates = key_templates(form)
@@ -296,14 +281,13 @@ def _special(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, 
 
 @lru_cache(maxsize=256)
 def _followed(model: Model, source: Model, key: bytes) -> Followed:
-    form, origin, targets, kept = msgspec.json.decode(
+    form, source_form, targets, keepers = msgspec.json.decode(
         key, type=tuple[ModelForm, ModelForm, dict[str, ModelForm], dict[str, ModelForm]]
     )
-    classes = _Classes(source, origin, kept)
+    classes = _Classes(source, source_form, keepers)
     stored = classes.source if source is model else classes.aggregate(model.name, form, model)
-    known = len(model.columns)
-    own = form.fields | {property: keeper.fields[property] for property, keeper in kept.items()}
-    hidden = [own[field.property] for field in stored.columns[known:]]
+    all_fields = form.fields | {property: keeper.fields[property] for property, keeper in keepers.items()}
+    hidden = [all_fields[field.property] for field in stored.columns[len(model.columns) :]]
     refusals: list[str] = []
     indexes: list[IndexMaintenance] = []
     aggregates: list[Model] = []
@@ -339,7 +323,7 @@ def _refusal(label: str, error: Exception) -> str:
     return f"{label} needs the version that declares it ({'; '.join(faults)})"
 
 
-# ---------------------------------------------------------------------------------------------- classes made of forms
+# ---------------------------------------------------------------------------------------------- classes compiled from forms
 
 
 _Entities: Any = type(Entity)
@@ -347,9 +331,9 @@ _Aggregates: Any = type(Aggregate)
 
 
 class _Classes:
-    """Makes classes of forms: the entity class with its hidden properties, and the aggregates of it."""
+    """Compiles forms to classes: an entity class with its hidden properties, and the aggregates over its entities."""
 
-    def __init__(self, source: Model, form: ModelForm, kept: Mapping[str, ModelForm]) -> None:
+    def __init__(self, source: Model, form: ModelForm, keepers: Mapping[str, ModelForm]) -> None:
         self._form = form
         known = source.declaration
         options: dict[str, FieldOptions | Measure] = {}
@@ -360,10 +344,9 @@ class _Classes:
                 options[field.name] = field.measure
                 continue
             stored = form.fields[field.property]
-            # What is stored of an Enum, and of a field that can hold more by now, is what the catalogue says.
-            annotations[field.name] = Annotated[
-                _kind(stored) if field.type.json_schema is None else field.annotation, FIELD
-            ]
+            # The catalogue knows all members of an Enum, and the wider type of a field that can hold more by now.
+            kind = _kind(stored) if field.type.json_schema is None else field.annotation
+            annotations[field.name] = Annotated[kind, FIELD]
             options[field.name] = FieldOptions(name=field.property, stored=field.stored, kw_only=True)
         properties = {field.property for field in known.fields}
         for property, hidden in form.fields.items():
@@ -371,7 +354,7 @@ class _Classes:
                 name = _name(property, annotations)
                 annotations[name] = Annotated[_kind(hidden), FIELD]
                 options[name] = FieldOptions(name=property, kw_only=True)
-        for property, keeper in kept.items():
+        for property, keeper in keepers.items():
             shape = keeper.aggregate
             assert shape is not UNSET
             name = _name(property, annotations)
@@ -386,43 +369,39 @@ class _Classes:
         self.source = model_of(_Entities(source.name, (Entity,), body, table=form.table, type=form.type))
 
     def aggregate(self, name: str, form: ModelForm, known: Model | None = None) -> Model:
-        """Return an aggregate of the class, its fields in the order of the known one."""
+        """Return an aggregate over the class's entities; the fields of the known aggregate come first, in its order."""
         cls = self.source.cls
         shape = form.aggregate
         assert shape is not UNSET
         field = _fields_of(self.source)
-        order = [] if known is None else [one.property for one in known.declaration.fields]
+        order = [] if known is None else [field.property for field in known.declaration.fields]
         names: dict[str, str] = {}
         body: dict[str, Any] = {"__annotations__": {}, "__module__": cls.__module__}
-        for property in sorted(form.fields, key=lambda one: order.index(one) if one in order else len(order)):
+        for property in sorted(form.fields, key=lambda name: order.index(name) if name in order else len(order)):
             attr = names[property] = _name(property, names.values())
             kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
             measured = None if label is None else (load_group if kind == "group" else load_value)(label, field)
             body[attr] = Measure(kind, measured, None if where is None else load(where, field), property)
             stored = form.fields[property]
-            if (
-                isinstance(label, str) and label in self._form.fields and kind not in ("count", "sum", "avg")
-            ):  # (what it takes may be more by now)
-                stored = replace(self._form.fields[label], optional=stored.optional)
+            if isinstance(label, str) and label in self._form.fields and kind not in ("count", "sum", "avg"):
+                stored = replace(self._form.fields[label], optional=stored.optional)  # the field may hold more by now
             body["__annotations__"][attr] = Annotated[_kind(stored), FIELD]
-        body["key"] = Key(partition=_text(form.partition, names), row=_text(form.row, names))
-        for index, one in form.indexes.items():
-            body[index] = _declared(one, names)
+        body["key"] = _key(form, names)
+        for index_name, index in form.indexes.items():
+            body[index_name] = _declared_index(index, names)
         where = shape.where
         options = {} if where is None else {"where": lambda _: load(where, field)}
-        plain = name.replace("#", "_").replace(
-            ":", "_"
-        )  # what is generated for a class has its name, which must be one
-        made = _Aggregates(plain, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
-        made.__name__ = name
-        return model_of(made)
+        identifier = name.replace("#", "_").replace(":", "_")  # generated functions have it in their names
+        aggregate = _Aggregates(identifier, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
+        aggregate.__name__ = name
+        return model_of(aggregate)
 
 
 def entity_model(name: str, form: ModelForm) -> Model:
-    """Return a class that is made of a form alone, without its indexes.
+    """Return a class that is compiled from a form alone, without its indexes.
 
     Raises:
-        ValueError: what is stored of one of its fields only the code of the class knows.
+        ValueError: only the code of the class says how it stores one of its fields.
     """
     return _entity_model(name, msgspec.json.encode(replace(form, indexes={})))
 
@@ -437,9 +416,9 @@ def _entity_model(name: str, key: bytes) -> Model:
         body["__annotations__"][attr] = Annotated[_kind(field), FIELD]
         stored = not field.in_key and property in form.partition.fields | form.row.fields
         body[attr] = FieldOptions(name=property, stored=stored, kw_only=True)
-    body["key"] = Key(partition=_text(form.partition, names), row=_text(form.row, names))
+    body["key"] = _key(form, names)
     model = model_of(_Entities(name, (Entity,), body, table=form.table, type=form.type))
-    if differing := [one for one, field in model.form.fields.items() if field.in_key != form.fields[one].in_key]:
+    if differing := [name for name, field in model.form.fields.items() if field.in_key != form.fields[name].in_key]:
         raise ValueError(f"what is stored of {', '.join(differing)} only the code of {name} knows")
     return model
 
@@ -467,14 +446,18 @@ def _fields_of(model: Model) -> Callable[[str], Attr[Any, Any]]:
     return lambda property: Attr(model.cls, fields[property].name, fields[property].type)
 
 
+def _key(form: ModelForm, names: Mapping[str, str]) -> Key[*tuple[Any, ...]]:
+    return Key(partition=_text(form.partition, names), row=_text(form.row, names))
+
+
 def _text(form: TemplateForm, names: Mapping[str, str]) -> Any:
-    """Return the text of a template, its fields by their names."""
-    texts: Sequence[str] = [form.text] if isinstance(form.text, str) else form.text
-    renamed = tuple([renamed_text(text, names) for text in texts])
-    return renamed[0] if isinstance(form.text, str) else renamed
+    """Return the text of a template with the attributes of its fields, as a class declares it."""
+    text = form.renamed_text(names)
+    return text if isinstance(text, str) else tuple(text)
 
 
-def _declared(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
+def _declared_index(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
+    """Return an index as a class declares it, but for its condition."""
     return Index(
         partition=_text(form.partition, names),
         row=_text(form.row, names),
@@ -485,9 +468,9 @@ def _declared(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
 
 
 def _index(model: Model, name: str, form: IndexForm) -> Any:
-    """Return an index of a form, compiled for a class."""
+    """Return an index, compiled from its form for a class."""
     declaration = model.declaration
-    index = _declared(form, {field.property: field.name for field in declaration.fields})
+    index = _declared_index(form, {field.property: field.name for field in declaration.fields})
     if form.where is not None:
         index.where = lambda _: load(form.where, _fields_of(model))
     faults: list[str] = []

@@ -1,7 +1,7 @@
-"""What may follow what inside nested values: the JSON schema that a file was written with, against that of the class.
+"""How a nested type may change: the JSON schema in the catalogue is compared with that of the class.
 
-Nested values are stored whole, as their class says, and read without members that it does not know. So what a member
-holds that is gone, or has another name, is lost with the next write of its entity, and nobody would hear of it.
+A nested value is stored whole, with the members of its class, and members that the class does not know are not read. So the
+next write of an entity would silently lose the values of a member that was removed or renamed.
 """
 
 from __future__ import annotations
@@ -18,85 +18,90 @@ _Schema: TypeAlias = dict[str, Any]
 
 _COMPARED = frozenset({"$ref", "$defs", "anyOf", "default", "enum", "factory", "items", "additionalProperties", "partial",
                        "prefixItems", "order", "properties", "required"})  # fmt: skip
-"""The parts of a schema that are compared one by one; all others have to stay as they are."""
+"""The keys of a schema that are compared one by one; the values of all other keys must stay equal."""
 
 
 @attrs.frozen
 class Members:
-    """How a nested type differs from what a file holds of it."""
+    """How a nested type differs from its schema in the catalogue."""
 
     faults: tuple[str, ...]
-    """What would be lost, or cannot be read, a line each."""
+    """The values that would be lost or could not be read, a line each."""
     extends: bool
-    """Whether more can be stored than before, which a store that was opened with the old class would lose."""
+    """Whether it can store more than before, which a store that was opened with the old class would lose."""
     widens: bool
-    """Whether values can be stored that the old class cannot read. (It reads over members that it does not know.)"""
+    """Whether it can store values that the old class cannot read. (The old class ignores members that it does not know.)"""
     schema: _Schema
-    """What the file keeps of it from now on, if there are no faults."""
+    """The schema for the catalogue from now on, if there are no faults."""
 
 
 def follow(old: _Schema, new: _Schema) -> Members:
-    """Compare the schema of a nested type in a file with that of the class, as `json_schema` gives them."""
-    walk = _Walk(old, new)
-    faults = tuple(dict.fromkeys(walk.changes(old, new, "it")))
+    """Compare the schema of a nested type in the catalogue with that of the class, as `json_schema` gives them."""
+    comparison = _Comparison(old, new)
+    faults = tuple(dict.fromkeys(comparison.faults(old, new, "it")))
     return Members(
         faults,
-        walk.extends or walk.widens,
-        walk.widens,
-        {**new, "partial": sorted(walk.partial)} if walk.partial else new,
+        comparison.extends or comparison.widens,
+        comparison.widens,
+        {**new, "partial": sorted(comparison.partial)} if comparison.partial else new,
     )
 
 
-class _Walk:
-    """Goes through two schemas side by side."""
+class _Comparison:
+    """A walk through two schemas, side by side.
+
+    Attributes:
+        extends: as `Members` has it, for the part that was walked so far; `widens` too.
+        partial: the members that some stored values may lack, as ``Class.member``.
+    """
 
     def __init__(self, old: _Schema, new: _Schema) -> None:
         self.extends = self.widens = False
         self.partial = set(new.get("partial", ()))
-        self._old: _Schema = old.get("$defs", {})
-        self._new: _Schema = new.get("$defs", {})
-        self._was_partial = frozenset(old.get("partial", ()))
-        self._seen: set[tuple[str, str]] = set()
+        self._old_classes: _Schema = old.get("$defs", {})
+        self._new_classes: _Schema = new.get("$defs", {})
+        self._partial_before = frozenset(old.get("partial", ()))
+        self._compared: set[tuple[str, str]] = set()
 
-    def changes(self, old: _Schema, new: _Schema, what: str) -> Iterator[str]:
-        """Yield what keeps values of the old schema from being values of the new one."""
+    def faults(self, old: _Schema, new: _Schema, what: str) -> Iterator[str]:
+        """Yield why values of the old schema are no values of the new one; ``what`` names them."""
         if "anyOf" in old or "anyOf" in new:
             yield from self._alternatives(old.get("anyOf", [old]), new.get("anyOf", [new]), what)
             return
-        kind = _kind(new, self._new)
-        if _kind(old, self._old) != kind:
+        kind = _kind(new, self._new_classes)
+        if _kind(old, self._old_classes) != kind:
             self.widens = True
-            if kind:  # (else anything is possible now)
+            if kind:  # (else the new type takes any value)
                 yield f"{what} was {_text(old)} and is {_text(new)}"
         elif "$ref" in new:
-            if (pair := (old["$ref"], new["$ref"])) not in self._seen:
-                self._seen.add(pair)
+            if (pair := (old["$ref"], new["$ref"])) not in self._compared:
+                self._compared.add(pair)
                 yield from self._members(*pair)
         elif "enum" in new:
             self.widens |= len(new["enum"]) > len(old["enum"])
             if gone := [value for value in old["enum"] if value not in new["enum"]]:
                 yield f"{what} can be {', '.join(map(_text, gone))} in the file, but not in the class"
         else:
-            for part in ("items", "additionalProperties"):
-                if part in new:
-                    yield from self.changes(old[part], new[part], f"what {what} holds")
+            for key in ("items", "additionalProperties"):
+                if key in new:
+                    yield from self.faults(old[key], new[key], f"what {what} holds")
             for before, after in zip(old.get("prefixItems", ()), new.get("prefixItems", ()), strict=True):
-                yield from self.changes(before, after, f"what {what} holds")
+                yield from self.faults(before, after, f"what {what} holds")
 
     def _alternatives(self, old: list[_Schema], new: list[_Schema], what: str) -> Iterator[str]:
-        """Yield the old alternatives that are none of the new. Their kinds differ, or no reader could distinguish them."""
+        """Yield the alternatives that were removed. Two alternatives have different kinds: a reader tells them apart by that."""
         self.widens |= len(new) > len(old)
-        for one in old:
-            kind = _kind(one, self._old)
-            alike = [other for other in new if _kind(other, self._new) in (kind, {})]
-            if alike:
-                yield from self.changes(one, alike[0], what)
+        for alternative in old:
+            kind = _kind(alternative, self._old_classes)
+            counterpart = next((other for other in new if _kind(other, self._new_classes) in (kind, {})), None)
+            if counterpart is not None:
+                yield from self.faults(alternative, counterpart, what)
             else:
-                yield f"{what} can be {_text(one)} in the file, but not in the class"
+                yield f"{what} can be {_text(alternative)} in the file, but not in the class"
 
     def _members(self, before: str, after: str) -> Iterator[str]:
-        """Yield which members of a class, by its names then and now, would be lost or cannot be read."""
-        old, new = self._old[before], self._new[after]
+        """Yield the members of a class, by its old and its new name, that would be lost or cannot be read."""
+        old, new = self._old_classes[before], self._new_classes[after]
         for name, was in old["properties"].items():
             label = f'its member "{name}" ({after})'
             now = new["properties"].get(name)
@@ -106,13 +111,13 @@ class _Walk:
                     "again, with a default if you no longer need it, or migrate"
                 )
                 continue
-            yield from self.changes(was, now, label)
-            if f"{before}.{name}" in self._was_partial:
+            yield from self.faults(was, now, label)
+            if f"{before}.{name}" in self._partial_before:
                 self.partial.add(f"{after}.{name}")
-                if (reads := _missing(was)) != (would := _missing(now)):
+                if (old_default := _default(was)) != (new_default := _default(now)):
                     yield (
-                        f"{label} reads as {reads} where values lack it, and would read as {would}; leave its default as "
-                        "it was, or migrate"
+                        f"{label} reads as {old_default} where values lack it, and would read as {new_default}; leave its "
+                        "default as it was, or migrate"
                     )
         for name in new["properties"].keys() - old["properties"].keys():
             self.extends = True
@@ -127,7 +132,7 @@ class _Walk:
 
 
 def _kind(schema: _Schema, classes: _Schema) -> _Schema:
-    """Return what of a schema has to stay as it is; empty if it takes anything."""
+    """Return the part of a schema that must not change; empty if the schema takes any value."""
     if "$ref" in schema:
         return {"class": True, **_kind(classes[schema["$ref"]], classes)}
     kind = {name: part for name, part in schema.items() if name not in _COMPARED}
@@ -135,8 +140,8 @@ def _kind(schema: _Schema, classes: _Schema) -> _Schema:
     return kind | ({"enum": True} if "enum" in schema else {})
 
 
-def _missing(member: _Schema) -> str:
-    """Return what a member reads as that is not there."""
+def _default(member: _Schema) -> str:
+    """Return the value that a member has where it is missing, as text."""
     if "default" in member:
         return _text(member["default"])
     return "what a function makes" if "factory" in member else "nothing"

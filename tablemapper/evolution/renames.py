@@ -1,4 +1,4 @@
-"""Forms of classes under other names: what a catalogue says once properties, or a class, are called something else."""
+"""The form of a class after a rename: of some of its properties, of the class that it aggregates, or of its table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from ..entities.declaration import index_table
 from ..entities.fields import MeasureKind
-from ..keys.template import renamed_text
 from ..schema.forms import AggregateForm, IndexForm, ModelForm, TemplateForm
 
-__all__ = ["of_renamed", "with_properties", "with_table"]
+__all__ = ["with_properties", "with_source", "with_table"]
 
 
 def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
-    """Return the form of a class with other names of some properties."""
+    """Return the form of a class with new names of some properties, given by the old ones."""
     return replace(
         form,
         partition=_template(form.partition, names),
@@ -27,8 +26,8 @@ def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
     )
 
 
-def of_renamed(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelForm:
-    """Return the form of an aggregate whose source, or properties of that, are called something else."""
+def with_source(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelForm:
+    """Return the form of an aggregate with a new name of the class that it aggregates, and of some of its properties."""
     shape = form.aggregate
     if shape is UNSET:
         return form
@@ -41,7 +40,7 @@ def of_renamed(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelF
 
 
 def with_table(form: ModelForm, table: str) -> ModelForm:
-    """Return the form of a class with another table; tables of indexes that are named after it have other names too."""
+    """Return the form of a class with another table; the tables of indexes that are named after it are renamed, too."""
     indexes = {
         name: replace(index, table=index_table(table, name)) if index.table == index_table(form.table, name) else index
         for name, index in form.indexes.items()
@@ -50,9 +49,8 @@ def with_table(form: ModelForm, table: str) -> ModelForm:
 
 
 def _template(form: TemplateForm, names: Mapping[str, str]) -> TemplateForm:
-    texts = [renamed_text(text, names) for text in ([form.text] if isinstance(form.text, str) else form.text)]
     slots = [(_label(field, names), spec, kind) for field, spec, kind in form.slots]
-    return TemplateForm(texts[0] if isinstance(form.text, str) else texts, slots)
+    return TemplateForm(form.renamed_text(names), slots)
 
 
 def _index(form: IndexForm, names: Mapping[str, str]) -> IndexForm:
@@ -66,19 +64,20 @@ def _index(form: IndexForm, names: Mapping[str, str]) -> IndexForm:
 
 
 def _label(label: str, names: Mapping[str, str]) -> str:
-    """Return ``home.city``, or ``taken_at.date()``, with another name of its property."""
+    """Return a label, ``home.city`` or ``taken_at.date()``, with the new name of its property."""
     end = min([at for at in (label.find("."), label.find("[")) if at >= 0], default=len(label))
     return names.get(label[:end], label[:end]) + label[end:]
 
 
 def _value(form: Any, names: Mapping[str, str]) -> Any:
-    """Return what is measured, or a part of what is calculated for it."""
+    """Return the form of a measured field or calculation with the new names."""
     if isinstance(form, list):
         return [form[0], *[_value(part, names) for part in form[1:]]]
     return _label(form, names) if isinstance(form, str) else form
 
 
 def _condition(form: Any, names: Mapping[str, str]) -> Any:
+    """Return the form of a condition with the new names."""
     if form is None:
         return None
     op, *rest = form

@@ -1,238 +1,45 @@
-"""What may follow what: a catalogue's classes against those that a store is opened with.
+"""The rules for changes: each difference between a class and its form in the catalogue, with the rule that it is of.
 
-Each change is of one rule. ``open``: what is stored stays readable, so the change is taken over as the store is opened.
-``build``: something new is to be built beside what the file maintains. ``migration``: what is stored has to be changed
-first. ``refused``: never. A class that holds no entities may change at will, and a form that was opened before is always
-opened again, unless it was retired. Nothing here touches a store.
+``open``: the stored rows stay readable, so the store takes the change over when it is opened. ``build``: an index or an
+aggregate is built beside the one that the file maintains. ``migration``: a migration must change the stored rows first.
+``refused``: the change is never possible.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
 from typing import Any
-from uuid import UUID
 
-import attrs
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
-from ..keys.template import Template, compile_template
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, VersionForm, stored_default
+from ..keys.template import Template
+from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, stored_default
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
-from .changes import Anything, Change, Contents
-from .definitions import aggregate_in, former_name, indexes_in, is_former, plain_name
+from .changes import Change, Contents
+from .definitions import indexes_in, plain_name
 from .members import Members, follow
 from .renames import with_properties
 from .sources import attribute_name, default_source
-from .versions import Versions, ahead, ended, retired
 
-__all__ = ["Evolution", "evolve", "form_changes", "key_templates", "reads"]
-
-
-def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
-    """Return the differences between the forms of all classes that there are and a schema, whatever a store may hold."""
-    gone = []
-    for name, form in forms.items():
-        if name not in schema.by_name and not is_former(name):
-            if not form.aggregate:
-                gone.append(Change(name, "open", "it is not among the classes, and stays in the file"))
-            elif form.aggregate.of in schema.by_name:
-                kept = kept_field(name)
-                what = "the aggregate" if kept is None else "the maintained field"
-                where = name if kept is None else ".".join(kept)
-                gone.append(
-                    Change(
-                        where,
-                        "open",
-                        f"{what} is not declared, and the store goes on to maintain it",
-                        f"m.drop(old.{where})",
-                    )
-                )
-    return (*evolve(forms, {}, schema, Anything()).changes, *gone)
-
-
-@attrs.frozen
-class Evolution:
-    """The difference between a catalogue and a schema, and what the catalogue says afterwards."""
-
-    changes: tuple[Change, ...]
-    models: tuple[Model, ...]
-    """Classes that are new, or declared anew, aggregates among them."""
-    dropped: frozenset[str]
-    """Classes, by name, whose tables go: they hold nothing, and were declared anew, or maintained from one that was."""
-    fields: tuple[tuple[Model, str], ...]
-    """New fields of known classes, by their property."""
-    typed: tuple[Model, ...]
-    """Known classes that have a type name from now on."""
-    indexes: tuple[tuple[Model, str], ...]
-    """New indexes of known classes, by name."""
-    former: dict[str, str]
-    """Labels of definitions that others take the place of, each with the label that it has from now on."""
-    declared: dict[str, bool]
-    """Labels, each with whether the newest form of its class declares it."""
-    widened: tuple[tuple[str, str], ...]
-    """Properties, each with the name of its class, that can hold values which those who knew them cannot read."""
-    models_after: dict[str, ModelForm]
-    versions_after: dict[str, list[VersionForm]]
-    changed: bool
-    """Whether the catalogue has to be written."""
-    extends: bool
-    """Whether more is stored or maintained than before: those that opened the store earlier have to follow."""
-
-    @property
-    def stopping(self) -> tuple[Change, ...]:
-        """What keeps the store from being opened so."""
-        return tuple([change for change in self.changes if change.stops])
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """What keeps the store from being opened so, in words."""
-        return tuple(map(str, self.stopping))
-
-
-def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
-    """Compare a catalogue with the schema that is opened.
-
-    Args:
-        catalogue: the union forms of its classes.
-        versions: the forms of them that were opened.
-        schema: the classes.
-        contents: what the store holds.
-        now: µs since 1970.
-    """
-    changes: list[Change] = []
-    models: list[Model] = []
-    fields: list[tuple[Model, str]] = []
-    indexes: list[tuple[Model, str]] = []
-    former: dict[str, str] = {}
-    declared: dict[str, bool] = {}
-    widened: list[tuple[str, str]] = []
-    typed: list[Model] = []
-    after, history = dict(catalogue), {name: list(forms) for name, forms in versions.items()}
-    dropped: set[str] = set()
-    for model in schema.models:
-        name, form = model.name, model.form
-        held = aggregate_in(catalogue, name, form)
-        old = catalogue.get(held or name)
-        opened = [version for version in history.get(name, ()) if version.form == model.form_hash]
-        if any(version.until is None for version in opened):
-            if (reason := contents.dropped(name, form)) is not None:
-                changes.append(Change(name, "refused", reason))
-            history[name] = [ahead(version, model, schema, history) for version in history[name]]
-            continue
-        anew = model.aggregate is not None or (old is None and contents.dropped(name, form) is not None)
-        if opened and opened[-1].retired_by is not None and not anew:
-            changes.append(Change(name, "refused", retired(opened[-1])))
-        elif opened and model.aggregate is not None and old is None and (reason := contents.dropped(name, form)):
-            changes.append(Change(name, "refused", reason))
-        elif old is None:
-            models.append(model)
-            changes += _new(model, catalogue, schema, contents)
-            after[name] = form
-        else:
-            found = (
-                [_beside_old(model, old, schema, catalogue)] if held is None else list(_changes(model, old, contents))
-            )
-            if opened and (
-                model.aggregate is None or opened[-1].retired_by is None
-            ):  # (what else differs is that change)
-                found = [Change(name, "refused", retired(opened[-1]))]
-            maintained = [n for n, f in catalogue.items() if f.aggregate and f.aggregate.of == name]
-            rules = {one.rule for one in found}
-            if rules != {"open"} and found and not any(map(contents.count, [held or name, *maintained])):
-                models.append(model)
-                dropped |= {name, *maintained}
-                changes.append(Change(name, "open", "it holds no entities, and is declared again"))
-                for gone in (name, *maintained):
-                    after.pop(gone, None)
-                    history[gone] = [ended(version, now) for version in history.get(gone, ())]
-                models += [one for one in schema.models if one.name in maintained]
-                after |= {one.name: one.form for one in (model, *schema.models) if one.name in {name, *maintained}}
-            elif held is None:
-                changes += found
-                models.append(model)
-                gone = former_name(name, after)
-                after[gone], after[name] = replace(old, table=old.table + gone.removeprefix(name)), form
-                former |= {name: gone, **{f"{name}.{index}": f"{gone}.{index}" for index in old.indexes}}
-                declared |= {gone: False, **{f"{gone}.{index}": False for index in old.indexes}}
-            else:
-                changes += found
-                known = indexes_in(old.indexes, form.indexes)
-                after[held] = union = _union(old, form, known)
-                fields += [(model, property) for property in union.fields if property not in old.fields]
-                indexes += [(model, index) for index in form.indexes if index not in known]
-                former |= {
-                    f"{held}.{index}": f"{held}.{former_name(index, old.indexes)}"
-                    for index in old.indexes
-                    if index in form.indexes and index not in known
-                }
-                declared |= {
-                    f"{held}.{index}": index in known.values() or (index in form.indexes and index not in known)
-                    for index in union.indexes
-                }
-                widened += [
-                    (name, p) for p, was in old.fields.items() if p in form.fields and _widens(was, form.fields[p])
-                ]
-                typed += [model] if union.type != old.type else []
-    for model in schema.models:
-        opened = history.setdefault(model.name, [])
-        if not any(version.form == model.form_hash and version.until is None for version in opened):
-            opened.append(VersionForm(model.form_hash, now))
-    return Evolution(
-        tuple(changes), tuple(dict.fromkeys(models)), frozenset(dropped), tuple(fields), tuple(typed), tuple(indexes),
-        former, declared, tuple(widened), after, history, history != {n: list(v) for n, v in versions.items()}, after != dict(catalogue),
-    )  # fmt: skip
-
-
-def _union(old: ModelForm, new: ModelForm, known: Mapping[str, str]) -> ModelForm:
-    """Return the form of everything that either form stores or maintains.
-
-    Args:
-        old: of the catalogue.
-        new: of a class.
-        known: the indexes of the class that are in the catalogue, by their names there.
-    """
-    fields = dict(old.fields)
-    for name, field in new.fields.items():
-        was = old.fields.get(name)
-        fields[name] = field if was is None else _joined(was, field)
-    added = {name: form for name, form in new.indexes.items() if name not in known}
-    kept = {former_name(name, old.indexes) if name in added else name: form for name, form in old.indexes.items()}
-    return replace(old, type=old.type or new.type, fields=fields, indexes=kept | added)
-
-
-def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
-    """Return the form of a field that holds the values of two, of which one takes those of the other."""
-    joined = replace(old, optional=old.optional or new.optional)
-    if _takes(new, old):
-        joined = replace(joined, type=old.type if old.json is not UNSET else new.type, members=_members(old, new))
-    if old.json is UNSET:
-        return replace(joined, json=new.json)
-    if new.json is UNSET or (nested := _nested(old, new)).faults:
-        return joined
-    kept = not nested.extends and old.json.get("partial") == nested.schema.get("partial")
-    return joined if kept else replace(joined, json=nested.schema)
-
-
-def _members(old: FieldForm, new: FieldForm) -> Any:
-    if old.members is UNSET or new.members is UNSET:
-        return UNSET
-    return old.members if set(new.members) <= set(old.members) else new.members
+__all__ = [
+    "class_changes",
+    "key_templates",
+    "nested_members",
+    "new_class_changes",
+    "reads",
+    "redefinition",
+    "takes",
+    "widens",
+]
 
 
 # ---------------------------------------------------------------------------------------------- a class that is new
-
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
-}
 
 
 def key_templates(form: ModelForm) -> tuple[Template, Template]:
@@ -242,49 +49,39 @@ def key_templates(form: ModelForm) -> tuple[Template, Template]:
 
 def _template(form: TemplateForm) -> Template:
     try:
-        kinds = {field: _KINDS[kind] for field, _, kind in form.slots}
-        text = form.text if isinstance(form.text, str) else tuple(form.text)
-        return compile_template(text, kinds, subject="catalogue")
+        return form.compiled("catalogue")
     except (KeyError, InvalidModel) as error:
         raise CorruptStore(f"the catalogue cannot be read: the template {form}: {error}; restore a backup") from error
 
 
-def _new(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
-    """Yield what there is to say of a new class beside what the file holds already."""
+def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
+    """Yield the changes for a class that the catalogue does not have: conflicts with other classes, and likely renames."""
     name, form = model.name, model.form
+    tables = {model.table.lower(), *(index.table.lower() for index in model.indexes)}
     for other, old in catalogue.items():
-        if other not in schema.by_name and _is_renamed(old, form) and contents.count(other):
-            yield Change(
-                name, "migration", f"its entities are in the file as those of {other}",
-                f"m.rename_class(old.{other}, new.{name})",
-            )  # fmt: skip
+        code = f"m.rename_class(old.{other}, new.{name})"
+        opened = other in schema.by_name
+        if not opened and _is_renamed(old, form) and contents.count(other):
+            yield Change(name, "migration", f"its entities are in the file as those of {other}", code)
             continue
         if old.table.lower() == model.table.lower():
-            yield from _beside(model, other, old, contents)
-        for index, known in old.indexes.items():
-            if other not in schema.by_name and known.table.lower() in {
-                model.table.lower(),
-                *(i.table.lower() for i in model.indexes),
-            }:
-                yield Change(
-                    name, "refused", f'the table "{known.table}" is that of the index {other}.{index}; write table=…'
-                )
-        if (
-            other not in schema.by_name
-            and old.aggregate is UNSET
-            and _same_fields(old, form)
-            and (rows := contents.count(other))
-        ):
-            held = f" ({rows:,} entities)" if rows > 0 else ""
-            code = f"m.rename_class(old.{other}, new.{name})"
+            yield from _table_conflicts(model, other, old, contents)
+        if opened:
+            continue
+        for index_name, index in old.indexes.items():
+            if index.table.lower() in tables:
+                message = f'the table "{index.table}" is that of the index {other}.{index_name}; write table=…'
+                yield Change(name, "refused", message)
+        if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
+            number = f" ({rows:,} entities)" if rows > 0 else ""
             yield Change(
-                name, "open", f"{other}{held} has the same fields and is not among the models; if {name} is its new name: {code}",
+                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {code}",
                 code, warning=True,
             )  # fmt: skip
 
 
 def _with_types(template: TemplateForm) -> str:
-    """Return a template with the types of its fields, where only these tell it from another."""
+    """Return a template with the types of its fields, to show two that differ in these only."""
     return f"{template} ({', '.join(f'{field}: {kind}' for field, _, kind in template.slots)})"
 
 
@@ -303,8 +100,8 @@ def _same_fields(old: ModelForm, new: ModelForm) -> bool:
     }
 
 
-def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Iterator[Change]:
-    """Yield why a new class cannot share a table with a known one."""
+def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Contents) -> Iterator[Change]:
+    """Yield why a new class cannot share its table with another class of the catalogue."""
     name = model.name
     if old.table != model.table:
         yield Change(name, "refused", f'the tables "{model.table}" and "{old.table}" of {other} differ only in case')
@@ -326,10 +123,11 @@ def _beside(model: Model, other: str, old: ModelForm, contents: Contents) -> Ite
 # ---------------------------------------------------------------------------------------------- a class that is known
 
 
-def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
+def class_changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
+    """Yield the changes between a class and its form in the catalogue."""
     name, new = model.name, model.form
     pair = f"old.{name}, new.{name}"
-    renamed = _renamed(name, old, new, contents) if old.aggregate is UNSET else {}
+    renamed = _likely_renames(name, old, new, contents) if old.source is None else {}
     for gone, added in renamed.items():
         before, after = f"old.{name}.{attribute_name(gone)}", f"new.{name}.{attribute_name(added)}"
         yield Change(
@@ -352,33 +150,36 @@ def _changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Chang
         yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', f"m.rekey({pair})")
     if bool(old.aggregate) is not bool(new.aggregate):
         yield Change(name, "refused", "one of an entity and an aggregate cannot become the other; choose another name")
-    if old.aggregate is UNSET:
-        yield from _gone(name, old, new, contents)
-        yield from _added(model, old, new, contents)
+    if old.source is None:
+        yield from _removed_fields(name, old, new, contents)
+        yield from _added_fields(model, old, new, contents)
     for property, was in old.fields.items():
         if (now := new.fields.get(property)) is not None:
-            yield from _field(name, property, was, now, contents)
-    yield from _indexes(name, old, new)
+            yield from _field_changes(name, property, was, now, contents)
+    yield from _index_changes(name, old, new)
 
 
-def _beside_old(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) -> Change:
-    """Return the change of an aggregate that is declared in another way."""
+def redefinition(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) -> Change:
+    """Return the change of an aggregate whose measures, groups, key or condition differ from those in the catalogue."""
     if (kept := kept_field(model.name)) is not None:
         owner, property = kept
-        rekeyed = (old.partition, old.row) != (model.form.partition, model.form.row)  # (which is told of the class)
-        over = [name for name, one in catalogue[owner].indexes.items() if reads(one, property)]
-        if over and not rekeyed:
+        rekeyed = (old.partition, old.row) != (
+            model.form.partition,
+            model.form.row,
+        )  # (a change of the class says that)
+        readers = [name for name, index in catalogue[owner].indexes.items() if reads(index, property)]
+        if readers and not rekeyed:
             return Change(
                 model.name, "refused",
-                f"what the store maintains there differs from that in the file, which the index {owner}.{over[0]} is over; "
+                f"what the store maintains there differs from that in the file, which the index {owner}.{readers[0]} is over; "
                 "declare another field, and another index over it",
             )  # fmt: skip
-    others = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
-    others += [one.name for one in schema.models if one is not model and one.table == model.table]
-    if others:
+    sharing = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
+    sharing += [other.name for other in schema.models if other is not model and other.table == model.table]
+    if sharing:
         return Change(
             model.name, "refused",
-            f"its measures, groups, key or condition differ from those in the file, and it shares its table with {others[0]}; "
+            f"its measures, groups, key or condition differ from those in the file, and it shares its table with {sharing[0]}; "
             f"declare another aggregate, with a table of its own, or write a script with m.drop(old.{model.name})",
         )  # fmt: skip
     return Change(
@@ -392,20 +193,20 @@ def _key_fields(form: ModelForm) -> set[str]:
     return form.partition.fields | form.row.fields
 
 
-def _renamed(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
-    """Return the properties that are gone, each with the one of its type that is new, where there is one of both."""
-    gone: dict[Any, list[str]] = {}
-    added: dict[Any, list[str]] = {}
-    for properties, form, other in ((gone, old, new), (added, new, old)):
+def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
+    """Return removed properties, each with the added one that has its type, if only one was removed and added of that type."""
+    removed: dict[str, list[str]] = {}
+    added: dict[str, list[str]] = {}
+    for properties, form, other in ((removed, old, new), (added, new, old)):
         for property, field in form.fields.items():
             if property not in other.fields:
-                alike = repr((field.type, field.optional, field.members, field.json))
-                properties.setdefault(alike, []).append(property)
+                type = repr((field.type, field.optional, field.members, field.json))
+                properties.setdefault(type, []).append(property)
     return {
-        gone[alike][0]: added[alike][0]
-        for alike in gone
-        if len(gone[alike]) == len(added.get(alike, ())) == 1
-        and not _holds_nothing(name, gone[alike][0], old.fields[gone[alike][0]], contents)
+        removed[type][0]: added[type][0]
+        for type in removed
+        if len(removed[type]) == len(added.get(type, ())) == 1
+        and not _holds_nothing(name, removed[type][0], old.fields[removed[type][0]], contents)
     }
 
 
@@ -413,24 +214,25 @@ def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents
     return not form.in_key and not contents.holds_other(name, property, stored_default(form))
 
 
-def _gone(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
-    for property in [property for property in old.fields if property not in new.fields]:
-        form, where = old.fields[property], f"{name}.{property}"
-        drop = f"m.drop(old.{name}.{attribute_name(property)})"
+def _removed_fields(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+    for property, form in old.fields.items():
+        if property in new.fields:
+            continue
+        where, drop = f"{name}.{property}", f"m.drop(old.{name}.{attribute_name(property)})"
         if _holds_nothing(name, property, form, contents):
             yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
         else:
-            yield Change(
-                where, "migration", f'the property "{property}" ({form}) is in the file, but not in the class', drop
-            )
+            message = f'the property "{property}" ({form}) is in the file, but not in the class'
+            yield Change(where, "migration", message, drop)
 
 
-def _added(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
     name = model.name
     extra = next((property for property, form in old.fields.items() if form.type == "extra"), None)
-    for property in [property for property in new.fields if property not in old.fields]:
-        form, where = new.fields[property], f"{name}.{property}"
-        field = f"new.{name}.{attribute_name(property)}"
+    for property, form in new.fields.items():
+        if property in old.fields:
+            continue
+        where, field = f"{name}.{property}", f"new.{name}.{attribute_name(property)}"
         if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
             yield Change(
                 where, "migration",
@@ -456,10 +258,10 @@ _LOSSLESS = {
     ("str", "UUID"): ("UUID", "str"), ("UUID", "str"): ("str", "UUID"),
     ("date", "datetime"): ("lambda x: dt.datetime(x.year, x.month, x.day, tzinfo=dt.UTC)", ""),
 }  # fmt: skip
-"""How a value of one type becomes one of another, and back, where neither loses anything."""
+"""The function from values of one type to those of another, and the function back, where neither loses anything."""
 
 
-def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
+def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
     where, attr = f"{name}.{property}", f"{name}.{attribute_name(property)}"
     pair = f"old.{attr}, new.{attr}"
     label = f'the property "{property}"'
@@ -469,18 +271,18 @@ def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: C
             where, "migration", f"{label} {now} left to the key alone any more (stored=)", f"m.rekey(old.{name}, new.{name})"
         )  # fmt: skip
     code, message = "", f"{label} was {old} and is {new}"
-    if not _takes(new, old) and not _takes(old, new):
+    if not takes(new, old) and not takes(old, new):
         code = f"m.convert({pair}, {_conversion(old, new)}"
-    elif not _takes(new, old):
+    elif not takes(new, old):
         lost = [value for value in _values(old) if value not in _values(new)]
         if not lost:
             code = f"m.convert({pair}, ...)  # a function of the old value"
         elif contents.holds_one_of(name, property, lost):
             message = f"{label} holds {', '.join(map(repr, lost))} in the file, which it cannot any more"
             code = f"m.convert({pair}, ...)  # what becomes of these: {{{', '.join([f'{value!r}: …' for value in lost])}}}, or a function"
-    elif _widens(replace(old, optional=True), replace(new, optional=True)):
+    elif widens(replace(old, optional=True), replace(new, optional=True)):
         yield Change(where, "open", message)
-    if old.json is not UNSET and new.json is not UNSET and (faults := _nested(old, new).faults):
+    if old.json is not UNSET and new.json is not UNSET and (faults := nested_members(old, new).faults):
         message, code = f"{label}: {'; '.join(faults)}", f"m.convert({pair}, ...)  # a function of the old value"
     if old.optional and not new.optional and not code:
         code = f"m.fill(new.{attr}, {'...' if new.default is None else f'lambda e: {default_source(new)}'})"
@@ -492,14 +294,19 @@ def _field(name: str, property: str, old: FieldForm, new: FieldForm, contents: C
 
 
 def _conversion(old: FieldForm, new: FieldForm) -> str:
-    """Return the arguments of a step that converts a field, from the function on."""
-    there, back = _LOSSLESS.get((old.type, new.type), ("", ""))
-    if not there or new.members is not UNSET or (old.optional and not new.optional):
+    """Return the text of ``m.convert`` from its function on."""
+    function, back = _LOSSLESS.get((old.type, new.type), ("", ""))
+    if not function or new.members is not UNSET or (old.optional and not new.optional):
         return "...)  # a function of the old value"
-    return f"{there}, back={back})" if back and old.members is UNSET else f"{there})"
+    return f"{function}, back={back})" if back and old.members is UNSET else f"{function})"
 
 
-def _nested(old: FieldForm, new: FieldForm) -> Members:
+def nested_members(old: FieldForm, new: FieldForm) -> Members:
+    """Return how the nested types of two fields differ.
+
+    Raises:
+        CorruptStore: the schema in the catalogue cannot be read.
+    """
     assert old.json is not UNSET
     assert new.json is not UNSET
     try:
@@ -514,56 +321,56 @@ def _values(form: FieldForm) -> Iterable[Any]:
     return () if form.members is UNSET else form.members
 
 
-def _takes(new: FieldForm, old: FieldForm) -> bool:
-    """Return whether everything that one field holds is a value of another, None aside."""
+def takes(new: FieldForm, old: FieldForm) -> bool:
+    """Return whether each value of one field is a value of another, None aside."""
     if old.json is not UNSET and new.json is not UNSET:
-        return True  # (compared by their members)
+        return True  # (`nested_members` compares these)
     if new.type != old.type and (old.type, new.type) not in (("int32", "int"), ("list[int32]", "list[int]")):
         return False
     return new.members is UNSET or (old.members is not UNSET and set(old.members) <= set(new.members))
 
 
-def _widens(old: FieldForm, new: FieldForm) -> bool:
-    """Return whether one field can hold what those who know it as another cannot read."""
+def widens(old: FieldForm, new: FieldForm) -> bool:
+    """Return whether a field can hold values now that a program with its old form cannot read."""
     if new.optional and not old.optional:
         return True
     if old.json is not UNSET and new.json is not UNSET:
-        return _nested(old, new).widens
-    return not _takes(old, new)
+        return nested_members(old, new).widens
+    return not takes(old, new)
 
 
 # ---------------------------------------------------------------------------------------------- indexes
 
 
 def reads(index: IndexForm, property: str) -> bool:
-    """Return whether the rows of an index are made of a property."""
+    """Return whether the rows of an index depend on a property."""
     return property in index.fields or property in _words(index.where)
 
 
 def _words(form: Any) -> Iterator[str]:
-    """Yield the texts in the form of a condition: the properties that it reads, without their parts, among them."""
+    """Yield the texts in the form of a condition; the properties that it reads are among them, without their parts."""
     if isinstance(form, str):
         yield re.split(r"[.\[]", form, maxsplit=1)[0]
     elif isinstance(form, list | tuple):
-        for one in form:
-            yield from _words(one)
+        for part in form:
+            yield from _words(part)
     elif isinstance(form, dict):
         yield from _words(list(form.values()))
 
 
-def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
-    known = indexes_in(old.indexes, new.indexes)
+def _index_changes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
+    stored_names = indexes_in(old.indexes, new.indexes)
     for index in old.indexes:
-        if index not in known.values() and index not in new.indexes:
+        if index not in stored_names.values() and index not in new.indexes:
             yield Change(
                 f"{name}.{index}", "open", f"the index {index} is not declared, and the store goes on to maintain it",
                 f"m.drop(old.{name}.{index})",
             )  # fmt: skip
     for index, form in new.indexes.items():
-        where, held = f"{name}.{index}", known.get(index)
-        if held is None and index not in old.indexes:
+        where, stored_name = f"{name}.{index}", stored_names.get(index)
+        if stored_name is None and index not in old.indexes:
             yield Change(where, "open", f"the index {index} is new")
-        elif held is None:
+        elif stored_name is None:
             was = old.indexes[index]
             parts = [part for part in was.__struct_fields__ if getattr(was, part) != getattr(form, part)]
             yield Change(
@@ -571,11 +378,12 @@ def _indexes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
                 f"the index {index}: {', '.join(_difference(part, was, form) for part in parts if part != 'include_all')}; the "
                 "file keeps it as it was for programs that declare it so, and builds the new one beside it",
             )  # fmt: skip
-        elif plain_name(held) != index:
-            yield Change(where, "open", f"the index {index} is another name of {held}")
+        elif plain_name(stored_name) != index:
+            yield Change(where, "open", f"the index {index} is another name of {stored_name}")
 
 
 def _difference(part: str, old: IndexForm, new: IndexForm) -> str:
+    """Return how two indexes differ in one part of their forms, as text."""
     was, now = getattr(old, part), getattr(new, part)
     if part == "where":
         return "its condition (where=) differs"

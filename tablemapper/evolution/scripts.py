@@ -1,6 +1,6 @@
-"""Migration scripts as text: both shapes, frozen, and a step for each change that needs one.
+"""Migration scripts as text: the old and the new classes, and a step for each change that needs one.
 
-The same text stands in the message of a store that cannot be opened and in the file that `Migrations.write` makes.
+`SchemaMismatch` shows this text when a store cannot be opened, and `Migrations.write` writes it to a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLASS = re.compile(r"\b(old|new)\.(\w+)")
 
 
 def script_name(changes: Sequence[Change]) -> str:
-    """Return what a script may be called that makes some changes."""
+    """Return a name for a script that makes some changes."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", changes[0].where.partition(".")[0])
     return words.lower()
 
@@ -30,70 +30,66 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
     """Return the text of a script.
 
     Args:
-        old: the forms of all classes that there are.
-        new: the forms of all classes that there are to be.
-        changes: those that the script makes; they have a `Change.code`.
+        old: the forms of all classes as they are.
+        new: the forms of all classes as they shall be.
+        changes: the changes that the script makes; each has a `Change.code`.
         after: the id of the script before it.
     """
     steps = _steps(changes)
-    named: dict[str, set[str]] = {"old": set(), "new": set()}
-    for code in steps:
-        for side, name in _CLASS.findall(code):
-            named[side].add(name)
-    both = {name for names in named.values() for name in names if name in old and name in new}
-    stays = {*named["old"], *new}
-    for name, form in old.items():  # (a class is written with the fields that are maintained in it)
-        if (kept := kept_field(name)) is not None and kept[0] in stays and form.aggregate:
-            stays |= {name, form.aggregate.of}
-    before = [name for name in _closed(old, named["old"] | both) if name in stays]
-    dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
-    after_that = _closed(new, (named["new"] | both | (set(before) & new.keys())) - dropped)
-    first = Shape("old", {name: old[name] for name in before})
-    shapes = [first, Shape("new", {name: new[name] for name in after_that}, first)]
+    old_names, new_names = _needed_classes(old, new, steps)
+    old_shape = Shape("old", {name: old[name] for name in old_names})
+    shapes = [old_shape, Shape("new", {name: new[name] for name in new_names}, old_shape)]
     body = [line for shape in shapes for line in shape.lines()]
     listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
-    body += [
-        "",
-        "",
-        *call("@tm.migration", [f"after={_quoted(after)}", *listed]),
-        "def migrate(m: tm.Migration) -> None:",
-    ]
-    body += [line for code in steps for line in _step(code)] or ["    pass"]
+    previous = "None" if after is None else f'"{after}"'
+    body += ["", "", *call("@tm.migration", [f"after={previous}", *listed]), "def migrate(m: tm.Migration) -> None:"]
+    body += [line for code in steps for line in _step_lines(code)] or ["    pass"]
     classes = dict.fromkeys([change.where.partition(".")[0] for change in changes])
     head = [f'"""Change {", ".join(classes)}."""', "", "from __future__ import annotations", ""]
     return "\n".join([*head, *imports_of("\n".join(body)), "import tablemapper as tm", *body, ""])
 
 
+def _needed_classes(old: Forms, new: Forms, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the old and the new classes that a script must contain: those of its steps, with all that they depend on."""
+    named: dict[str, set[str]] = {"old": set(), "new": set()}
+    for code in steps:
+        for side, name in _CLASS.findall(code):
+            named[side].add(name)
+    on_both_sides = {name for names in named.values() for name in names if name in old and name in new}
+    stays = {*named["old"], *new}
+    for name, form in old.items():  # (a class is written with its maintained fields)
+        if (kept := kept_field(name)) is not None and kept[0] in stays and form.source is not None:
+            stays |= {name, form.source}
+    old_names = [name for name in _closed(old, named["old"] | on_both_sides) if name in stays]
+    dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
+    return old_names, _closed(new, (named["new"] | on_both_sides | (set(old_names) & new.keys())) - dropped)
+
+
 def _steps(changes: Sequence[Change]) -> list[str]:
-    """Return the steps, each once; what is rewritten whole has no others."""
+    """Return the steps, each once; a class that one step rewrites has no other steps."""
     codes = list(dict.fromkeys(change.code for change in changes if change.code))
-    whole = {code: set(_CLASS.findall(code)) for code in codes if code.startswith("m.rewrite(")}
-    rewritten = {one for classes in whole.values() for one in classes}
-    return [code for code in codes if code in whole or rewritten.isdisjoint(_CLASS.findall(code.partition("  # ")[0]))]
+    rewrites = {code: set(_CLASS.findall(code)) for code in codes if code.startswith("m.rewrite(")}
+    rewritten = {name for names in rewrites.values() for name in names}
+    return [
+        code for code in codes if code in rewrites or rewritten.isdisjoint(_CLASS.findall(code.partition("  # ")[0]))
+    ]
 
 
 def _closed(forms: Forms, names: set[str]) -> list[str]:
-    """Return classes with the aggregates of them, and what those are maintained from."""
-    found = set(names)
+    """Return classes with their aggregates, and with the classes that their maintained fields are maintained from."""
+    closed = set(names)
     while True:
-        more = {form.aggregate.of for name in found if (form := forms.get(name)) is not None and form.aggregate}
+        more = {source for name in closed if name in forms and (source := forms[name].source) is not None}
         for name, form in forms.items():
-            if (kept := kept_field(name)) is not None and form.aggregate and {kept[0], form.aggregate.of} & found:
+            if (kept := kept_field(name)) is not None and form.source is not None and {kept[0], form.source} & closed:
                 more |= {name, kept[0]}
-        if more <= found:
+        if more <= closed:
             break
-        found |= more
-    return [
-        name for name, form in forms.items()
-        if not is_former(name) and (name in found or (form.aggregate and form.aggregate.of in found))
-    ]  # fmt: skip
+        closed |= more
+    return [name for name, form in forms.items() if not is_former(name) and (name in closed or form.source in closed)]
 
 
-def _quoted(after: str | None) -> str:
-    return "None" if after is None else f'"{after}"'
-
-
-def _step(code: str) -> Iterator[str]:
+def _step_lines(code: str) -> Iterator[str]:
     match = _CODE.match(code)
     assert match is not None
     head, arguments, comment = match.groups()

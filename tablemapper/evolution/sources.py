@@ -1,9 +1,9 @@
-"""Forms as Python source: the classes that a migration script has frozen beside it, as a person would write them.
+"""Forms as Python source: the old and new classes of a migration script, as a person would write them.
 
-What a form does not hold is not in them: names of Enum members (a Literal has the values), validators, factories. Classes
-of nested values are made anew of their JSON schema, and stand in a namespace of their own, ``old_types``, because a class
-body does not see the names of the body around it. For the same reason aggregates stand beside their sources, in a class
-derived from that of the entities.
+A form lacks the names of Enum members (a Literal has the values), validators and factories, so the source lacks them, too.
+Classes of nested values are written from their JSON schema. They stand in a namespace of their own, ``old_types``, because a
+class body does not see the names of the body around it. For the same reason aggregates stand in a namespace that is derived
+from that of the entities.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from ..entities.fields import MeasureKind
 from ..expressions.predicates import attribute, load_constant
 from ..expressions.tree import Attr
 from ..keys.cuts import CUT
-from ..keys.template import compile_template, renamed_text
 from ..limits import MAX_INT32, MIN_INT32
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
 from ..values.nested import value_type
 from ..values.scalars import SCALARS
-from .definitions import is_former
+from .definitions import depth_of, is_former, keepers_of
 
 __all__ = ["Shape", "attribute_name", "call", "default_source", "imports_of"]
 
@@ -69,7 +68,7 @@ def attribute_name(property: str) -> str:
 
 
 def imports_of(source: str) -> list[str]:
-    """Return the lines that import what a source refers to, but for ``tm``; empty ones part the groups."""
+    """Return the lines of imports for a source, without that of ``tm``, in groups with an empty line between them."""
     code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', '""', source)
     groups: list[list[str]] = [[], []]
     for pattern, line in _IMPORTS:
@@ -83,7 +82,7 @@ def call(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -
     line = f"{' ' * indent}{head}({', '.join(arguments)}){tail}"
     if len(line) <= WIDTH or not arguments:
         return [line]
-    inner = [line for one in arguments for line in _broken(one, indent + 4)]
+    inner = [line for argument in arguments for line in _broken(argument, indent + 4)]
     return [f"{' ' * indent}{head}(", *inner, f"{' ' * indent}){tail}"]
 
 
@@ -96,14 +95,15 @@ def _broken(argument: str, indent: int) -> Iterator[str]:
     head, function, condition = argument.partition("lambda e: ")
     if function:
         yield f"{start}{head}{function}("
-        yield from _parts(condition, " " * (indent + 4))
+        yield from _broken_condition(condition, " " * (indent + 4))
         yield f"{start}),"
     else:
-        *most, last = _parts(argument, start)
+        *most, last = _broken_condition(argument, start)
         yield from [*most, f"{last},"]
 
 
-def _parts(condition: str, start: str) -> Iterator[str]:
+def _broken_condition(condition: str, start: str) -> Iterator[str]:
+    """Yield a condition, broken before each of its operators that stands outside of parentheses."""
     if len(start + condition) <= WIDTH:
         yield start + condition
         return
@@ -117,12 +117,12 @@ def _parts(condition: str, start: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    return _text_of(repr(text))
+    return _double_quoted(repr(text))
 
 
-def _text_of(shown: str) -> str:
-    """Return what Python shows of a text in the quotation marks that a formatter chooses."""
-    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in shown else shown
+def _double_quoted(literal: str) -> str:
+    """Return a literal with double quotation marks, if it needs no escapes for that, as a formatter writes it."""
+    return f'"{literal[1:-1]}"' if literal[0] == "'" and '"' not in literal else literal
 
 
 def _texts(text: str | Sequence[str]) -> str:
@@ -136,7 +136,7 @@ def value_source(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bytes):
-        return f"b{_text_of(repr(value)[1:])}"
+        return f"b{_double_quoted(repr(value)[1:])}"
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
         return f"{_moment(value)[:-1]}, tzinfo=dt.UTC)"
@@ -160,12 +160,12 @@ def default_source(form: FieldForm) -> str:
 
 
 class Shape:
-    """One side of a script: its classes as source.
+    """The old or the new classes of a script as source.
 
     Args:
-        side: ``old`` or ``new``, what the classes stand in.
-        forms: the classes, by name; those of former definitions (``by_name#1``) are left out.
-        beside: the other side, written already: classes of nested values that are the same there are taken from it.
+        side: ``old`` or ``new``, the namespace of the classes.
+        forms: the classes, by name; former definitions (``Totals#1``) are left out.
+        beside: the other side, written already: equal classes of nested values are taken from there.
     """
 
     def __init__(self, side: str, forms: Forms, beside: Shape | None = None) -> None:
@@ -177,7 +177,7 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """What the decorator lists: ``old.Product``."""
+        """The names for the decorator of the script: ``old.Product``."""
         return [f"{self.side}.{name}" for name in self._forms if kept_field(name) is None]
 
     def lines(self) -> list[str]:
@@ -185,7 +185,7 @@ class Shape:
         levels: dict[int, list[str]] = {}
         for name, form in self._forms.items():
             if kept_field(name) is None:
-                levels.setdefault(_LAST if form.aggregate else self._depth(name), []).append(name)
+                levels.setdefault(_LAST if form.aggregate else depth_of(name, self._forms), []).append(name)
         spaces: list[tuple[str, list[list[str]]]] = []
         for number, level in enumerate(sorted(levels), 1):
             space = self.side if number == len(levels) else f"{self.side}_entities{'' if number == 1 else f'_{number}'}"
@@ -193,22 +193,12 @@ class Shape:
             write = self._aggregate if level == _LAST else self._entity
             bodies = [write(name, self._forms[name], base) for name in levels[level]]
             spaces.append((space, bodies))
-        found = []
+        lines = []
         if self._types:
-            found += _namespace(f"{self.side}_types", [source.splitlines() for _, source in self._types.values()])
+            lines += _namespace(f"{self.side}_types", [source.splitlines() for _, source in self._types.values()])
         for at, (space, bodies) in enumerate(spaces):
-            found += _namespace(f"{space}({spaces[at - 1][0]})" if at else space, bodies)
-        return found
-
-    def _keepers(self, name: str) -> dict[str, ModelForm]:
-        """Return the forms of the aggregates that keep the maintained fields of a class, by property."""
-        kept = {other: kept_field(other) for other in self._forms}
-        return {field[1]: self._forms[other] for other, field in kept.items() if field is not None and field[0] == name}
-
-    def _depth(self, name: str) -> int:
-        """Return how many classes stand between a class and one that its maintained fields are made of in the end."""
-        sources = [form.aggregate.of for form in self._keepers(name).values() if form.aggregate]
-        return max([1 + self._depth(source) for source in sources], default=0)
+            lines += _namespace(f"{space}({spaces[at - 1][0]})" if at else space, bodies)
+        return lines
 
     # ------------------------------------------------------------------------------------------ classes
 
@@ -216,29 +206,16 @@ class Shape:
         options = ["tm.Entity", f"table={_text(form.table)}"]
         if form.type is not None:
             options.append(f"type={_text(form.type)}")
-        stored = self._stored(form)
+        stored = _stored_key_fields(form)
         fields = sorted(form.fields.items(), key=lambda item: _has_default(item[1]))
         lines = call(f"class {name}", options, ":", indent=4)
         for property, field in fields:
             lines += self._field(property, field, stored=property in stored)
-        keepers = self._keepers(name)
+        keepers = {property: self._forms[keeper] for keeper, property in keepers_of(name, self._forms).items()}
         for property, keeper in keepers.items():
-            assert keeper.aggregate is not UNSET
-            lines += self._measure(property, keeper, f"{base}.{keeper.aggregate.of}", maintained=True)
-        whole = replace(form, fields={**form.fields, **{name: keeper.fields[name] for name, keeper in keepers.items()}})
-        return [*lines, "", *self._key(form), *self._indexes(whole)]
-
-    def _stored(self, form: ModelForm) -> set[str]:
-        """Return the fields that the key holds, and that are stored all the same."""
-        found: set[str] = set()
-        for template in (form.partition, form.row):
-            kinds = {field: _KINDS[kind] for field, _, kind in template.slots}
-            text = template.text if isinstance(template.text, str) else tuple(template.text)
-            found |= compile_template(text, kinds, subject="key", raw=True).lossless_fields
-        return {
-            property for property in found
-            if not form.fields[property].in_key and value_type(annotation(form.fields[property]))[0].lossless_in_key
-        }  # fmt: skip
+            lines += self._measure(property, keeper, f"{base}.{keeper.source}", maintained=True)
+        fields_of_indexes = {**form.fields, **{name: keeper.fields[name] for name, keeper in keepers.items()}}
+        return [*lines, "", *self._key(form), *self._indexes(replace(form, fields=fields_of_indexes))]
 
     def _field(self, property: str, form: FieldForm, *, stored: bool) -> list[str]:
         options = []
@@ -261,8 +238,8 @@ class Shape:
         return call(f"key = tm.Key{parameters}", self._templates(form), indent=8)
 
     def _templates(self, form: ModelForm | IndexForm) -> list[str]:
-        found = [f"partition={_texts(_renamed(form.partition))}"]
-        return [*found, *([f"row={_texts(_renamed(form.row))}"] if form.row.text else [])]
+        arguments = [f"partition={_texts(_with_attributes(form.partition))}"]
+        return [*arguments, *([f"row={_texts(_with_attributes(form.row))}"] if form.row.text else [])]
 
     def _indexes(self, form: ModelForm) -> Iterator[str]:
         for name, index in form.indexes.items():
@@ -270,7 +247,7 @@ class Shape:
                 continue
             options = self._templates(index)
             if index.include:
-                options.append(f"include={_texts([attribute_name(one) for one in index.include])}")
+                options.append(f"include={_texts([attribute_name(property) for property in index.include])}")
             if index.where is not None:
                 options.append(f"where=lambda e: {self._condition(index.where, form, 'e')}")
             if index.unique:
@@ -293,13 +270,13 @@ class Shape:
         return [*lines, "", *self._key(form), *self._indexes(form)]
 
     def _measure(self, property: str, form: ModelForm, of: str, *, maintained: bool = False) -> list[str]:
-        """Return a group or a measure of an aggregate, or a maintained field.
+        """Return the lines of a group or a measure of an aggregate, or of a maintained field.
 
         Args:
             property: the field.
-            form: of the aggregate.
-            of: what the class of its entities is called there.
-            maintained: whether it stands in an entity.
+            form: the form of the aggregate.
+            of: the name of the aggregated class in this source.
+            maintained: whether it is a maintained field, which stands in an entity class.
         """
         shape = form.aggregate
         assert shape is not UNSET
@@ -316,7 +293,7 @@ class Shape:
         return call(f"{head} = tm.{verb}", arguments, indent=8)
 
     def _parameters(self, form: ModelForm, templates: Iterable[TemplateForm]) -> str:
-        """Return ``[str, int]``, the types of what a key or an index is called with; nothing if they cannot be said."""
+        """Return the types of the arguments of a key or an index: ``[str, int]``; ``[*tuple[Any, ...]]`` if one is unknown."""
         slots = [slot for template in templates for slot in template.slots]
         fields = {field: kind for field, spec, kind in slots if not spec.startswith("shard")}
         types = [self._argument(form, field, whole=kind == "tuple") for field, kind in fields.items()]
@@ -341,9 +318,9 @@ class Shape:
         """Return a condition as Python writes it.
 
         Args:
-            form: what `expressions.predicates.dump` gave, with properties for fields.
-            model: the class that has them.
-            owner: what the class is called there.
+            form: the result of `expressions.predicates.dump`, with properties for fields.
+            model: the class of these properties.
+            owner: the name of the class in this source.
         """
         op, *rest = form
         if op in ("and", "or"):
@@ -365,7 +342,7 @@ class Shape:
         return f"{field}.contains({value})" if op == "contains" else f"{field} {op} {value}"
 
     def _operand(self, form: Any, model: ModelForm, owner: str) -> str:
-        """Return a part of a condition, in parentheses where it is no call."""
+        """Return a part of a condition, in parentheses unless it is a call."""
         text = self._condition(form, model, owner)
         return text if form[0] in ("null", "in", "startswith", "contains") else f"({text})"
 
@@ -402,44 +379,46 @@ class Shape:
         return self._json(form.json, self._define(form.json))
 
     def _define(self, schema: Mapping[str, Any]) -> dict[str, str]:
-        """Write down the classes of a schema; return what each is called in the script."""
+        """Write the classes of a schema; return the name of each in the script."""
         classes: dict[str, Any] = schema.get("$defs", {})
         partial = frozenset(schema.get("partial", ()))
         names: dict[str, str] = {}
         added: dict[str, str] = {}
-        for name, one in classes.items():
-            base = own = re.sub(r"\W+", "_", name).strip("_") or "Nested"
+        for name, class_schema in classes.items():
+            base = identifier = re.sub(r"\W+", "_", name).strip("_") or "Nested"
             within = _reach(name, classes)
-            described = {
-                "class": one,
+            definition = {
+                "class": class_schema,
                 "within": within,
-                "partial": {p for p in partial if p.partition(".")[0] in within},
+                "partial": {member for member in partial if member.partition(".")[0] in within},
             }
-            if self._beside is not None and self._beside.defines(own, described):
-                names[name] = f"{self._beside.side}_types.{own}"
+            if self._beside is not None and self._beside.defines(identifier, definition):
+                names[name] = f"{self._beside.side}_types.{identifier}"
                 continue
             number = 2
-            while own in self._types and not self.defines(own, described):
-                own, number = f"{base}_{number}", number + 1
-            names[name] = f"{self.side}_types.{own}"
-            if own not in self._types:
-                self._types[own] = described, ""
-                added[name] = own
-        for name, own in added.items():
+            while identifier in self._types and not self.defines(identifier, definition):
+                identifier, number = f"{base}_{number}", number + 1
+            names[name] = f"{self.side}_types.{identifier}"
+            if identifier not in self._types:
+                self._types[identifier] = definition, ""
+                added[name] = identifier
+        for name, identifier in added.items():
             optional = {member for member in classes[name]["properties"] if f"{name}.{member}" in partial}
-            lines = self._class(own, classes[name], names, optional)
-            self._types[own] = self._types[own][0], "\n".join(lines)
+            lines = self._class(identifier, classes[name], names, optional)
+            self._types[identifier] = self._types[identifier][0], "\n".join(lines)
         return names
 
-    def defines(self, name: str, described: Mapping[str, Any]) -> bool:
-        """Return whether a class of nested values is among those of this side."""
-        return name in self._types and self._types[name][0] == described
+    def defines(self, name: str, definition: Mapping[str, Any]) -> bool:
+        """Return whether this side has a class of nested values with this name and definition."""
+        return name in self._types and self._types[name][0] == definition
 
-    def _class(self, own: str, schema: Mapping[str, Any], names: Mapping[str, str], partial: set[str]) -> list[str]:
-        """Return the class of a nested value."""
-        members = [(name, one, self._default(one)) for name, one in schema["properties"].items()]
-        optional = {name for name, _, value in members if value is not None}
-        loose = partial - optional
+    def _class(
+        self, identifier: str, schema: Mapping[str, Any], names: Mapping[str, str], partial: set[str]
+    ) -> list[str]:
+        """Return the lines of the class of a nested value; ``partial``: the members that values may lack."""
+        members = [(name, member, self._default(member)) for name, member in schema["properties"].items()]
+        optional = {name for name, _, default in members if default is not None}
+        without_default = partial - optional
         plain = all(name.isidentifier() and name[0] != "_" and not keyword.iskeyword(name) for name, *_ in members)
         options = []
         if "order" in schema:
@@ -449,35 +428,35 @@ class Shape:
         if "tag" in schema:
             field, tag = schema["tag"]
             options += [f"tag_field={_text(field)}", f"tag={value_source(tag)}"]
-        typed = loose and plain and not options  # (members that need not be there, and have no default)
+        is_typed_dict = without_default and plain and not options
         if "order" not in schema:
             members.sort(key=lambda member: member[2] is not None)
-        struct = options or not plain
-        if typed:
-            lines = [f"    class {own}(TypedDict):"]
-        elif struct:
-            lines = call(f"class {own}", ["msgspec.Struct", *options], ":", indent=4)
+        is_struct = options or not plain
+        if is_typed_dict:
+            lines = [f"    class {identifier}(TypedDict):"]
+        elif is_struct:
+            lines = call(f"class {identifier}", ["msgspec.Struct", *options], ":", indent=4)
         else:
-            lines = ["    @attrs.define", f"    class {own}:"]
-        for number, (name, one, value) in enumerate(members):
-            text = self._json(one, names)
-            given = [] if value is None else [value]
-            if typed and name in loose:
+            lines = ["    @attrs.define", f"    class {identifier}:"]
+        for number, (name, member, default) in enumerate(members):
+            text = self._json(member, names)
+            if is_typed_dict and name in without_default:
                 lines.append(f"        {name}: NotRequired[{text}]")
             elif not plain:
-                lines += call(f"member_{number}: {text} = msgspec.field", [f"name={_text(name)}", *given], indent=8)
-            elif value is None:
+                arguments = [f"name={_text(name)}", *([] if default is None else [default])]
+                lines += call(f"member_{number}: {text} = msgspec.field", arguments, indent=8)
+            elif default is None:
                 lines.append(f"        {name}: {text}")
-            elif value.startswith("default="):
-                lines.append(f"        {name}: {text} = {value.removeprefix('default=')}")
+            elif default.startswith("default="):
+                lines.append(f"        {name}: {text} = {default.removeprefix('default=')}")
             else:
-                maker = value.removeprefix("default_factory=")
-                field = f"msgspec.field(default_factory={maker})" if struct else f"attrs.field(factory={maker})"
+                factory = default.removeprefix("default_factory=")
+                field = f"msgspec.field(default_factory={factory})" if is_struct else f"attrs.field(factory={factory})"
                 lines.append(f"        {name}: {text} = {field}")
         return lines if members else [*lines, "        pass"]
 
     def _default(self, schema: Mapping[str, Any]) -> str | None:
-        """Return the default of a member as an argument; None if it has none that can be written down."""
+        """Return the default of a member as an argument; None if it has none, or none that source can express."""
         if "default" not in schema:
             return None
         value: Any = schema["default"]
@@ -489,16 +468,16 @@ class Shape:
         return f"default={value_source(value if kind is None or value is None else msgspec.convert(value, kind))}"
 
     def _json(self, schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
-        """Return the type of nested values of a schema."""
+        """Return the type of the values that a JSON schema describes."""
         if "$ref" in schema:
             return names[schema["$ref"]]
         if "anyOf" in schema:
-            types = [self._json(one, names) for one in schema["anyOf"]]
-            return " | ".join([*[one for one in types if one != "None"], *[one for one in types if one == "None"]])
+            types = [self._json(alternative, names) for alternative in schema["anyOf"]]
+            return " | ".join(sorted(types, key=lambda type: type == "None"))
         if "enum" in schema:
             return f"Literal[{', '.join(map(value_source, schema['enum']))}]"
         if "prefixItems" in schema:
-            return f"tuple[{', '.join([self._json(one, names) for one in schema['prefixItems']]) or '()'}]"
+            return f"tuple[{', '.join([self._json(item, names) for item in schema['prefixItems']]) or '()'}]"
         settings = {name: schema[name] for name in _SETTINGS if name in schema}
         if "items" in schema:
             text = f"{'set' if schema.get('uniqueItems') else 'list'}[{self._json(schema['items'], names)}]"
@@ -517,31 +496,36 @@ class Shape:
 
 
 _SETTINGS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
-}
 
 
 def _has_default(form: FieldForm) -> bool:
     return form.optional or form.default is not None
 
 
-def _renamed(form: TemplateForm) -> str | list[str]:
-    """Return the text of a template, its fields by their attributes."""
-    names = {field.partition(".")[0]: attribute_name(field.partition(".")[0]) for field, _, _ in form.slots}
-    texts = [renamed_text(text, names) for text in ([form.text] if isinstance(form.text, str) else form.text)]
-    return texts[0] if isinstance(form.text, str) else texts
+def _stored_key_fields(form: ModelForm) -> set[str]:
+    """Return the fields that are stored although the key holds them without loss: ``stored=True``."""
+    lossless = form.partition.compiled("key").lossless_fields | form.row.compiled("key").lossless_fields
+    fields = {property: form.fields[property] for property in lossless}
+    return {
+        property for property, field in fields.items()
+        if not field.in_key and value_type(annotation(field))[0].lossless_in_key
+    }  # fmt: skip
+
+
+def _with_attributes(form: TemplateForm) -> str | list[str]:
+    """Return the text of a template with the attributes of its fields."""
+    return form.renamed_text({property: attribute_name(property) for property in form.fields})
 
 
 def _value(form: Any, owner: str) -> str:
-    """Return a field, or what is calculated of fields, as Python writes it."""
+    """Return the form of a field or a calculation as Python writes it."""
     if isinstance(form, str):
         return _path(form, owner)
     if isinstance(form, dict):
         return value_source(load_constant(form))
-    left, right = (f"({_value(one, owner)})" if isinstance(one, list) else _value(one, owner) for one in form[1:])
-    return f"{left} {form[0]} {right}"
+    sign, *parts = form
+    left, right = (f"({_value(part, owner)})" if isinstance(part, list) else _value(part, owner) for part in parts)
+    return f"{left} {sign} {right}"
 
 
 def _path(label: str, owner: str) -> str:
@@ -554,32 +538,32 @@ def _path(label: str, owner: str) -> str:
 
 
 def _member(schema: Any, path: Sequence[str]) -> Mapping[str, Any] | None:
-    """Return the schema of a nested value, None aside; None if that cannot be told."""
+    """Return the schema of the value at a path in a nested value, without its None; None if it is unknown."""
     classes = {} if schema is UNSET else schema.get("$defs", {})
     for step in path:
         if not isinstance(schema, dict):
             return None
-        schema = _solid(schema)
+        schema = _without_none(schema)
         if "$ref" in schema:
             schema = classes[schema["$ref"]]["properties"].get(step)
         else:
             schema = schema.get("additionalProperties")
-    return _solid(schema) if isinstance(schema, dict) else None
+    return _without_none(schema) if isinstance(schema, dict) else None
 
 
 def _reach(name: str, classes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the classes that values of a class can hold, itself among them."""
-    found: dict[str, Any] = {}
+    """Return the schemas of the classes that a class refers to, directly or not, with its own."""
+    reached: dict[str, Any] = {}
     left = [name]
     while left:
-        if (one := left.pop()) not in found:
-            found[one] = classes[one]
-            left += re.findall(r"'\$ref': '([^']+)'", repr(classes[one]))
-    return found
+        if (name := left.pop()) not in reached:
+            reached[name] = classes[name]
+            left += re.findall(r"'\$ref': '([^']+)'", repr(classes[name]))
+    return reached
 
 
-def _solid(schema: dict[str, Any]) -> dict[str, Any]:
-    others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+def _without_none(schema: dict[str, Any]) -> dict[str, Any]:
+    others = [alternative for alternative in schema.get("anyOf", ()) if alternative != {"type": "null"}]
     return others[0] if len(others) == 1 else schema
 
 

@@ -1,4 +1,4 @@
-"""From the rows of one class to those of another that holds the same entities, by the catalogue alone."""
+"""The rows of one version of a class, translated to those of another version, by the catalogue's link between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FUNCTIONS", "Translation", "function_name"]
 FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
     {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": date.isoformat}
 )
-"""What a catalogue can name, by that name: functions that nobody needs a script for."""
+"""The functions that a link can name, by name: they need no migration script."""
 _TOTAL = {
     ("str", "str"): frozenset({"int", "int32", "float", "Decimal", "UUID", "bool", "date"}),
     ("float", "float"): frozenset({"int", "int32"}),
@@ -29,37 +29,37 @@ _TOTAL = {
     ("int", "int"): frozenset({"int32", "bool"}),
     ("isoformat", "str"): frozenset({"date"}),
 }
-"""By such a function, and the type that it gives: the types of which it takes every value."""
+"""By the name of a function and the type of its result: the types of which it converts every value."""
 
 
 def function_name(function: Any, source: FieldForm, target: FieldForm) -> str | None:
-    """Return the name of a function that makes a value of one field of each value of another; None if it has none."""
-    name = next((name for name, one in FUNCTIONS.items() if one is function or one == function), None)
+    """Return the name of a function in `FUNCTIONS`; None if it is none, or does not convert every value of the source."""
+    name = next((name for name, known in FUNCTIONS.items() if known is function or known == function), None)
     plain = source.members is UNSET and target.members is UNSET and (target.optional or not source.optional)
     return name if name and plain and source.type in _TOTAL.get((name, target.type), ()) else None
 
 
 class Translation:
-    """The way from one class to another.
+    """The translation of rows from one class to another.
 
     Args:
-        source: the class, made of its form.
-        target: the other one, made of its form.
-        form: of the other class.
-        link: from the one to the other.
+        source: the class that the rows are of, compiled from its form.
+        target: the other class, compiled from its form.
+        form: the form of the target.
+        link: from the source to the target.
     """
 
     def __init__(self, source: Model, target: Model, form: ModelForm, link: LinkForm) -> None:
         self._source, self._target = source, target
         self._properties = {new: old for old, new in link.properties.items()}
         self._values = {link.properties[name]: dict(pairs) for name, pairs in link.values.items()}
-        self._functions = {name: FUNCTIONS[one] for name, one in link.functions.items()}
+        self._functions = {name: FUNCTIONS[function] for name, function in link.functions.items()}
         self._fields = {field.property: field for field in source.declaration.fields}
         self._places = {field.property: at for at, field in enumerate(source.columns, FIRST)}
         self._defaults = [stored_default(form.fields[field.property]) for field in target.columns]
 
     def key(self, partition: str, row: str) -> tuple[str, str]:
-        """Return the key that an entity has there; raise InvalidEntity if it is too long."""
+        """Return the key in the target of an entity of the source; raise InvalidEntity if it is too long."""
         values = self._key_values(partition, row)
         name = f"what {self._source.name} {(partition, row)} is as {self._target.name}"
         first, second = (
@@ -68,11 +68,11 @@ class Translation:
         return first, second
 
     def row(self, row: Row, other: Row | None) -> Row:
-        """Return the row that an entity has there.
+        """Return the row of the target for a row of the source.
 
         Args:
-            row: of the entity here.
-            other: what is stored of it there: what only the other class has stays as it is.
+            row: of the source.
+            other: the row that the target has so far; properties that only the target has keep their values.
         """
         keyed = self._key_values(row[0], row[1])
         values: list[Any] = []
@@ -89,7 +89,7 @@ class Translation:
         return (*self.key(row[0], row[1]), 0, *values)
 
     def _key_values(self, partition: str, row: str) -> dict[str, Any]:
-        """Return the values that a key holds, by their fields."""
+        """Return the values in a key of the source, by field."""
         first, second = self._source.declaration.templates
         return first.decode(partition, trusted=True) | second.decode(row, trusted=True)
 

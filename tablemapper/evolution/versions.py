@@ -1,4 +1,4 @@
-"""The versions of a class that were opened: which of them may go on, and why the others may not."""
+"""The versions of a class that programs opened: which may still run, and why others may not."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from ..schema.model import Model, Schema
 __all__ = ["Versions", "ahead", "ended", "retired", "retirement"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
-"""Every form that was ever opened, by the name of the class."""
+"""Every version that was ever opened, by the name of the class."""
 
 
 def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions) -> VersionForm:
-    """Return a version of an aggregate as one that stays at contract, if the class of its entities is the newest."""
+    """Return a version of an aggregate; contracting does not retire it if the opened class of its entities is the newest."""
     if model.aggregate is None or version.behind is None or version.beside or version.form != model.form_hash:
         return version
     source = schema.by_class[model.aggregate.source]
     newest = any(
-        one.form == source.form_hash and one.until is None and one.behind is None
-        for one in versions.get(source.name, ())
+        other.form == source.form_hash and other.until is None and other.behind is None
+        for other in versions.get(source.name, ())
     )
     return replace(version, behind=None) if newest else version
 
 
 def ended(version: VersionForm, now: int) -> VersionForm:
-    """Return a version of a class that was declared anew."""
+    """Return a version that ends now, unless it ended before."""
     return replace(version, until=now) if version.until is None else version
 
 
 def retirement(model: Model, versions: Versions) -> str | None:
-    """Return why a class cannot go on as it is: its form was retired; None if it was not."""
+    """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
     opened = [version for version in versions.get(model.name, ()) if version.form == model.form_hash]
     return None if not opened or any(version.until is None for version in opened) else retired(opened[-1])
 
 
 def retired(version: VersionForm) -> str:
-    """Return why a version of a class cannot go on."""
+    """Return why a retired version of a class cannot be used."""
     ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
     if version.retired_by is None:
         how = f"the class was declared anew on {ended}, when it held no entities"

@@ -13,7 +13,7 @@ import msgspec
 from ..entities.entity import Record
 from ..errors import InvalidMigration
 from ..evolution.changes import Change
-from ..evolution.rules import form_changes
+from ..evolution.evolution import form_changes
 from ..schema.forms import ModelForm
 from ..schema.model import compile_schema
 

@@ -13,7 +13,7 @@ from ..engines.migration import WayBack
 from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change
-from ..evolution.rules import form_changes
+from ..evolution.evolution import form_changes
 from ..evolution.scripts import script_source
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of

@@ -17,8 +17,8 @@ from ..entities.entity import Entity, Record
 from ..entities.fields import FieldModel
 from ..entities.index import IndexCall
 from ..errors import InvalidModel, did_you_mean, shown
-from ..evolution.renames import of_renamed, with_properties, with_table
-from ..evolution.rules import form_changes
+from ..evolution.evolution import form_changes
+from ..evolution.renames import with_properties, with_source, with_table
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
@@ -344,7 +344,7 @@ class _Steps:
             self._change(name, lambda form: with_properties(form, {old: new}))
             for other, form in self._forms.items():
                 if form.aggregate and form.aggregate.of == name:
-                    self._forms[other] = of_renamed(form, name, {old: new})
+                    self._forms[other] = with_source(form, name, {old: new})
 
     def _set_field(self, name: str, attr: Attr[Any, Any]) -> None:
         """Give a field the type that it has in the new shape, where the key does not hold it."""
@@ -361,7 +361,7 @@ class _Steps:
         for name, form in self._forms.items():
             if form.aggregate:
                 source = form.aggregate.of
-                form = of_renamed(form, names.get(source, source), {})
+                form = with_source(form, names.get(source, source), {})
             forms[names.get(name, name)] = form
         for step in self._of(RenameClass):
             forms[step.new.__name__] = with_table(forms[step.new.__name__], declaration_of(step.new).table)

@@ -6,14 +6,17 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias, cast
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..entities.fields import MeasureKind
+from ..keys.template import Template, compile_template, renamed_text
 from ..values.extra import Extra
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
@@ -46,6 +49,23 @@ class TemplateForm(_Form):
     def fields(self) -> set[str]:
         """The properties that it reads."""
         return {field.partition(".")[0] for field, _, _ in self.slots}
+
+    def compiled(self, subject: str) -> Template:
+        """Return the template; arguments and errors as `compile_template` has them, and KeyError for an unknown type."""
+        text = self.text if isinstance(self.text, str) else tuple(self.text)
+        return compile_template(text, {field: _SLOT_TYPES[kind] for field, _, kind in self.slots}, subject=subject)
+
+    def renamed_text(self, names: Mapping[str, str]) -> str | list[str]:
+        """Return the text with other names of some properties."""
+        if isinstance(self.text, str):
+            return renamed_text(self.text, names)
+        return [renamed_text(text, names) for text in self.text]
+
+
+_SLOT_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
+}  # fmt: skip
 
 
 class FieldForm(_Form):
@@ -110,6 +130,11 @@ class ModelForm(_Form):
     fields: dict[str, FieldForm]
     indexes: dict[str, IndexForm]
     aggregate: AggregateForm | UnsetType = UNSET
+
+    @property
+    def source(self) -> str | None:
+        """The class whose entities it aggregates; None if it is no aggregate."""
+        return None if self.aggregate is UNSET else self.aggregate.of
 
 
 class VersionForm(_Form):

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution.rules import Evolution, evolve
+from tablemapper.evolution.evolution import Evolution, evolve
 from tablemapper.schema.forms import VersionForm
 from tablemapper.schema.model import compile_schema
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution.renames import of_renamed
+from tablemapper.evolution.renames import with_source
 from tablemapper.expressions.predicates import dump_value, load_value
 from tablemapper.schema.model import model_of
 
@@ -557,7 +557,7 @@ def test_an_aggregate_groups_by_the_elements_of_one_list() -> None:
 def test_a_renamed_property_is_renamed_in_what_is_calculated_and_grouped_by() -> None:
     with tm.open(":memory:", models=[Post, Tag]):
         form = model_of(Tag).form
-    aggregate = of_renamed(form, "Text", {"tags": "words", "likes": "hearts"}).aggregate
+    aggregate = with_source(form, "Text", {"tags": "words", "likes": "hearts"}).aggregate
     assert aggregate.groups == {"tag": "words.each()", "author": "author"}
     assert aggregate.measures["likes"] == ("sum", ["*", "hearts", {"int": "2"}], None)
     assert aggregate.measures["most"][1] == "hearts"

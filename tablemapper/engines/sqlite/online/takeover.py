@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.definitions import aggregate_in
-from ....evolution.rules import Evolution, evolve
+from ....evolution.evolution import Evolution, evolve
 from ....evolution.scripts import script_name, script_source
 from ....keys.template import Template
 from ....schema.forms import ModelForm, StateForm

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import attrs
 from msgspec import UNSET
 
-from ....evolution.renames import of_renamed, with_properties
+from ....evolution.renames import with_properties, with_source
 from ....schema.forms import ModelForm, VersionForm
 from ....schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
@@ -31,7 +31,7 @@ def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
     models[name] = with_properties(form, names)
     for other, one in catalogue.models.items():
         if one.aggregate is not UNSET and one.aggregate.of == name:
-            models[other] = of_renamed(one, name, names)
+            models[other] = with_source(one, name, names)
     table = catalogue.tables[form.table]
     columns = dict(table.properties)
     columns |= {new: columns[old] for old, new in names.items() if old in columns}

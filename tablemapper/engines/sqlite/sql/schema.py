@@ -11,8 +11,8 @@ import attrs
 from ....entities.aggregates import keeper_name, kept_field
 from ....entities.declaration import IndexModel
 from ....errors import SchemaMismatch
-from ....evolution.definitions import aggregate_in, as_declared, indexes_in, is_former
-from ....evolution.following import depth_of, follow, owners_of
+from ....evolution.definitions import aggregate_in, as_declared, depth_of, indexes_in, is_former
+from ....evolution.following import follow, owners_of
 from ....evolution.rules import reads
 from ....evolution.versions import retirement
 from ....schema.forms import LinkForm

@@ -1,0 +1,264 @@
+"""What opening a store with a schema makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
+
+A class that holds no entities may change at will. A form that was opened before is always opened again, unless it was retired.
+Nothing here touches a store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..entities.aggregates import kept_field
+from ..schema.forms import FieldForm, Forms, ModelForm, VersionForm
+from ..schema.model import Model, Schema
+from .changes import Anything, Change, Contents
+from .definitions import aggregate_in, former_name, indexes_in, is_former
+from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens
+from .versions import Versions, ahead, ended, retired
+
+__all__ = ["Evolution", "evolve", "form_changes"]
+
+
+def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
+    """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
+    undeclared = []
+    for name, form in forms.items():
+        if name in schema.by_name or is_former(name):
+            continue
+        if form.source is None:
+            undeclared.append(Change(name, "open", "it is not among the classes, and stays in the file"))
+        elif form.source in schema.by_name:
+            kept = kept_field(name)
+            what = "the aggregate" if kept is None else "the maintained field"
+            where = name if kept is None else ".".join(kept)
+            message = f"{what} is not declared, and the store goes on to maintain it"
+            undeclared.append(Change(where, "open", message, f"m.drop(old.{where})"))
+    return (*evolve(forms, {}, schema, Anything()).changes, *undeclared)
+
+
+@attrs.frozen
+class Evolution:
+    """The difference between a catalogue and a schema, and the catalogue afterwards."""
+
+    changes: tuple[Change, ...]
+    models: tuple[Model, ...]
+    """Classes that are new, or declared anew, aggregates among them."""
+    dropped: frozenset[str]
+    """The names of classes whose tables are dropped: they hold no rows, and they or their sources are declared anew."""
+    fields: tuple[tuple[Model, str], ...]
+    """New fields of known classes, by their property."""
+    typed: tuple[Model, ...]
+    """Known classes that have a type name from now on."""
+    indexes: tuple[tuple[Model, str], ...]
+    """New indexes of known classes, by name."""
+    former: dict[str, str]
+    """The labels of definitions that newer ones replace, each with its label from now on."""
+    declared: dict[str, bool]
+    """Labels, each with whether the newest form of its class declares it."""
+    widened: tuple[tuple[str, str], ...]
+    """Classes and properties that can hold values which older versions cannot read."""
+    models_after: dict[str, ModelForm]
+    versions_after: dict[str, list[VersionForm]]
+    changed: bool
+    """Whether the catalogue has to be written."""
+    extends: bool
+    """Whether more is stored or maintained than before: those that opened the store earlier have to follow."""
+
+    @property
+    def stopping(self) -> tuple[Change, ...]:
+        """The changes that keep the store from being opened."""
+        return tuple([change for change in self.changes if change.stops])
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The same in words."""
+        return tuple(map(str, self.stopping))
+
+
+def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
+    """Compare a catalogue with the schema that is opened.
+
+    Args:
+        catalogue: the union forms of its classes.
+        versions: their versions that were opened.
+        schema: the classes.
+        contents: the stored rows.
+        now: µs since 1970.
+    """
+    comparison = _Comparison(catalogue, versions, schema, contents, now)
+    for model in schema.models:
+        comparison.compare(model)
+    return comparison.evolution()
+
+
+class _Comparison:
+    """An `Evolution` while it grows by one class after the other; the attributes are those of `Evolution`."""
+
+    def __init__(self, catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, now: int) -> None:
+        self._catalogue = catalogue
+        self._versions = {name: list(opened) for name, opened in versions.items()}
+        self._schema = schema
+        self._contents = contents
+        self._now = now
+        self.changes: list[Change] = []
+        self.models: list[Model] = []
+        self.dropped: set[str] = set()
+        self.fields: list[tuple[Model, str]] = []
+        self.typed: list[Model] = []
+        self.indexes: list[tuple[Model, str]] = []
+        self.former: dict[str, str] = {}
+        self.declared: dict[str, bool] = {}
+        self.widened: list[tuple[str, str]] = []
+        self.models_after = dict(catalogue)
+        self.versions_after = {name: list(opened) for name, opened in versions.items()}
+
+    def compare(self, model: Model) -> None:
+        """Compare one class with the catalogue."""
+        name, form = model.name, model.form
+        stored_name = aggregate_in(self._catalogue, name, form)
+        old = self._catalogue.get(stored_name or name)
+        opened = [version for version in self.versions_after.get(name, ()) if version.form == model.form_hash]
+        dropped = self._contents.dropped(name, form)
+        if any(version.until is None for version in opened):
+            self._refuse(name, dropped)
+            versions = self.versions_after
+            versions[name] = [ahead(version, model, self._schema, versions) for version in versions[name]]
+            return
+        may_return = model.aggregate is not None or (old is None and dropped is not None)
+        if opened and opened[-1].retired_by is not None and not may_return:
+            self._refuse(name, retired(opened[-1]))
+        elif opened and model.aggregate is not None and old is None and dropped:
+            self._refuse(name, dropped)
+        elif old is None:
+            self.models.append(model)
+            self.changes += new_class_changes(model, self._catalogue, self._schema, self._contents)
+            self.models_after[name] = form
+        else:
+            self._compare_known(model, stored_name, old, opened)
+
+    def _refuse(self, name: str, reason: str | None) -> None:
+        if reason is not None:
+            self.changes.append(Change(name, "refused", reason))
+
+    def _compare_known(self, model: Model, stored_name: str | None, old: ModelForm, opened: list[VersionForm]) -> None:
+        """Compare a class with its form in the catalogue; without a name there, it is another definition of an aggregate."""
+        name = model.name
+        if opened and (model.aggregate is None or opened[-1].retired_by is None):
+            changes = [Change(name, "refused", retired(opened[-1]))]  # whatever else differs, differs for that reason
+        elif stored_name is None:
+            changes = [redefinition(model, old, self._schema, self._catalogue)]
+        else:
+            changes = list(class_changes(model, old, self._contents))
+        aggregates = [other for other, form in self._catalogue.items() if form.source == name]
+        harmless = all(change.rule == "open" for change in changes)
+        if not harmless and not any(map(self._contents.count, [stored_name or name, *aggregates])):
+            self._declare_anew(model, aggregates)
+            return
+        self.changes += changes
+        if stored_name is None:
+            self._redefine(model, old)
+        else:
+            self._extend(model, stored_name, old)
+
+    def _declare_anew(self, model: Model, aggregates: list[str]) -> None:
+        """Replace a class that holds no entities, and its aggregates, by what is declared now."""
+        names = (model.name, *aggregates)
+        self.dropped.update(names)
+        self.changes.append(Change(model.name, "open", "it holds no entities, and is declared again"))
+        for name in names:
+            self.models_after.pop(name, None)
+            self.versions_after[name] = [ended(version, self._now) for version in self.versions_after.get(name, ())]
+        models = [model, *(other for other in self._schema.models if other.name in aggregates)]
+        self.models += models
+        self.models_after |= {other.name: other.form for other in models}
+
+    def _redefine(self, model: Model, old: ModelForm) -> None:
+        """Add another definition of an aggregate; the one that it has so far becomes a former one."""
+        name = model.name
+        self.models.append(model)
+        former = former_name(name, self.models_after)
+        self.models_after[former] = replace(old, table=old.table + former.removeprefix(name))
+        self.models_after[name] = model.form
+        self.former |= {name: former, **{f"{name}.{index}": f"{former}.{index}" for index in old.indexes}}
+        self.declared |= {former: False, **{f"{former}.{index}": False for index in old.indexes}}
+
+    def _extend(self, model: Model, stored_name: str, old: ModelForm) -> None:
+        """Add to the form in the catalogue what the class has more."""
+        form = model.form
+        stored_indexes = indexes_in(old.indexes, form.indexes)
+        new_indexes = [index for index in form.indexes if index not in stored_indexes]
+        union = _union(old, form, new_indexes)
+        self.models_after[stored_name] = union
+        self.fields += [(model, property) for property in union.fields if property not in old.fields]
+        self.indexes += [(model, index) for index in new_indexes]
+        self.former |= {
+            f"{stored_name}.{index}": f"{stored_name}.{former_name(index, old.indexes)}"
+            for index in old.indexes
+            if index in new_indexes
+        }
+        self.declared |= {
+            f"{stored_name}.{index}": index in stored_indexes.values() or index in new_indexes
+            for index in union.indexes
+        }
+        self.widened += [
+            (model.name, property)
+            for property, field in old.fields.items()
+            if property in form.fields and widens(field, form.fields[property])
+        ]
+        self.typed += [model] if union.type != old.type else []
+
+    def evolution(self) -> Evolution:
+        """Return the result, with the versions that are opened now."""
+        for model in self._schema.models:
+            opened = self.versions_after.setdefault(model.name, [])
+            if not any(version.form == model.form_hash and version.until is None for version in opened):
+                opened.append(VersionForm(model.form_hash, self._now))
+        return Evolution(
+            tuple(self.changes), tuple(dict.fromkeys(self.models)), frozenset(self.dropped), tuple(self.fields),
+            tuple(self.typed), tuple(self.indexes), self.former, self.declared, tuple(self.widened), self.models_after,
+            self.versions_after, self.versions_after != self._versions, self.models_after != dict(self._catalogue),
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- the union of two forms
+
+
+def _union(old: ModelForm, new: ModelForm, new_indexes: list[str]) -> ModelForm:
+    """Return the form of a class that stores and maintains what either form does.
+
+    Args:
+        old: the form in the catalogue.
+        new: the form of the class.
+        new_indexes: the indexes of the class that the catalogue does not have.
+    """
+    fields = dict(old.fields)
+    for name, field in new.fields.items():
+        fields[name] = _joined(fields[name], field) if name in fields else field
+    indexes = {
+        former_name(name, old.indexes) if name in new_indexes else name: index for name, index in old.indexes.items()
+    }
+    indexes |= {name: index for name, index in new.indexes.items() if name in new_indexes}
+    return replace(old, type=old.type or new.type, fields=fields, indexes=indexes)
+
+
+def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
+    """Return the form of a field that holds the values of two; the type of one includes that of the other."""
+    joined = replace(old, optional=old.optional or new.optional)
+    if takes(new, old):
+        joined = replace(joined, type=old.type if old.json is not UNSET else new.type, members=_members(old, new))
+    if old.json is UNSET:
+        return replace(joined, json=new.json)
+    if new.json is UNSET or (nested := nested_members(old, new)).faults:
+        return joined
+    same = not nested.extends and old.json.get("partial") == nested.schema.get("partial")
+    return joined if same else replace(joined, json=nested.schema)
+
+
+def _members(old: FieldForm, new: FieldForm) -> Any:
+    if old.members is UNSET or new.members is UNSET:
+        return UNSET
+    return old.members if set(new.members) <= set(old.members) else new.members
