@@ -53,7 +53,10 @@ def links_of(
     rewrites = [step for step in script.steps if isinstance(step, Rewrite)]
     if any(isinstance(step, Join) for step in script.steps):
         return (), "writes"
-    if not rewrites and all(model_of(old).form_hash == model_of(new).form_hash for old, new in pairs.items()):
+    if not rewrites and all(
+        old.__name__ == new.__name__ and model_of(old).form_hash == model_of(new).form_hash
+        for old, new in pairs.items()
+    ):
         return (), "writes"  # nobody could tell the versions apart
     links: list[LinkForm] = []
     level: _Level = "reads" if rewrites else "writes"

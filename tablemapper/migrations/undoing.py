@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
+from msgspec import UNSET
 
 from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Entity
 from ..errors import InvalidMigration
 from ..expressions.tree import Attr
+from ..schema.model import model_of
 from .script import Script
 from .steps import Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
 
@@ -40,7 +42,7 @@ def is_reversible(step: Step, script: Script) -> bool:
         case Resolve():
             return False
         case Convert(with_=with_, back=back):
-            return back is not None or (isinstance(with_, Mapping) and len(set(with_.values())) == len(with_))
+            return back is not None or (isinstance(with_, Mapping) and _is_one_to_one(step))
         case Rewrite(back=back):
             return back is not None
         case Drop(what=Attr() as attr):
@@ -51,6 +53,17 @@ def is_reversible(step: Step, script: Script) -> bool:
             return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(script)
         case _:
             return False
+
+
+def _is_one_to_one(step: Convert) -> bool:
+    """Return whether a mapping makes no two values one: none of those that it names, and no other one that the type has."""
+    assert isinstance(step.with_, Mapping)
+    old, new = (abstract_declaration(attr.owner).field(attr.name) for attr in (step.old, step.new))
+    given = {old.type.store(a): new.type.store(b) for a, b in step.with_.items()}
+    owner: Any = step.old.owner
+    members = model_of(owner).form.fields[old.property].members
+    values = [given.get(one, one) for one in (given if members is UNSET else members)]
+    return len(set(values)) == len(values)
 
 
 def _wanted(step: Step) -> str:

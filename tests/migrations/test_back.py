@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -18,6 +19,7 @@ from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, pa
 PRICED = part(changed(FIELDS, price=Decimal))
 KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
 BARE = part()
+State = enum.Enum("State", {"NEW": "new", "SOLD": "sold", "LOST": "lost"})
 
 
 def back(price: Decimal) -> str:
@@ -122,6 +124,37 @@ def test_what_cannot_be_undone_is_refused_before_anything_is_done(path: Path) ->
         migrate(path, TO_DECIMAL, TO_NUMBER, count, to="")
     with tm.open(path, models=[counted]) as store:
         assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    ("old_kind", "new_kind", "mapping", "reversible"),
+    [
+        (Literal["new", "sold", "lost"], Literal["new", "sold"], {"lost": "sold"}, False),
+        (Literal["new", "sold", "lost"], Literal["new", "sold", "gone"], {"lost": "gone"}, True),
+        (Literal["new", "sold", "lost"], Literal["new", "sold", "gone"], {"lost": "sold", "sold": "gone"}, True),
+        (State, State, {State.LOST: State.SOLD}, False),
+        (State, State, {State.LOST: State.SOLD, State.SOLD: State.LOST}, True),
+    ],
+)
+def test_a_mapping_that_makes_two_values_one_cannot_be_undone(
+    tmp_path: Path, old_kind: Any, new_kind: Any, mapping: dict[Any, Any], *, reversible: bool
+) -> None:
+    old, new = part(changed(FIELDS, state=old_kind)), part(changed(FIELDS, state=new_kind))
+    path = tmp_path / "s.db"
+    values = list(State) if old_kind is State else ["new", "sold", "lost"]
+    with tm.open(path, models=[old], durability="relaxed") as store:
+        store.insert_many(old("a", n, price="", maker=None, tags=[], state=values[n]) for n in range(3))
+        before = contents(store, [old])
+    one = script([new], lambda m: m.convert(old.state, new.state, mapping), "first", None, [old])
+    assert [step.reversible for step in migrate(path, one, dry_run=True).plan] == [reversible]
+    migrate(path, one)
+    if not reversible:
+        with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone: convert Part.state"):
+            migrate(path, one, to="")
+        return
+    migrate(path, one, to="")
+    with tm.open(path, models=[old]) as store:
+        assert contents(store, [old]) == before
 
 
 def test_contract_drops_what_is_left_and_there_is_no_way_back(path: Path) -> None:

@@ -42,20 +42,21 @@ for line in sys.stdin:
 """
 
 PROGRAM = """
-import datetime, decimal, enum
+import datetime, decimal, enum, uuid
 from typing import Literal
 import attrs
 import tablemapper as tm
 
 {head}
 
-class Product(tm.Entity{options}):
+class {name}(tm.Entity{options}):
     shop: tm.Field[str]
     number: tm.Field[int]
     price: tm.Field[float] = tm.field(default=1.5, kw_only=True)
 {body}
     key = {key}
 
+Product = {name}
 {more}
 MODELS = [Product{models}]
 
@@ -80,6 +81,7 @@ class Version:
     models: str = ""
     options: str = ', table="Products"'
     key: str = 'tm.Key[str, int](partition="{shop}", row="{number}")'
+    name: str = "Product"
 
     def source(self) -> str:
         members = attrs.asdict(self)
@@ -164,7 +166,7 @@ HOME = '@attrs.define\nclass Home:\n    city: str = "Oslo"'
 LARGER_HOME = HOME + "\n    floor: int = 0"
 BY_PRICE = 'by_price = tm.Index[float](partition="{price}")'
 TOTAL = """
-class Total(tm.Aggregate, of=Product, table="Totals"{where}):
+class {name}(tm.Aggregate, of=Product, table="Totals"{where}):
     {group}: tm.Field[{type}] = tm.group_by(Product.{group})
     {measures}
     key = tm.Key[{type}](partition="{{{group}}}")
@@ -172,8 +174,8 @@ class Total(tm.Aggregate, of=Product, table="Totals"{where}):
 
 
 def total(measures: str = "count: tm.Field[int] = tm.count()", **changed: str) -> Version:
-    words = {"where": "", "group": "shop", "type": "str", "measures": measures} | changed
-    return Version(more=TOTAL.format(**words), models=", Total")
+    words = {"name": "Total", "where": "", "group": "shop", "type": "str", "measures": measures} | changed
+    return Version(more=TOTAL.format(**words), models=f", {words['name']}")
 
 
 def index(arguments: str, type: str = "[float]") -> Version:
@@ -220,6 +222,10 @@ FOLLOWED: dict[str, tuple[Version, Version]] = {
         Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
         Version("state: tm.Field[Phase]", given="state=Phase.SOLD", head=MORE_STATES),
     ),
+    "a member goes that no row holds": (
+        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
+        Version("state: tm.Field[Literal['new']]", given="state='new'"),
+    ),
     "a nested class gets a member with a default": (
         Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
         Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=LARGER_HOME),
@@ -247,6 +253,10 @@ FOLLOWED: dict[str, tuple[Version, Version]] = {
     "an index is spread over shards": (
         index('partition="{price}"'),
         index('partition="{price}-{shop:shard(4)}", row="{shop}"', "[float, str]"),
+    ),
+    "an index folds": (
+        index('partition="{shop}"', "[str]"),
+        index('partition="{shop:fold}"', "[str]"),
     ),
     "an index has another table": (index('partition="{price}"'), index('partition="{price}", table="Prices"')),
     "an index becomes unique": (
@@ -377,6 +387,25 @@ SCRIPTS: dict[str, Migrated] = {
         "repr(store[key(0)].rank) == \"Decimal('3')\"",
         back=False,
     ),
+    "date becomes datetime": Migrated(
+        Version("day: tm.Field[datetime.date]", given="day=datetime.date(2026, 1, 2)"),
+        Version("day: tm.Field[datetime.datetime]", given="day=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)"),
+        "store[key(0)].day == datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)",
+        back=False,
+    ),
+    "text becomes a UUID": Migrated(
+        Version("id: tm.Field[str]", given="id=str(uuid.UUID(int=number))"),
+        Version("id: tm.Field[uuid.UUID]", given="id=uuid.UUID(int=number)"),
+        "store[key(1)].id == uuid.UUID(int=1)",
+        goes_on="reads",
+    ),
+    "a number is to be smaller": Migrated(
+        Version("rank: tm.Field[int]", given="rank=2**40"),
+        Version("rank: tm.Field[tm.Int32]", given="rank=2"),
+        "store[key(0)].rank == 1024",
+        ("lambda rank: rank >> 30",),
+        back=False,
+    ),
     "a number becomes text": Migrated(
         Version("rank: tm.Field[int]", given="rank=3"),
         Version("rank: tm.Field[str]", given="rank='2'"),
@@ -396,6 +425,19 @@ SCRIPTS: dict[str, Migrated] = {
         "store[key(0)].note == 'none'",
         ("lambda p: 'none'",),
         goes_on="reads",
+    ),
+    "optional becomes required, with a default": Migrated(
+        Version("rank: tm.Field[int | None] = tm.field(default=None)"),
+        Version("rank: tm.Field[int] = tm.field(default=3)", given="rank=4"),
+        "store[key(0)].rank == 3",
+        goes_on="reads",
+    ),
+    "a member goes that rows hold": Migrated(
+        Version("state: tm.Field[Literal['new', 'sold', 'lost']]", given="state=('new', 'sold', 'lost')[number % 3]"),
+        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
+        "[p.state for p in store.query(Product).where(Product.shop == 'a').limit(3)] == ['new', 'sold', 'sold']",
+        ("{'lost': 'sold'}",),
+        back=False,
     ),
     "a member of an enum has another value": Migrated(
         Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
@@ -429,6 +471,23 @@ SCRIPTS: dict[str, Migrated] = {
         "store[key(0)].price == 7.5",
         goes_on="writes",
     ),
+    "the key folds a field": Migrated(
+        Version(),
+        Version(key='tm.Key[str, int](partition="{shop:fold}", row="{number}")'),
+        "store[key(0)].price == 7.5",
+    ),
+    "a field of the key is stored, too": Migrated(
+        Version(),
+        Version("number: tm.Field[int] = tm.field(stored=True)"),
+        "store[key(0)].price == 7.5",
+        goes_on="writes",
+    ),
+    "a field of the key is not stored any more": Migrated(
+        Version("number: tm.Field[int] = tm.field(stored=True)"),
+        Version(),
+        "store[key(0)].price == 7.5",
+        goes_on="writes",
+    ),
     "type= is another one": Migrated(
         Version(options=', table="Products", type="product"'),
         Version(options=', table="Products", type="item"'),
@@ -437,6 +496,12 @@ SCRIPTS: dict[str, Migrated] = {
     ),
     "the table has another name": Migrated(
         Version(), Version(options=', table="Goods"'), "store[key(0)].price == 7.5", goes_on="writes"
+    ),
+    "the class has another name": Migrated(
+        Version(), Version(name="Ware"), "store[key(0)].price == 7.5", goes_on="writes"
+    ),
+    "an aggregate has another name": Migrated(
+        total(), total(name="Sums"), "store[Sums.key('a')].count == 6", goes_on="writes"
     ),
 }  # fmt: skip
 
@@ -448,7 +513,7 @@ def test_the_script_in_the_message_does_what_it_says(
     path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, case.old)
     before.write(0)
-    with pytest.raises(Answer, match=r"^SchemaMismatch: Product: [\s\S]*This needs a migration; write") as refused:
+    with pytest.raises(Answer, match=r"^SchemaMismatch: \w+: [\s\S]*This needs a migration; write") as refused:
         Service(servers[1], "service", path, case.new)
     before.write(10)
     name = f"changes_{abs(hash(tmp_path))}"
