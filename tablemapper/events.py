@@ -143,10 +143,10 @@ def observer(observe: Callable[[Event], object] | None, slow: float | None) -> O
     """
     function: object = observe
     if function is not None and not callable(function):
-        raise TypeError(f"observe={shown(observe)}: a function is needed, which gets a tm.Event")
+        raise TypeError(f"observe={shown(observe)}: expected a function that takes a tm.Event")
     seconds: object = slow
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0):
-        raise ValueError(f"slow={shown(slow)}: a number of seconds from 0 on is needed")
+        raise ValueError(f"slow={shown(slow)}: expected a number of seconds, 0 or more")
     if observe is None and slow is None and not _log.isEnabledFor(logging.DEBUG):
         return None
     return Observer(observe, slow)

@@ -38,7 +38,7 @@ class AsyncCursor(AsyncIterator[T], Generic[T]):
     if not TYPE_CHECKING:
 
         def __iter__(self) -> NoReturn:
-            raise TypeError("async for is needed, not for")
+            raise TypeError("an asynchronous iterator needs async for")
 
     async def __anext__(self) -> T:
         for item in self._chunk:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, 
 
 from ..entities.entity import Entity
 from ..execution.totals import Groups
-from ..expressions.habits import QUERY_HABITS, refuse_habits
+from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..progress import ProgressOption
 from ..query.pages import Page
@@ -69,6 +69,9 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
 
     if not TYPE_CHECKING:
 
+        def __bool__(self) -> NoReturn:
+            raise TypeError("a query has no truth value; write await query.exists()")
+
         def __len__(self) -> NoReturn:
             raise TypeError("a query has no length before it is read; write await query.count()")
 
@@ -76,7 +79,7 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
             raise TypeError("a query has no positions; write await query.first(), or .page(size, token)")
 
         def __iter__(self) -> NoReturn:
-            raise TypeError("async for is needed, not for: async for entity in query; or await query.list()")
+            raise TypeError("an asynchronous query needs async for: async for entity in query; or await query.list()")
 
         def __await__(self) -> NoReturn:
             raise TypeError(
@@ -308,6 +311,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return await self._workers.run(self._sync.explain)
 
 
+@refuse_habits(ROWS_HABITS, lambda _: ("a query after .select(…)", "Product"))
 class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of what a query finds."""
 

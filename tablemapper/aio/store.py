@@ -127,7 +127,7 @@ class Opening:
             raise AttributeError(f"{name}: the store is not open yet; await tm.open_async(…), or use async with")
 
         def __enter__(self) -> NoReturn:
-            raise TypeError("async with is needed, not with: async with tm.open_async(…) as store")
+            raise TypeError("async with, not with, opens it: async with tm.open_async(…) as store")
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -173,7 +173,7 @@ class AsyncStore(Face[Store]):
     if not TYPE_CHECKING:
 
         def __enter__(self) -> NoReturn:
-            raise TypeError("async with is needed, not with: async with tm.open_async(…) as store")
+            raise TypeError("async with, not with, opens it: async with tm.open_async(…) as store")
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -441,7 +441,7 @@ class AsyncTransaction:
     if not TYPE_CHECKING:
 
         def __enter__(self) -> NoReturn:
-            raise TypeError("async with is needed, not with: async with store.transaction() as tx")
+            raise TypeError("async with, not with, opens it: async with store.transaction() as tx")
 
         def __exit__(self, *_: object) -> None: ...
 

@@ -127,7 +127,7 @@ def read_body(
             if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
                 del body[key]
         elif FIELD in _metadata(value):
-            faults.append(f'{key}: a colon is needed, "{key}: tm.Field[…]"')
+            faults.append(f'{key}: write a colon, "{key}: tm.Field[…]"')
             del body[key]
         elif key in _ELSEWHERE and (key != "Meta" or isinstance(value, type)):
             mend = _ELSEWHERE[key].format(cls=name)
@@ -166,7 +166,7 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
     for part in ("partition", "row"):
         value = getattr(declared, part)
         if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
-            yield f'{part}=: text such as "{{name}}", or a tuple of texts, is needed, not {shown(value)}'
+            yield f'{part}=: expected text such as "{{name}}", or a tuple of texts, got {shown(value)}'
             setattr(declared, part, "")
     if not isinstance(declared, Index):
         return
@@ -174,13 +174,13 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
     if not (
         isinstance(include, str) or (isinstance(include, tuple | list) and all(isinstance(n, str) for n in include))
     ):
-        yield f'include=: a tuple of field names, or "all", is needed, not {shown(include)}'
+        yield f'include=: expected a tuple of field names, or "all", got {shown(include)}'
         declared.include = ()
     if not isinstance(declared.table, str | None):
         yield f"table=: the name of a table is text, not {shown(declared.table)}"
         declared.table = None
     if not isinstance(declared.unique, bool):
-        yield f"unique=: True or False is needed, not {shown(declared.unique)}"
+        yield f"unique=: expected True or False, got {shown(declared.unique)}"
 
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:

@@ -184,11 +184,11 @@ class Declaration(AbstractDeclaration):
         return frozenset(f.name for f in self.fields if f.name in lossless and not f.stored and f.type.lossless_in_key)
 
 
-def abstract_declaration(cls: type[Any]) -> AbstractDeclaration:
+def abstract_declaration(cls: Any) -> AbstractDeclaration:
     """Return the compiled declaration of a record class, with a table or without."""
-    declaration = cls.__dict__.get("__declaration__")
+    declaration = cls.__dict__.get("__declaration__") if isinstance(cls, type) else None
     if not isinstance(declaration, AbstractDeclaration):
-        raise InvalidModel(repr(cls), ["an entity class is needed: class Product(tm.Entity, table=…)"])
+        raise InvalidModel(shown(cls), ["expected an entity class: class Product(tm.Entity, table=…)"])
     return declaration
 
 
@@ -277,7 +277,7 @@ def declare(
         faults.append(f"table={shown(table)}: {fault}")
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
-        faults.append(f'exactly one key is needed, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
+        faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional and not m.maintained}
     judged = {name for name, value in declared.items() if faulty.isdisjoint(_named(value))}
     partition, row = (
@@ -335,7 +335,7 @@ def _condition(
         return None
     if not callable(where):
         faults.append(
-            f"{subject}{shown(where)}: a function is needed, as in where=lambda {owner.__name__[0].lower()}: …"
+            f"{subject}{shown(where)}: expected a function, as in where=lambda {owner.__name__[0].lower()}: …"
         )
         return None
     try:

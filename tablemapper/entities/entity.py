@@ -296,13 +296,13 @@ class Record(metaclass=RecordType):
         ]
         for one in assignments:
             if not isinstance(one, Assignment):
-                faults.append(f"{cls.__name__}.field.set(…) is needed, not {shown(one)}")
+                faults.append(f"expected {cls.__name__}.field.set(…), got {shown(one)}")
             elif one.attr.name in kept:
                 faults.append(maintained_fault(kept[one.attr.name]))
             elif one.attr.name not in values or one.attr.path or one.attr.part or not issubclass(cls, one.attr.owner):
                 faults.append(f"{one.attr!r} is not a field of {cls.__name__}")
             elif one.adds or isinstance(one.value, Number):
-                faults.append(f"{one.attr.name}: a value is needed; the store calculates, in merge and update")
+                faults.append(f"{one.attr.name}: expected a value; only the store calculates, in merge and update")
             elif one.attr.name in changes:
                 faults.append(f"{one.attr.name}: it is assigned twice")
             else:
@@ -451,8 +451,10 @@ def info(entity: Record) -> Info:
     """Return the keys, the ETag and the timestamp of an entity.
 
     Raises:
-        InvalidEntity: it is not stored yet, and no key can hold its values.
+        InvalidEntity: it is no entity, or it is not stored yet and no key can hold its values.
     """
+    if not isinstance(entity, Record):
+        raise InvalidEntity("info", [f"expected an entity, got {shown(entity)}"])
     row = stored_row(entity)
     if row is None:
         key = key_of(entity)

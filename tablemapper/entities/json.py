@@ -87,7 +87,7 @@ def _joined(first: bytes, second: bytes) -> bytes:
 
 def json_form(cls: type[Any]) -> JsonForm:
     """Return the form of a class, which is compiled when it is first needed."""
-    form: JsonForm | None = cls.__dict__.get("__json_form__")
+    form: JsonForm | None = getattr(cls, "__dict__", {}).get("__json_form__")
     if form is None:
         form = JsonForm(declaration_of(cls))
         type.__setattr__(cls, "__json_form__", form)
@@ -103,8 +103,10 @@ def to_json(entity: Record, *, etag: bool = False) -> bytes:
         etag: whether its ETag, if it has one, comes first, as ``odata.etag``.
 
     Raises:
-        InvalidEntity: a value was changed in place and cannot be stored now; every fault.
+        InvalidEntity: it is no entity, or a value was changed in place and cannot be stored now; every fault.
     """
+    if not hasattr(type(entity), "__json__"):
+        raise InvalidEntity("to_json", [f"expected an entity, got {shown(entity)}; call it for each entity"])
     try:
         text = entity.__json__()
         if not etag or entity._row is None:
@@ -157,7 +159,7 @@ def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
     """Return a new entity from a dict with JSON's types, Python's values, or both; as `from_json`."""
     form = json_form(cls)
     if not isinstance(data, Mapping):
-        raise InvalidEntity(cls.__name__, [f"a dict is needed, not {shown(data)}"])
+        raise InvalidEntity(cls.__name__, [f"expected a dict, got {shown(data)}"])
     return _read(cls, form, data, lambda reader, name: None if data[name] is None else reader.convert(data[name]), [])
 
 

@@ -45,7 +45,7 @@ def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
         if isinstance(source, SourceName):
             continue
         if not isinstance(source, type) or "__declaration__" not in source.__dict__:
-            yield f"{field.name}: of={shown(source)}: the class of the entities that it is over is needed"
+            yield f"{field.name}: of={shown(source)}: expected the class of the entities that it measures"
             continue
         if lost := [one for one in declaration.arguments if one not in abstract_declaration(source).properties]:
             yield (
@@ -105,7 +105,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         return [f"where=: {error}"]
     for one in read:
         if not isinstance(one, Attr):
-            return [f"{measure.kind}({shown(one)}): a field is needed, as in {source.__name__}.name"]
+            return [f"{measure.kind}({shown(one)}): expected a field, as in {source.__name__}.name"]
         if not issubclass(source, one.owner):
             return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
         if one.name == TIMESTAMP_NAME:

@@ -26,5 +26,5 @@ def timestamp(cls: type[R], /) -> Attr[R, datetime]:
     """
     given: object = cls
     if not isinstance(given, type) or not issubclass(given, Record):
-        raise InvalidQuery(f"timestamp: an entity class is needed, as in tm.timestamp(Product), not {shown(given)}")
+        raise InvalidQuery(f"timestamp: expected an entity class, as in tm.timestamp(Product), got {shown(given)}")
     return Attr(cls, TIMESTAMP_NAME, TIMESTAMP)

@@ -201,5 +201,5 @@ def _ordered(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any
 
 def _attr(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
     if not isinstance(field, Attr | Computed):
-        raise InvalidQuery(f"{measured}: a field is needed, as in .{measured}(Product.price), not {shown(field)}")
+        raise InvalidQuery(f"{measured}: expected a field, as in .{measured}(Product.price), got {shown(field)}")
     return field

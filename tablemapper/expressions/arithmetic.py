@@ -373,7 +373,7 @@ class Computed(Number[O, T_co]):
         result = calculation(self.op, self.left, self.right)
         if result is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
-            raise InvalidQuery(f"{shown(self)}: {f' {self.op} '.join(kinds)} means nothing")
+            raise InvalidQuery(f"{shown(self)}: cannot calculate {f' {self.op} '.join(kinds)}")
         depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
         if depth > MAX_DEPTH:
             raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")

@@ -26,7 +26,7 @@ class Each(Expr[U_co], Generic[O, U_co]):
     def __attrs_post_init__(self) -> None:
         kind: ValueType = self.list.type
         if kind.element is None or not kind.element.keyable:
-            raise InvalidQuery(f"{self!r}: a list of scalar values is needed, not {kind.name}")
+            raise InvalidQuery(f"{self!r}: expected a list of scalar values, got {kind.name}")
 
     def __repr__(self) -> str:
         return f"{self.list!r}.each()"

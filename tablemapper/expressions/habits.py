@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["FIELD_HABITS", "QUERY_HABITS", "refuse_habits"]
+__all__ = ["FIELD_HABITS", "QUERY_HABITS", "ROWS_HABITS", "refuse_habits"]
 
 C = TypeVar("C", bound=type)
 
@@ -42,6 +42,12 @@ QUERY_HABITS: Mapping[str, str] = {
     **dict.fromkeys(("join", "outerjoin", "options", "prefetch"), "store.get_many(keys); there are no joins"),
 }
 """Of a query, by the name that others have."""
+
+ROWS_HABITS: Mapping[str, str] = dict.fromkeys(
+    ("where", "order_by", "select", "group_by", "sum", "avg", "min", "max", "update", "delete"),
+    "select last: query.where(…).order_by(…).select({0}.field), and totals and writes without select",
+)
+"""Of the tuples that ``select`` returns, by the name that a query has."""
 
 
 class _Habit:

@@ -97,7 +97,7 @@ def dump(predicate: Predicate[Any], label: Callable[[Attr[Any, Any]], str] = att
         case SameText(attr=attr, specs=specs, value=value):
             slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
             return ["is that of", slots, (attr.type.element or attr.type).dump(value)]
-    raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
+    raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
 
 
 def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:

@@ -130,7 +130,7 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
             case SameText(attr=attr, value=constant):
                 same = names.name("same", predicate.holds)
                 return f"((a := {value(attr)}) is not None and {same}(a, {given(constant)}))"
-        raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
+        raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
 
     return lower(predicate)
 

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+N = TypeVar("N")
 _Date: TypeAlias = date  # (an attribute has a method of this name)
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
@@ -111,7 +112,7 @@ def as_predicate(value: object) -> Predicate[Any]:
     """Return a value that is a predicate; raise InvalidQuery if it is something else."""
     if isinstance(value, Predicate):
         return value
-    raise InvalidQuery(f"a predicate is needed, not {shown(value)}: compare a field, as in Product.price > 10")
+    raise InvalidQuery(f"expected a condition, got {shown(value)}: compare a field, as in Product.price > 10")
 
 
 def _joined(kind: type[And[Any] | Or[Any]], left: Predicate[Any], right: Predicate[Any]) -> Predicate[Any]:
@@ -128,8 +129,7 @@ def _joined(kind: type[And[Any] | Or[Any]], left: Predicate[Any], right: Predica
 def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
     if predicate.depth > MAX_DEPTH:
         raise InvalidQuery(
-            f"conditions are nested more than {MAX_DEPTH} deep; | and & of many conditions need no nesting, and where "
-            "takes several"
+            f"conditions are nested more than {MAX_DEPTH} deep; join many by one | or &, or pass several to where"
         )
     return predicate
 
@@ -242,8 +242,8 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: a value is of another type than the field, or a text is given instead of a list.
         """
-        if isinstance(values, (str, bytes)):
-            raise InvalidQuery(f"{self!r}.is_in({shown(values)}): a list of values is needed")
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise InvalidQuery(f"{self!r}.is_in({shown(values)}): expected a list of values")
         operands = tuple([self._operand(value, "is in") for value in values])
         return In(attr=known_as(self, *operands), values=operands)
 
@@ -290,9 +290,7 @@ class Attr(Number[O, T]):
             except ValueError as error:
                 raise InvalidQuery(f"{self!r}.contains({shown(value)}): {error}") from None
         if not self.type.text or not isinstance(value, str):
-            raise InvalidQuery(
-                f"{self!r}.contains({shown(value)}): a part of a text, or an element of a list, is needed"
-            )
+            raise InvalidQuery(f"{self!r}.contains({shown(value)}): expected a part of a text, or an element of a list")
         return Contains(attr=self, value=value)
 
     @overload
@@ -340,20 +338,24 @@ class Attr(Number[O, T]):
         """
         return cut_down(self, Cut(datetime, step=step))
 
-    def at(self, get: Callable[[T], U], /) -> Attr[O, U]:
+    @overload
+    def at(self: Attr[O, N | None], get: Callable[[N], U], /) -> Attr[O, U | None]: ...
+    @overload
+    def at(self, get: Callable[[T], U], /) -> Attr[O, U]: ...
+    def at(self, get: Callable[[Any], Any], /) -> Attr[O, Any]:
         """Return a nested value: ``User.home.at(lambda home: home.city)``.
 
         Raises:
             InvalidQuery: the type of the field has no such value, or the function returns something else.
         """
-        recorded = get(Recorder(()))  # type: ignore[arg-type]
+        recorded = get(Recorder(()))
         if not isinstance(recorded, Recorder) or not recorded.path_:
             raise InvalidQuery(f"{self!r}.at(…): the function must return an attribute of its argument")
         try:
             nested = self.type.nested(recorded.path_)
         except ValueError as error:
             raise InvalidQuery(f"{self!r}.at(…): {error}") from None
-        return attrs.evolve(self, path=self.path + recorded.path_, type=nested)  # type: ignore[return-value]
+        return attrs.evolve(self, path=self.path + recorded.path_, type=nested)
 
     @overload
     def __getitem__(self: Attr[O, Extra], name: str, /) -> Attr[O, Any]: ...

@@ -62,7 +62,7 @@ class Cut:
             step: Any = self.step
             if isinstance(step, timedelta) and step > timedelta() and not _DAY % step:
                 return None
-            return "a timedelta that divides a day evenly is needed, as timedelta(minutes=15); for more, there is .truncate(…)"
+            return "expected a timedelta that divides a day evenly, such as timedelta(minutes=15); for longer steps use .truncate(…)"
         if not isinstance(given, str):
             return "a time format is text"
         if '", "' in given:

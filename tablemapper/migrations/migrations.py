@@ -177,8 +177,8 @@ def _imported(package: object) -> ModuleType:
             raise InvalidMigration(f"migrations {package!r}", [f"the package cannot be imported: {error}"]) from error
     if not isinstance(package, ModuleType):
         raise InvalidMigration(
-            "migrations", [f"the name of a package, or a list of functions, is needed, not {shown(package)}"]
+            "migrations", [f"expected the name of a package, or a list of functions, got {shown(package)}"]
         )
     if not hasattr(package, "__path__"):
-        raise InvalidMigration(f"migrations {package.__name__!r}", ["it is a module, and a package is needed"])
+        raise InvalidMigration(f"migrations {package.__name__!r}", ["it is a module; name a package"])
     return package

@@ -54,6 +54,8 @@ class MigrationReport:
     seconds: float = 0.0
     faults: tuple[Fault, ...] = ()
     """The entities that cannot be turned into others."""
+    contracted: tuple[str, ...] = ()
+    """The migrations that were contracted, by id: their old tables are gone, and they cannot be undone."""
 
     @property
     def ok(self) -> bool:
@@ -61,9 +63,11 @@ class MigrationReport:
         return self.done and not self.faults
 
     def __str__(self) -> str:
-        lines = list(_table(self.plan)) or ["nothing is to be migrated"]
+        lines = list(_table(self.plan)) or ["nothing to migrate"]
         if self.applied:
             lines.append(f"migrated {', '.join(self.applied)}: {self.entities:,} entities in {self.seconds:.1f} s")
+        if self.contracted:
+            lines.append(f"contracted {', '.join(self.contracted)}")
         return "\n".join([*lines, *map(str, self.faults)])
 
 

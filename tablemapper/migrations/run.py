@@ -103,6 +103,7 @@ def migrate(
                 done = entry.contracted and not entry.kept and not entry.drops
                 if entry.switched and not done and entry.undone is None:
                     engine.contract(entry.id)
+                    report = attrs.evolve(report, contracted=(*report.contracted, entry.id))
             engine.drop_former()
     finally:
         engine.close()

@@ -77,7 +77,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
         case Convert():
             yield from _fields(step, script)
             if not (callable(step.with_) or isinstance(step.with_, Mapping) or step.with_ is ...):
-                yield f"a function, or a dict of values, is needed, not {shown(step.with_)}"
+                yield f"expected a function, or a dict of values, got {shown(step.with_)}"
             yield from _callables(back=step.back)
         case Fill():
             yield from _field("new", step.new, script)
@@ -100,7 +100,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
             for cls in step.into:
                 yield from _class("new", cls, script, Entity)
             if step.a is step.b:
-                yield "two classes are needed"
+                yield "give two classes"
             yield from _callables(with_=step.with_)
         case Resolve():
             if (yield from _index("new", step.index, script)) and not _unique(step.index):
@@ -120,7 +120,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
 def _callables(**functions: Any) -> Iterator[str]:
     for name, function in functions.items():
         if function is not None and function is not ... and not callable(function):
-            yield f"{'' if name == 'with_' else f'{name}= '}a function is needed, not {shown(function)}"
+            yield f"{'' if name == 'with_' else f'{name}= '}expected a function, got {shown(function)}"
 
 
 def _fields(step: Rename | Convert, script: Script) -> Any:
@@ -132,7 +132,7 @@ def _fields(step: Rename | Convert, script: Script) -> Any:
 def _field(side: str, attr: Any, script: Script) -> Any:
     """Yield what is wrong with a field of a step; return whether it is one."""
     if not isinstance(attr, Attr):
-        yield f"a field is needed, as in {side}.Product.price, not {shown(attr)}"
+        yield f"expected a field, as in {side}.Product.price, got {shown(attr)}"
         return False
     if attr.path or attr.part:
         yield f"{attr!r} is a part of a field; convert all of it"
@@ -150,7 +150,7 @@ def _field(side: str, attr: Any, script: Script) -> Any:
 def _class(side: str, cls: Any, script: Script, kind: type[Record] = Record) -> Any:
     classes = script.old if side == "old" else script.new
     if not (isinstance(cls, type) and issubclass(cls, Record)):
-        yield f"a class is needed, as in {side}.Product, not {shown(cls)}"
+        yield f"expected a class, as in {side}.Product, got {shown(cls)}"
     elif cls not in classes:
         name, known = cls.__name__, [one.__name__ for one in classes]
         if cls in (script.new if side == "old" else script.old):
@@ -167,7 +167,7 @@ def _class(side: str, cls: Any, script: Script, kind: type[Record] = Record) -> 
 def _index(side: str, index: Any, script: Script) -> Any:
     if isinstance(index, IndexCall):
         return (yield from _class(side, index.entity, script))
-    yield f"an index is needed, as in {side}.Product.by_name, not {shown(index)}"
+    yield f"expected an index, as in {side}.Product.by_name, got {shown(index)}"
     return False
 
 

@@ -29,7 +29,7 @@ def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[A
     pairs: list[tuple[Attr[Any, Any], Any]] = []
     for predicate in conjuncts(where):
         if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.path:
-            raise InvalidQuery(f"partition: equalities are needed, as in {example} == …, not {shown(predicate)}")
+            raise InvalidQuery(f"partition: expected equalities, as in {example} == …, got {shown(predicate)}")
         pairs.append((predicate.attr, predicate.value))
     return pairs
 

@@ -183,7 +183,7 @@ def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[
             )
         if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= _MAX_SCALE:
             raise InvalidQuery(
-                f"{verb}: decimals= {name}: a number from 0 to {_MAX_SCALE} is needed, not {shown(scale)}"
+                f"{verb}: decimals= {name}: expected a number from 0 to {_MAX_SCALE}, got {shown(scale)}"
             )
         scales[name] = scale
     return scales

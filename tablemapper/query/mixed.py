@@ -369,7 +369,7 @@ def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
         case Leaf():
             own = predicate.with_attributes(lambda attr: _own(attr, model))
             return isinstance(predicate, IsNull) if own is None else own
-    raise InvalidQuery(f"a predicate is needed, not {shown(predicate)}")
+    raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
 
 
 def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:

@@ -127,5 +127,5 @@ def read_page(
 def counted(verb: str, count: object, *, least: int) -> int:
     """Return a number of results, at most as many as a computer can count; InvalidQuery if it is none, or too small."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: a whole number from {least} on is needed, not {shown(count)}")
+        raise InvalidQuery(f"{verb}: expected a whole number, {least} or more, got {shown(count)}")
     return min(count, sys.maxsize >> 1)

@@ -20,6 +20,7 @@ from ..execution.prepared import PlanCache, PreparedPlan
 from ..execution.run import Run
 from ..execution.totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
+from ..expressions.habits import ROWS_HABITS, refuse_habits
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
@@ -559,6 +560,7 @@ class Query(ClassResults[E]):
         return summed_up([] if row is None else [row], slot)
 
 
+@refuse_habits(ROWS_HABITS, lambda rows: ("a query after .select(…)", rows._names))
 class Rows(ClassResults[T]):
     """Tuples of fields of what a query finds."""
 
@@ -569,10 +571,11 @@ def _own(attr: object, model: Model) -> Attr[Any, Any]:
     """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
-        raise InvalidQuery(
-            f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)})"
-            f"{did_you_mean(getattr(attr, 'name', ''), names)}"
-        )
+        name = attr.name if isinstance(attr, Attr) else attr
+        mend = f"; write {model.name}.{name}" if name in names else ""
+        if isinstance(attr, str):
+            mend = mend or did_you_mean(attr, names)
+        raise InvalidQuery(f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
     return attr
 
 
@@ -581,10 +584,12 @@ def _step(value: object, model: Model) -> Order[Any]:
         return value
     if isinstance(value, Attr):
         return Order(value, descending=False)
-    raise InvalidQuery(f"order_by: a field is needed, as in {model.name}.name.desc(), not {shown(value)}")
+    names = [field.name for field in model.declaration.fields]
+    name = value if value in names else names[0]
+    raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")
 
 
 def _seconds(verb: str, given: object) -> float:
     if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: a number of seconds from 0 on is needed, not {shown(given)}")
+        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {shown(given)}")
     return min(given, _EVER)

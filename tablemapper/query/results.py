@@ -54,7 +54,7 @@ class Results(Generic[T_co]):
         )
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{shown(self, _LONG)} has no truth: ask .exists(), or take list(query)")
+        raise TypeError(f"{shown(self, _LONG)} has no truth value; write .exists(), or list(query)")
 
     if not TYPE_CHECKING:
 
@@ -145,4 +145,4 @@ def check_condition(given: object, names: str) -> None:
         InvalidQuery
     """
     if not isinstance(given, Predicate):
-        raise InvalidQuery(f"where: a condition is needed, as in {names}.field == value, not {shown(given)}")
+        raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {shown(given)}")

@@ -293,7 +293,12 @@ def by_function(model: Model, change: Callable[[Any], Any]) -> Work:
     """Return what a function does to an entity: it returns what is to be written, or None to leave it alone.
 
     What it returns is stored over what was read, whatever ETag it has; nothing is written if it would be the same.
+
+    Raises:
+        InvalidEntity: it is no function.
     """
+    if not callable(change):
+        raise InvalidEntity(model.name, [f"update: expected a function of the entity, got {shown(change)}"])
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
@@ -433,7 +438,7 @@ def _text(value: Any) -> str:
 def _named(resume: str, spec: QuerySpec) -> str:
     given: object = resume
     if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
-        raise InvalidQuery(f"resume={shown(resume)}: a name is needed, up to 255 printable characters")
+        raise InvalidQuery(f"resume={shown(resume)}: expected a name of up to 255 printable characters")
     if (spec.limit or 0) > MOST_KEYS:
         raise InvalidQuery(
             f"resume={resume!r}: the store notes the keys that a limit chooses, so it can be at most {MOST_KEYS:,}, not "

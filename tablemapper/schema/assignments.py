@@ -142,7 +142,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     wanted: list[Assignment[Any]] = []
     for one in given:
         if not _is_assignment(one):
-            faults.append(f"{model.name}.field.set(…), .add(…) or .remove() is needed, not {shown(one)}")
+            faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {shown(one)}")
         elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in known:
             faults.append(f"{one.attr!r} is not a field of {model.name}")
         else:

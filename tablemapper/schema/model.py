@@ -210,11 +210,9 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"a list of entity classes is needed, not {shown(given)}"])
-    for cls in dict.fromkeys(given):
-        if not isinstance(getattr(cls, "__declaration__", None), Declaration):
-            faults.append(f"{shown(cls)} is not an entity class with table=")
-            continue
+        raise InvalidModel("models", [f"expected a list of entity classes, got {shown(given)}"])
+    faults += [f"{shown(one)} is not an entity class with table=" for one in given if not _declares(one)]
+    for cls in dict.fromkeys(filter(_declares, given)):
         try:
             models.append(model_of(cls))
         except InvalidModel as error:
@@ -234,6 +232,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     if faults:
         raise InvalidModel("models", faults)
     return schema
+
+
+def _declares(given: object) -> bool:
+    return isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), Declaration)
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:

@@ -116,7 +116,7 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
     paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
     for name, given in paces:
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
-            raise InvalidQuery(f"{verb}: {name}=: a number from 0 on is needed, not {shown(given)}")
+            raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {shown(given)}")
     return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
 
 

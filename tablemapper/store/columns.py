@@ -103,7 +103,7 @@ def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:
     if not hasattr(given, "__arrow_c_stream__"):
         raise InvalidEntity(
             f"{model.name} columns",
-            [f"a dict of columns is needed, or a data frame or table that Arrow can read, not {shown(given)}"],
+            [f"expected a dict of columns, or a data frame or table that Arrow can read, got {shown(given)}"],
         )
     table = load_package("pyarrow", "arrow", "insert_columns").table(given)
     return {name: table.column(at) for at, name in enumerate(table.column_names) if not _INDEX(name)}

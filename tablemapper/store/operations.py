@@ -52,7 +52,7 @@ class Operations:
         model = self.models.get(cls)
         if model is None:
             if not isinstance(cls, type):
-                raise InvalidEntity(shown(cls), ["a class is needed"])
+                raise InvalidEntity(shown(cls), ["expected a class"])
             known = self.engine.schema.by_name
             if cls.__name__ in known:
                 fault = (
@@ -68,7 +68,7 @@ class Operations:
         """Return the model of a class of entities; raise InvalidEntity if it is none that users write."""
         if not isinstance(cls, type) or not issubclass(cls, Record):
             raise InvalidEntity(
-                getattr(cls, "__name__", shown(cls)), ["an entity is needed, an object of one of the store's classes"]
+                getattr(cls, "__name__", shown(cls)), ["expected an entity of one of the store's classes"]
             )
         return writable(self.model(cls))
 
@@ -104,15 +104,15 @@ class Operations:
 
     def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(given, Record):
-            return f"a key is needed, not an entity; {type(given).__name__} entities have one as .key"
+            return f"expected a key, got an entity; {type(given).__name__} entities have one as .key"
         if isinstance(given, KeyOf):
-            return f"one key is needed, not {1 + len(misplaced)} arguments; get_many takes a list of keys"
+            return f"expected one key, got {1 + len(misplaced)} arguments; get_many takes a list of keys"
         # As other libraries have it: get(Product, "books", "b-1"), store[Product, "books", "b-1"].
         owner, *values = given if isinstance(given, tuple) and given else (given, *misplaced)
         known = [model.cls for model in self.engine.schema.models]
         name = (owner if owner in known else known[0]).__name__
         arguments = ", ".join(map(shown, values)) if owner in known and values else "…"
-        return f"{name}.key({arguments}) is needed, not {shown(given)}"
+        return f"expected {name}.key({arguments}), got {shown(given)}"
 
     def refuse_reserved(self, model: Model, rows: Iterable[Row]) -> None:
         """Refuse rows of a class with keys that belong to a more special one of the same table."""
@@ -131,7 +131,7 @@ class Operations:
         model = self._writables.get(entity.__class__)
         if model is None:
             if not isinstance(entity, Record):
-                raise InvalidEntity(verb, [f"an entity is needed, not {shown(entity)}"])
+                raise InvalidEntity(verb, [f"expected an entity, got {shown(entity)}"])
             model = self.writable(type(entity))
         row = model.to_row(entity)
         if model.cls in self._reserved:
@@ -262,7 +262,7 @@ class Operations:
 def _etag(text: str) -> int:
     if not isinstance(text, str):
         raise InvalidEntity(
-            "if_match", [f'an ETag as tm.info(entity).etag gives it, or "*", is needed, not {shown(text)}']
+            "if_match", [f'expected an ETag as tm.info(entity).etag returns it, or "*", got {shown(text)}']
         )
     return etag_timestamp(text)
 

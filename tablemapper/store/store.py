@@ -196,7 +196,8 @@ class Store:
                 )
             if not isinstance(one, type):
                 known = self._engine.schema.models[0].name
-                raise InvalidQuery(f"an entity class is needed, as in store.query({known}), not {shown(one)}")
+                mend = f"{known}).where(…" if isinstance(one, Predicate) else known
+                raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {shown(one)}")
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
@@ -396,7 +397,7 @@ class Store:
         operations = self._operations
         model, partition, row = operations.key(new_key)
         if model.cls is not type(entity):
-            raise InvalidEntity("move", [f"a key of {type(entity).__name__} is needed, not of {model.name}"])
+            raise InvalidEntity("move", [f"expected a key of {type(entity).__name__}, got one of {model.name}"])
         deletion = operations.delete(entity, None)
         values = decode(model.declaration.templates, (partition, row))
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}

@@ -95,7 +95,7 @@ def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], pro
 def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:
     if isinstance(items, Record | KeyOf) or not isinstance(items, Iterable):
         raise InvalidEntity(
-            f"{verb}_many", [f"a list, or another stream, is needed, not {shown(items)}; store.{verb} takes one"]
+            f"{verb}_many", [f"expected a list, or another stream, got {shown(items)}; store.{verb} takes one"]
         )
     return items
 

@@ -296,7 +296,7 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
         plain: list[Any] = given.tolist()
         return plain
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise Fault(f"a sequence or an array is needed, not {shown(given)}")
+        raise Fault(f"expected a sequence or an array, got {shown(given)}")
     return list(given)
 
 

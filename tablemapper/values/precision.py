@@ -29,7 +29,7 @@ def with_precision(type: ValueType, precision: object) -> ValueType:
         raise Fault(f"precision={shown(precision)} is for datetime and time, this is {type.name}")
     step = _STEPS.get(precision) if isinstance(precision, str) else None
     if step is None or not isinstance(precision, str):
-        raise Fault(f'precision={shown(precision)}: "s", "ms" or "us" is needed')
+        raise Fault(f'precision={shown(precision)}: expected "s", "ms" or "us"')
     plain = type.plain
 
     def check(value: Any) -> Any:

@@ -46,7 +46,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("a plain annotation with options", entity("age: int = tm.field(default=3)"), ["age: annotate it tm.Field[int]"]),
     ("an optional Field", entity("age: tm.Field[int] | None"), ["age: annotate it tm.Field[int | None]"]),
     ("a bare Field", entity("age: tm.Field"), ["age: tm.Field of what? Write tm.Field[str]"]),
-    ("a Field behind =", entity("age = tm.Field[int]"), ['age: a colon is needed, "age: tm.Field[…]"']),
+    ("a Field behind =", entity("age = tm.Field[int]"), ['age: write a colon, "age: tm.Field[…]"']),
     ("a comma after a field", entity("age: tm.Field[int] = tm.field(default=3),"), ["age: a tuple", "comma"]),
     ("a comma after options alone", entity("age = tm.field(default=3),"), ["age: a tuple", "comma"]),
     ("a comma after an index", entity('by_age = tm.Index(partition="{name}"),'), ["by_age: a tuple", "comma"]),

@@ -42,7 +42,7 @@ KEY = {"key": tm.Key(partition="{name}")}
 AB = {"name": str, "age": int}
 WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
     ("a template names no field", AB, {"key": tm.Key(partition="{nmae}")}, "key", ["nmae", 'did you mean "name"']),
-    ("no key", AB, {}, "key", ['exactly one key is needed, named "key"']),
+    ("no key", AB, {}, "key", ['declare exactly one key, named "key"']),
     ("a key of another name", AB, {"primary": tm.Key(partition="{name}")}, "key", ["not primary"]),
     ("two keys", AB, {**KEY, "other": tm.Key(partition="{age}")}, "key", ["not other"]),
     ("an optional key field", {"name": str | None}, KEY, "key", ["{name} is optional", "tm.Field[str]"]),
@@ -158,7 +158,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         ["Decimla", 'did you mean "Decimal"'],
     ),
     ("an annotation with a fault", {"name": "tm.Field[str]", "a": "tm.Feild[int]"}, KEY, "a", ["Feild"]),
-    ("a template that is no text", AB, {"key": tm.Key(partition=3)}, "key", ["partition=", "is needed, not 3"]),  # type: ignore[arg-type]
+    ("a template that is no text", AB, {"key": tm.Key(partition=3)}, "key", ["partition=", "got 3"]),  # type: ignore[arg-type]
     ("a row that is no text", AB, {"key": tm.Key(partition=("{name}", 4))}, "key", ["partition=", "tuple of texts"]),  # type: ignore[arg-type]
     ("an include of no names", AB, {**KEY, "by_age": tm.Index(partition="{age}", include=3)}, "by_age", ["include="]),  # type: ignore[arg-type]
     ("a where= that is no function", AB, {**KEY, "by_age": tm.Index(partition="{age}", where=3)}, "by_age", ["where="]),  # type: ignore[arg-type]
@@ -167,21 +167,21 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         AB,
         {**KEY, "i": tm.Index(partition="{age}", where="x")},
         "i: where='x'",
-        ["function is needed"],
+        ["expected a function"],
     ),  # type: ignore[arg-type]
     (
         "a where= that gives nothing",
         AB,
         {**KEY, "i": tm.Index(partition="{age}", where=lambda c: None)},
-        "i: where=: a predicate",
-        ["not None"],
+        "i: where=: expected a condition",
+        ["got None"],
     ),  # type: ignore[arg-type, return-value]
     (
         "a where= that gives a function",
         AB,
         {**KEY, "i": tm.Index(partition="{age}", where=lambda c: print)},
         "i: where=",
-        ["not <built-in function print>"],
+        ["got <built-in function print>"],
     ),  # type: ignore[arg-type, return-value]
     (
         "an include of a number",

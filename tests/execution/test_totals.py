@@ -249,7 +249,7 @@ def test_durations_that_are_too_long_in_sum_are_one_clear_error(tmp_path: Any) -
     [
         (lambda q: q.sum(Reading.place), "numbers and timedeltas"),
         (lambda q: q.avg(Reading.at), "numbers and timedeltas"),
-        (lambda q: q.sum("size"), "a field is needed"),
+        (lambda q: q.sum("size"), "expected a field"),
         (lambda q: q.sum(Daily.n), "not a field of Reading"),
         (lambda q: q.min(Daily.n), "not a field of Reading"),
         (lambda q: q.group_by(), "name the fields"),

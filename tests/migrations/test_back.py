@@ -163,6 +163,9 @@ def test_contract_drops_what_is_left_and_there_is_no_way_back(path: Path) -> Non
     assert any("_before_first" in name for name in tables(path))
     report = migrate(path, TO_DECIMAL, contract=True)
     assert report.done
+    assert report.contracted == ("first",)
+    assert str(report) == "nothing to migrate\ncontracted first"
+    assert migrate(path, TO_DECIMAL, contract=True).contracted == ()
     assert not any("_before_first" in name for name in tables(path))
     assert tm.status(path).history[0].state == "contracted"
     with pytest.raises(tm.InvalidMigration, match="first: it was contracted: the old tables are gone"):
@@ -184,7 +187,7 @@ def test_a_run_ends_behind_the_script_that_it_is_told(path: Path) -> None:
     assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, to="second").applied == ("first", "second")
     assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, dry_run=True).ok
     assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER).applied == ("third",)
-    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, BARER)) == "nothing is to be migrated"
+    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, BARER)) == "nothing to migrate"
 
 
 def test_a_plan_says_what_is_done_to_whom(path: Path) -> None:

@@ -100,7 +100,7 @@ def test_all_faults_of_a_chain_come_together(package: Package) -> None:
 
 
 def test_a_package_that_is_none_is_refused(package: Package) -> None:
-    for wrong, said in (("no_such_package", "cannot be imported"), ("os.path", "a package is needed"), (3, "not 3")):
+    for wrong, said in (("no_such_package", "cannot be imported"), ("os.path", "name a package"), (3, "got 3")):
         with pytest.raises(tm.InvalidMigration, match=said):
             tm.Migrations(wrong)  # type: ignore[arg-type]
 

@@ -123,7 +123,7 @@ def test_a_step_with_a_field_that_is_not_in_its_shape_is_a_fault() -> None:
     )
     (fault,) = faults([OLD], [NEW], lambda m: m.rename("maker", NEW.manufacturer))
     assert (
-        fault == "m.rename('maker', new.Product.manufacturer): a field is needed, as in old.Product.price, not 'maker'"
+        fault == "m.rename('maker', new.Product.manufacturer): expected a field, as in old.Product.price, got 'maker'"
     )
 
 
@@ -166,7 +166,7 @@ def test_a_step_without_its_function_is_a_fault() -> None:
     (fault,) = faults([OLD], [NEW], lambda m: (m.rename(OLD.maker, NEW.manufacturer), m.convert(OLD.price, NEW.price, Decimal), m.fill(NEW.rank, ...)))  # fmt: skip
     assert fault == "give m.fill(new.Product.rank, ...) a function"
     (fault,) = faults([OLD], [NEW], lambda m: m.fill(NEW.rank, 3))
-    assert fault == "m.fill(new.Product.rank, …): a function is needed, not 3"
+    assert fault == "m.fill(new.Product.rank, …): expected a function, got 3"
 
 
 def test_shapes_that_are_none_are_a_fault() -> None:

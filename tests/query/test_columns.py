@@ -245,7 +245,7 @@ def test_batches_have_one_schema_and_at_most_so_many_rows(query: tm.Query[Thing]
     assert pa.Table.from_batches(batches).column("number").to_pylist() == [thing.number for thing in things]
     assert batches[0].schema.field("price").type == pa.string()
     assert batches[0].schema.field("color").type == pa.dictionary(pa.int32(), pa.string())
-    with pytest.raises(tm.InvalidQuery, match="from 1 on"):
+    with pytest.raises(tm.InvalidQuery, match="1 or more"):
         query.arrow_batches(0)
 
 
@@ -629,12 +629,12 @@ def test_a_column_that_is_a_generator_has_to_be_as_long_as_the_others(empty: tm.
 
 @pytest.mark.parametrize("columns", [5, None, [{"group": "g"}], "text"])
 def test_what_has_no_columns_is_refused(empty: tm.Store, columns: Any) -> None:
-    with pytest.raises(tm.InvalidEntity, match="a dict of columns is needed"):
+    with pytest.raises(tm.InvalidEntity, match="expected a dict of columns"):
         empty.insert_columns(Priced, columns)
 
 
 def test_a_column_that_is_no_sequence_is_refused(empty: tm.Store) -> None:
-    with pytest.raises(tm.InvalidEntity, match="number: a sequence or an array is needed, not 5"):
+    with pytest.raises(tm.InvalidEntity, match="number: expected a sequence or an array, got 5"):
         empty.insert_columns(Priced, {"group": ["p"], "number": 5, "price": [Decimal(1)]})
 
 

@@ -529,7 +529,7 @@ def test_an_order_is_one_where_only_one_class_has_the_field_in_its_key(kind: Any
         (lambda s: s.query(Office, Worker).where(True), "condition"),
         (lambda s: s.query(Office, Worker).order_by(Worker.size), "Office has no field size"),
         (lambda s: s.query(Office, Worker).order_by(Note.title.desc()), r"Note\.title is not a field"),
-        (lambda s: s.query(Office, Worker).order_by("city"), "field is needed"),
+        (lambda s: s.query(Office, Worker).order_by("city"), "expected a field"),
         (lambda s: s.query(Office, Worker).order_by(Office.city).backwards(), r"write \.desc\(\)"),
         (lambda s: s.query(Office, Worker).backwards().order_by(Office.city), r"write \.desc\(\)"),
         (lambda s: s.query(Office, Worker).limit(-1), "-1"),

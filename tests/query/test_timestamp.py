@@ -179,7 +179,7 @@ def test_nothing_is_maintained_by_it() -> None:
 
 
 def test_what_cannot_be_done_with_it_is_refused(store: tm.Store) -> None:
-    with pytest.raises(tm.InvalidQuery, match="an entity class is needed, as in"):
+    with pytest.raises(tm.InvalidQuery, match="expected an entity class, as in"):
         tm.timestamp(3)  # type: ignore[arg-type]
     with pytest.raises(tm.InvalidEntity, match=r"tm.timestamp\(Part\) is not a field of Part"):
         store.merge(Part.key("a", 1), written.set(datetime(2020, 1, 1, tzinfo=UTC)))

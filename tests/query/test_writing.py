@@ -656,13 +656,13 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
     ("another type of result", lambda q: q.update(n=Task.n / 2), "is float, but the field is int"),
     ("another type of field", lambda q: q.update(n=Task.state), "Task.state is str, but the field is int"),
     ("a field twice", lambda q: q.update(Task.n.set(1), n=2), "n: it is assigned twice"),
-    ("a predicate", lambda q: q.update(Task.n == 1), r"set\(…\), .add\(…\) or .remove\(\) is needed"),
+    ("a predicate", lambda q: q.update(Task.n == 1), r"expected Task\.field\.set\(…\), \.add\(…\) or \.remove\(\), got"),
     ("a function beside assignments", lambda q: q.update(lambda t: t, n=1), "one function, or assignments"),
     ("a function that returns something else", lambda q: q.update(lambda t: 3), "must return a Task or None, not 3"),
     ("a function that changes in place", lambda q: q.update(lambda t: setattr(t, "n", 3)), "return the entity"),
     ("a function that gives what cannot be stored", lambda q: q.update(lambda t: t.replace(n="x")), "expected int"),
-    ("a name that is none", lambda q: q.update(n=2, resume=3), "resume=3: a name is needed"),
-    ("an empty name", lambda q: q.delete(resume=""), "a name is needed"),
+    ("a name that is none", lambda q: q.update(n=2, resume=3), "resume=3: expected a name"),
+    ("an empty name", lambda q: q.delete(resume=""), "expected a name"),
     ("a name with a limit too large", lambda q: q.limit(10**6).delete(resume="x"), "at most 100,000"),
 ]  # fmt: skip
 

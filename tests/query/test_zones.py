@@ -243,11 +243,11 @@ def test_a_local_day_fixes_no_partition(store: tm.Store) -> None:
         (lambda: Ping.host.floor(QUARTER), "only a datetime can be cut down"),  # type: ignore[misc]
         (lambda: Ping.at.date().floor(QUARTER), "only a datetime can be cut down"),  # type: ignore[misc]
         (lambda: Ping.at.floor(QUARTER).floor(QUARTER), "only a datetime can be cut down"),
-        (lambda: Ping.at.floor(timedelta(hours=7)), "Ping.at.floor(timedelta(hours=7)): a timedelta that divides a day evenly is needed"),
-        (lambda: Ping.at.floor(timedelta(days=7)), "Ping.at.floor(timedelta(days=7)): a timedelta that divides"),
-        (lambda: Ping.at.floor(timedelta()), "a timedelta that divides a day evenly is needed"),
-        (lambda: Ping.at.floor(-QUARTER), "a timedelta that divides a day evenly is needed"),
-        (lambda: Ping.at.floor(15), "Ping.at.floor(15): a timedelta that divides a day evenly is needed"),  # type: ignore[arg-type]
+        (lambda: Ping.at.floor(timedelta(hours=7)), "Ping.at.floor(timedelta(hours=7)): expected a timedelta that divides a day evenly"),
+        (lambda: Ping.at.floor(timedelta(days=7)), "Ping.at.floor(timedelta(days=7)): expected a timedelta that divides"),
+        (lambda: Ping.at.floor(timedelta()), "expected a timedelta that divides a day evenly"),
+        (lambda: Ping.at.floor(-QUARTER), "expected a timedelta that divides a day evenly"),
+        (lambda: Ping.at.floor(15), "Ping.at.floor(15): expected a timedelta that divides a day evenly"),  # type: ignore[arg-type]
         (lambda: Ping.at.floor(QUARTER) == "x", "expected datetime"),
     ],
 )  # fmt: skip

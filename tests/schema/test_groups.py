@@ -88,9 +88,9 @@ WRONG: list[tuple[str, Any, Any, str]] = [
     ("a group of another type", int, tm.group_by(Reading.at.date()), "is date, but the field is int"),
     ("a field of another class", str, tm.group_by(Other.name), "is not a field of Reading"),
     ("a condition on another class", int, tm.count(where=Other.name == "x"), "is not a field of Reading"),
-    ("a condition that is none", int, tm.count(where=True), "predicate"),  # type: ignore[arg-type]
-    ("a measure of no field", int, tm.count(3), "a field is needed"),  # type: ignore[arg-type]
-    ("a group of no field", str, tm.group_by("device"), "a field is needed"),  # type: ignore[arg-type]
+    ("a condition that is none", int, tm.count(where=True), "expected a condition"),  # type: ignore[arg-type]
+    ("a measure of no field", int, tm.count(3), "expected a field"),  # type: ignore[arg-type]
+    ("a group of no field", str, tm.group_by("device"), "expected a field"),  # type: ignore[arg-type]
 ]
 
 

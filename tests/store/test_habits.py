@@ -23,6 +23,13 @@ class Item(tm.Entity, table="Items"):
     key = tm.Key[str, int](partition="{group}", row="{number}")
 
 
+class Other(tm.Entity, table="Others"):
+    number: tm.Field[int]
+    numbers: tm.Field[int]
+
+    key = tm.Key[int](partition="{number}")
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
     with tm.open(tmp_path / "items.db", models=[Item]) as store:
@@ -32,20 +39,21 @@ def store(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda s: s.get(Item, "a", 1), "Item.key('a', 1) is needed, not <class"),
-        (lambda s: s[Item, "a", 1], "Item.key('a', 1) is needed"),
-        (lambda s: s.get(Item), "Item.key(…) is needed"),
-        (lambda s: s.get("a", 1), "Item.key(…) is needed, not 'a'"),
-        (lambda s: s.get(("a", 1)), "Item.key(…) is needed, not ('a', 1)"),
-        (lambda s: s.exists(("a", 1)), "Item.key(…) is needed"),
-        (lambda s: s.merge("a", text="x"), "Item.key(…) is needed"),
-        (lambda s: s.delete("a"), "Item.key(…) is needed"),
+        (lambda s: s.get(Item, "a", 1), "expected Item.key('a', 1), got <class"),
+        (lambda s: s[Item, "a", 1], "expected Item.key('a', 1), got "),
+        (lambda s: s.get(Item), "expected Item.key(…), got "),
+        (lambda s: s.get("a", 1), "expected Item.key(…), got 'a'"),
+        (lambda s: s.get(("a", 1)), "expected Item.key(…), got ('a', 1)"),
+        (lambda s: s.exists(("a", 1)), "expected Item.key(…), got "),
+        (lambda s: s.merge("a", text="x"), "expected Item.key(…), got "),
+        (lambda s: s.delete("a"), "expected Item.key(…), got "),
         (lambda s: s.get(Item("a", 1)), "Item entities have one as .key"),
         (lambda s: s.get(Item.key("a", 1), Item.key("a", 2)), "get_many takes a list of keys"),
-        (lambda s: s.get_many([("a", 1)]), "Item.key(…) is needed"),
-        (lambda s: s.insert({"group": "a"}), "an entity is needed, not {'group': 'a'}"),
+        (lambda s: s.get_many([("a", 1)]), "expected Item.key(…), got "),
+        (lambda s: s.insert({"group": "a"}), "expected an entity, got {'group': 'a'}"),
         (lambda s: s.insert_many(Item("a", 1)), "store.insert takes one"),
         (lambda s: s.delete_many(Item.key("a", 1)), "store.delete takes one"),
+        (lambda s: s.update(Item.key("a", 1), {"text": "x"}), "update: expected a function of the entity, got {'text': 'x'}"),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[Any], Any], said: str) -> None:
@@ -58,6 +66,7 @@ def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[A
     ("call", "said"),
     [
         (lambda s: s.query("items"), r"store\.query\(Item\)"),
+        (lambda s: s.query(Item.number == 1), r"as in store\.query\(Item\)\.where\(…\), got Compare"),
         (lambda s: s.partition(), r"as in Item\.group == …"),
         (lambda s: s.partition(Item.group > "a"), r"as in Item\.group == …"),
     ],
@@ -142,6 +151,27 @@ QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda q: q.where(Item.number.in_([1])), AttributeError, r"write \.is_in"),
     (lambda q: q.where(Item.text.is_(None)), AttributeError, r"write \.is_null\(\)"),
     (lambda q: q.where(Item.number in [1, 2]), TypeError, r"\.is_in\(\[a, b\]\) instead of in"),
+    (lambda q: q.where(Item.number.is_in(3)), tm.InvalidQuery, r"is_in\(3\): expected a list of values"),
+    (lambda q: bool(q), TypeError, r"has no truth value; write (await query)?\.exists\(\)"),
+    (lambda q: q.order_by("number"), tm.InvalidQuery, r"as in Item\.number\.desc\(\), got 'number'"),
+    (lambda q: q.select("number"), tm.InvalidQuery, r"'number' is not a field of Item .*; write Item\.number$"),
+    (lambda q: q.select("nmber"), tm.InvalidQuery, r'did you mean "number"\?$'),
+    (
+        lambda q: q.select(Other.number),
+        tm.InvalidQuery,
+        r"Other\.number is not a field of Item .*; write Item\.number$",
+    ),
+    (
+        lambda q: q.select(Other.numbers),
+        tm.InvalidQuery,
+        r"Other\.numbers is not a field of Item \(fields: [a-z, ]*\)$",
+    ),
+    (
+        lambda q: q.select(Item.number).where(Item.number == 1),
+        AttributeError,
+        r"has no \.where; write select last: query",
+    ),
+    (lambda q: q.select(Item.number).sum(Item.number), AttributeError, r"has no \.sum; write select last: query"),
 ]
 
 
@@ -165,6 +195,26 @@ def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- entities
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: tm.info(Item), tm.InvalidEntity, "info: expected an entity, got <class"),
+        (lambda: tm.to_json([Item("a", 1)]), tm.InvalidEntity, "to_json: expected an entity, got .*; call it for each entity"),
+        (lambda: tm.to_dict("x"), tm.InvalidEntity, "to_json: expected an entity, got 'x'"),
+        (lambda: tm.from_json("Item", b"{}"), tm.InvalidModel, "'Item': expected an entity class"),
+        (lambda: tm.from_dict(Item("a", 1), {}), tm.InvalidModel, "Item.*: expected an entity class"),
+        (lambda: tm.open(":memory:", models=[Item("a", 1)]), tm.InvalidModel, "Item.* is not an entity class with table="),
+        (lambda: tm.open(":memory:", models=[Item], timeout="5"), ValueError, "timeout='5': expected a number of seconds"),
+        (lambda: tm.open(":memory:", models=[Item], timeout=-1), ValueError, "timeout=-1: expected a number of seconds"),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_kind_says_what_is_expected(
+    call: Callable[[], Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        call()
 
 
 def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:

@@ -308,10 +308,10 @@ def test_a_store_that_nobody_observes_has_the_plain_verbs() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"observe": 3}, "observe=3: a function is needed"),
-        ({"slow": -1}, "slow=-1: a number of seconds from 0 on is needed"),
-        ({"slow": True}, "slow=True: a number of seconds from 0 on is needed"),
-        ({"slow": float("nan")}, "slow=nan: a number of seconds from 0 on is needed"),
+        ({"observe": 3}, "observe=3: expected a function"),
+        ({"slow": -1}, "slow=-1: expected a number of seconds, 0 or more"),
+        ({"slow": True}, "slow=True: expected a number of seconds, 0 or more"),
+        ({"slow": float("nan")}, "slow=nan: expected a number of seconds, 0 or more"),
     ],
 )
 def test_what_cannot_observe_is_refused_before_a_file_is_made(

@@ -212,7 +212,7 @@ def test_what_is_read_of_a_group_beside_it_is_as_it_was(store: tm.Store) -> None
     ("ask", "error", "message"),
     [
         (lambda tx: tx.require(Account("b", 1)), tm.PreconditionFailed, "require its key"),
-        (lambda tx: tx.require(3), tm.InvalidEntity, "is needed, not 3"),
+        (lambda tx: tx.require(3), tm.InvalidEntity, "got 3"),
         (lambda tx: tx.require(Totals.key("b")), tm.InvalidTransaction, "is not in the table and partition"),
         (lambda tx: tx.require(Account.key("other", 1)), tm.InvalidTransaction, "is not in the table and partition"),
         (lambda tx: (tx.require(ONE), tx.merge(ONE, balance=1)), tm.InvalidTransaction, "can be in it once"),

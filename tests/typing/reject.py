@@ -128,6 +128,7 @@ Reading.taken_at.floor(timedelta(minutes=15)) > "2023-01-01T00:00"  # type: igno
 (Product.price > Decimal(1)) & (Reading.temperature > 2)  # type: ignore[operator]
 (Product.price > Decimal(1)) | True  # type: ignore[operator]
 User.home.at(lambda home: home.town)  # type: ignore[attr-defined]
+User.place.at(lambda place: place.north)  # type: ignore[attr-defined]
 Product.price.set("x")  # type: ignore[arg-type]
 Product.name.set(None)  # type: ignore[arg-type]
 Reading.count.add("1")  # type: ignore[arg-type]

@@ -373,7 +373,7 @@ def _class(base: Any = tm.Entity, /, *, table: str = "Faulty", key: Any = None, 
         (lambda: _class(n=(int, tm.count())), r"n: count\(…\) belongs in an Aggregate, .* n = tm.count\(of=…\)"),
         (lambda: _class(n=(int | None, tm.max(Employee.age))), r"n = tm.max\(Employee.age, of=…\)"),
         (lambda: _class(n=(str, tm.group_by(Employee.team))), r"group_by\(…\) belongs in an Aggregate"),
-        (lambda: _class(n=(int, tm.count(of=3))), "n: of=3: the class of the entities that it is over is needed"),  # type: ignore[call-overload]
+        (lambda: _class(n=(int, tm.count(of=3))), "n: of=3: expected the class of the entities that it measures"),  # type: ignore[call-overload]
         (lambda: _class(n=(str, tm.count(of=Employee))), "n: a count is an int, not str"),
         (lambda: _class(n=(int, tm.max(Employee.age, of=Employee))), r"n: .* make it Field\[int \| None\]"),
         (lambda: _class(n=(int | None, tm.max(Employee.age, of=Department))), "n: Employee.age is not a field of Department"),

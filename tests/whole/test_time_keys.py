@@ -133,9 +133,9 @@ def test_what_has_no_precision_is_stored_beside_its_key() -> None:
     [
         (datetime, {"precision": "us"}, "{at:%Y-%m-%dT%H:%M:%S.%L}", 'precision="us" is finer than what the key holds'),
         (datetime, {"precision": "s"}, "{at:%Y-%m-%d}", 'precision="s" is finer than what the key holds'),
-        (datetime, {"precision": "min"}, "{at}", '"s", "ms" or "us" is needed'),
+        (datetime, {"precision": "min"}, "{at}", 'expected "s", "ms" or "us"'),
         (date, {"precision": "s"}, "{at}", "precision='s' is for datetime and time, this is date"),
-        (datetime, {"precision": 3}, "{at}", '"s", "ms" or "us" is needed'),
+        (datetime, {"precision": 3}, "{at}", 'expected "s", "ms" or "us"'),
     ],
 )
 def test_a_precision_that_the_key_or_the_type_does_not_have_is_refused(
