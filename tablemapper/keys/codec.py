@@ -133,6 +133,13 @@ class KeyCodec:
         return len(self.shape) if self.tail == NOTHING else None
 
     @property
+    def digits(self) -> int | None:
+        """Where the digits of an int that is not negative begin in its text, which ends with them; None if it is none."""
+        if self.kind is not int or not self.lossless or self.spec == "desc":
+            return None
+        return 0 if self.spec else 1
+
+    @property
     def least(self) -> str:
         """The least character that a text can hold; what is below it ends the text without changing the order."""
         return " " if self.tail is None else min(self.tail.union(*self.shape))

@@ -174,6 +174,8 @@ class KeyPiece:
     fields: tuple[str, ...]
     read: Callable[[Iterable[str]], tuple[list[Any], ...]] | None
     """Gives a column of each field, in stored form, of texts; None if the text is what is stored of the only field."""
+    digits: int | None = None
+    """Where the digits begin in the text of an int that is not negative, if that is all there is."""
 
 
 def key_pieces(path: Path, wanted: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
@@ -203,10 +205,16 @@ def key_pieces(path: Path, wanted: Sequence[str], *, covering: bool) -> list[Key
     return plain + [
         KeyPiece(
             places.index(place), number, len(template.components), template.splits, tuple(fields),
-            _piece_reader(path, template, number, fields),
+            _piece_reader(path, template, number, fields), _digits(template, number),
         )
         for (place, template, number), fields in others.items()
     ]  # fmt: skip
+
+
+def _digits(template: Template, component: int) -> int | None:
+    slot = template.components[component][0]
+    alone = len(template.components[component]) == 1
+    return slot.text.digits if alone and not isinstance(slot, str) else None
 
 
 def _piece_reader(

@@ -122,11 +122,20 @@ class _OfLines:
             if piece.read is None:
                 arrays[piece.fields[0]] = self._columns[piece.fields[0]].of_parsed(texts)
                 continue
+            if piece.digits is not None and (numbers := self._numbers(texts, piece.digits)) is not None:
+                arrays[piece.fields[0]] = self._columns[piece.fields[0]].of_parsed(numbers)
+                continue
             distinct = texts.dictionary_encode()
             for name, values in zip(piece.fields, piece.read(distinct.dictionary.to_pylist()), strict=True):
                 arrays[name] = self._columns[name].of_stored(values).take(distinct.indices)
         schema = self._writer.schema
         return self._writer.pa.RecordBatch.from_arrays([arrays[name] for name in self._reader.names], schema=schema)
+
+    def _numbers(self, texts: Any, digits: int) -> Any:
+        """Return the ints of texts that end with their digits; None if one of them is negative: its text is another one."""
+        if self._compute.min(texts).as_py() < "a" * digits:
+            return None
+        return (self._compute.utf8_slice_codeunits(texts, digits) if digits else texts).cast(self._writer.pa.int64())
 
 
 def _components(keys: Any, piece: KeyPiece) -> Any:

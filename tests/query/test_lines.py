@@ -402,3 +402,44 @@ def test_lines_are_json() -> None:
             [["é", None, 0]] * 2,
             [["é", None, 0]],
         ]
+
+
+class Numbered(tm.Entity, table="Numbered"):
+    plain: tm.Field[int]
+    padded: tm.Field[int]
+    small: tm.Field[tm.Int32]
+    level: tm.Field[Level]
+    down: tm.Field[int]
+
+    key = tm.Key[int, int, tm.Int32, Level, int](
+        partition=("{plain}", "{padded:08d}"), row=("{small}", "{level}", "{down:desc}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "by_arrow"),
+    [([0, 9, 10, 2**31 - 1, 10**18, 2**63 - 1], True), ([0, 3, 10**7], True), ([5, -1, 7], False), ([-(2**63)], False)],
+)
+def test_arrow_reads_numbers_of_keys_of_which_none_is_negative(
+    monkeypatch: pytest.MonkeyPatch, numbers: list[int], by_arrow: bool
+) -> None:
+    with tm.open(":memory:", models=[Numbered]) as store:
+        store.insert_many(
+            Numbered(
+                plain=one, padded=abs(one) % 10**8, small=max(min(one, 2**31 - 1), -(2**31)), level=level, down=one
+            )
+            for one in numbers
+            for level in Level
+        )
+        rows = store.query(Numbered).allow_scan()
+        given: list[Any] = []
+        numbers_of = batches._OfLines._numbers
+        monkeypatch.setattr(
+            batches._OfLines, "_numbers", lambda self, *text: (given.append(numbers_of(self, *text)), given[-1])[1]
+        )
+        with _read_by(True, 100) as came:
+            table = rows.to_arrow()
+        with _read_by(False, 100):
+            assert rows.to_arrow() == table
+    assert came == ["text"]
+    assert [one is not None for one in given] == [by_arrow, True, by_arrow]  # plain, padded, small
