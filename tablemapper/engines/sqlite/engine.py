@@ -38,7 +38,7 @@ from .rows.load import SortedLoad
 from .rows.reads import SqliteReads
 from .rows.twins import unkept
 from .rows.writes import Get, Vanished, apply, insert, missing, stale
-from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, write_catalogue, write_note
+from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, trusted, write_catalogue, write_note
 from .sql.schema import ByModel, SqliteSchema
 from .sql.statements import Statements
 from .sql.tables import quoted
@@ -107,7 +107,8 @@ class SqliteEngine:
         try:
             written = None
             while True:
-                with file.snapshot() as snapshot:  # one, since another process may change the file meanwhile
+                # One snapshot, since another process may change the file meanwhile.
+                with file.snapshot() as snapshot, trusted():
                     catalogue, generation = read_catalogue(snapshot.read), _generation(snapshot)
                     if generation == written or not _extends(catalogue, schema, snapshot.read):
                         sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
@@ -118,7 +119,8 @@ class SqliteEngine:
                     def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
                         return writer.execute(sql, args).fetchall()
 
-                    take_over(writer, schema, read)
+                    with trusted():
+                        take_over(writer, schema, read)
                     return writer.generation
 
                 written = file.write(write)

@@ -10,13 +10,14 @@ an older one fail, and they read the catalogue again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import attrs
 import msgspec
 from msgspec import UNSET
 
-from ....errors import CorruptStore
+from ....errors import CorruptStore, TableMapperError
 from ....evolution.definitions import aggregate_in, indexes_in
 from ....schema.forms import (
     AppliedForm,
@@ -28,6 +29,7 @@ from ....schema.forms import (
     form_hash,
     from_first_format,
 )
+from ....schema.rows import DAMAGE
 from ...protocol import Note, NoteChanged
 from ..file.writer import Writer
 from .tables import EntityTable, TableForm
@@ -45,6 +47,7 @@ __all__ = [
     "changed",
     "labels_of",
     "read_catalogue",
+    "trusted",
     "values_label",
     "write_catalogue",
     "write_note",
@@ -53,6 +56,7 @@ __all__ = [
 NAME = "tablemapper_catalogue"
 COPIES = "tablemapper_copies"
 READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
+_CONTRADICTIONS: tuple[type[Exception], ...] = (*DAMAGE, AssertionError, SyntaxError)
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
 
 
@@ -247,6 +251,21 @@ class Catalogue:
                 raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
 
 
+@contextmanager
+def trusted() -> Iterator[None]:
+    """Raise CorruptStore for an error in what is computed from a catalogue: it contradicts itself.
+
+    A catalogue is JSON that any program can change, and each part of it can be wrong for each other part. What compiles a
+    catalogue relies on it instead of checking it all first.
+    """
+    try:
+        yield
+    except TableMapperError:
+        raise
+    except _CONTRADICTIONS as error:
+        raise CorruptStore(f"the catalogue cannot be read: {error!r}; restore a backup") from error
+
+
 def read_catalogue(read: Read) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new."""
     if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
@@ -257,12 +276,10 @@ def read_catalogue(read: Read) -> Catalogue:
             "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
         )
     )
-    try:
+    with trusted():
         catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
         catalogue.check()
         others = [table for part in catalogue.beside for table in part.tables.values()]
-    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, msgspec.MsgspecError) as error:
-        raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for table in (*catalogue.tables.values(), *others):
         for name, sql in table.ddl().items():

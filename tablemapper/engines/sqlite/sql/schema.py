@@ -19,7 +19,7 @@ from ....schema.forms import LinkForm
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
 from ...migration import Conversion, WayBack
-from .catalogue import Catalogue, CopyForm, Twin, values_label
+from .catalogue import Catalogue, CopyForm, Twin, trusted, values_label
 from .maintained_tables import IndexTable, Values
 from .names import guests, seen_by
 from .statements import Statements
@@ -83,6 +83,7 @@ class SqliteSchema:
         retired: the classes, by name, that cannot go on as they are, and why.
     """
 
+    @trusted()
     def __init__(
         self, schema: Schema, catalogue: Catalogue, generation: int = 0, ways_back: Iterable[WayBack] = ()
     ) -> None:
