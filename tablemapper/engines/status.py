@@ -20,7 +20,8 @@ class Item:
     kind: Literal["class", "index", "aggregate", "copy"]
     state: str
     """``ready``; ``building``; ``violated``: values are held twice in what is to be unique; ``disabled``: it is to be built
-    anew; ``dropping``, then ``dropped``. Of a copy ``copying``, ``settled`` or ``switched``."""
+    anew; ``dropping``, then ``dropped``. Of a copy ``copying``, or ``one way`` where an entity was
+    found that the way back does not lead to."""
     declared: bool
     """Whether the newest version of its class declares it."""
     done: int = 0

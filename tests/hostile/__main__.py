@@ -1,4 +1,4 @@
-"""Run cases: ``h0-999`` are files, ``c0-999`` catalogues."""
+"""Run cases: ``h0-999`` are files, ``c0-999`` catalogues, ``m0-999`` those in the middle of migrations."""
 
 from __future__ import annotations
 

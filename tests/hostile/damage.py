@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import os
 import random
 import struct
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +15,7 @@ import msgspec
 
 import tablemapper as tm
 
+from .nodes import damaged, node_at, nodes
 from .operations import MODELS, Item, sound
 
 VALUES: list[Any] = [
@@ -31,11 +29,6 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 """What a cell can hold: values of every class, stored forms of other types, and the extremes of all."""
 NOT_UTF8 = "CAST(x'61eda08062' AS TEXT)"
-JUNK: list[Any] = [
-    None, True, 0, -1, 5, 2**63, -(2**70), 10**400, 1.5, "", "x", "Items", "\0", "é" * 600, [], [1], ["x", "y"], {}, {"x": 1},
-    {"bytes": "zz"}, {"float": "inf"}, [[[]]],
-]  # fmt: skip
-"""What can stand at a node of JSON."""
 STATES: list[Any] = [
     None, True, 0, -1, 2**63 - 1, -(2**63), 999_999_999, 1.5, float("nan"), "", "x", "1E+999999999", b"", b"\x01" * 100_000,
     b"\xff", [], [1], [999_999_999, 1, 1], [0, 1, b"\x7f" * 100_000], {}, {1: 2}, [[]], ["a", "b", "c"], [2**63 - 1, 2, 3],
@@ -58,7 +51,6 @@ class Damage:
             for (table,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
             for _, column, *_ in db.execute(f'PRAGMA table_info("{table}")').fetchall()
         ]
-        self.forms = dict(db.execute("SELECT name, form FROM tablemapper_catalogue"))
         ((self.state,),) = db.execute("SELECT _state FROM Days LIMIT 1").fetchall()
         db.close()
         self.wal = self._log()
@@ -84,41 +76,8 @@ class Damage:
                  self._state, self._log_garbage, self._cells)  # fmt: skip
         return rnd.choice(kinds)(rnd, path)
 
-    def make_catalogue(self, number: int, path: str) -> str:
-        """Write a file of which one node of the catalogue is changed, and return what was done."""
-        rnd = random.Random(-1 - number)
-        name = rnd.choice(["models", "models", "tables", "versions", "states"])
-        form = json.loads(self.forms[name])
-        where = rnd.choice(list(_nodes(form)))
-        junk: Any = "nothing"
-        if not where:
-            form = junk = rnd.choice(JUNK)
-        else:
-            holder = form
-            for step in where[:-1]:
-                holder = holder[step]
-            if rnd.random() < 0.2:
-                del holder[where[-1]]
-            elif isinstance(holder, dict) and rnd.random() < 0.2:
-                junk = f"key {where[-1]} renamed"
-                holder[rnd.choice(["x", "", "Items", where[-1].lower()])] = holder.pop(where[-1])
-            else:
-                # A neighbour's value has the right type, and often the right words.
-                junk = rnd.choice(JUNK) if rnd.random() < 0.7 else _at(form, rnd.choice(list(_nodes(form))))
-                holder[where[-1]] = copy.deepcopy(junk)
-        text: Any = json.dumps(form)
-        if rnd.random() < 0.05:
-            text = rnd.choice(["", "[" * 100_000, b"\xff", None, 5, text[: rnd.randrange(len(text))], "null"])
-        self._sql(path, "UPDATE tablemapper_catalogue SET form = ? WHERE name = ?", text, name)
-        return f"catalogue {name} at {where}: {str(junk)[:60]}"
-
     def _sql(self, path: str, sql: str, *values: Any) -> None:
-        Path(path).write_bytes(self.bytes)
-        db = apsw.Connection(path)
-        try:
-            db.execute(sql, values)
-        finally:
-            db.close()
+        damaged(self.bytes, path, sql, *values)
 
     def _put(self, path: str, data: bytes | bytearray) -> None:
         Path(path).write_bytes(data)
@@ -201,12 +160,12 @@ class Damage:
 
     def _state(self, rnd: random.Random, path: str) -> str:
         state = msgspec.msgpack.decode(self.state)
-        where = rnd.choice(list(_nodes(state)))
+        where = rnd.choice(list(nodes(state)))
         junk = rnd.choice(STATES)
         if not where:
             state = junk
         else:
-            holder = _at(state, where[:-1])
+            holder = node_at(state, where[:-1])
             if rnd.random() < 0.15:
                 del holder[where[-1]]
             else:
@@ -254,18 +213,3 @@ def _sealed(log: bytearray, rnd: random.Random) -> bytearray:
         sums = add(bytes(log[at + 24 : at + 24 + size]), *add(bytes(log[at : at + 8]), *sums))
         log[at + 16 : at + 24] = struct.pack(">II", *sums)
     return log
-
-
-def _nodes(form: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield here
-    inside: Iterable[tuple[Any, Any]] = (
-        form.items() if isinstance(form, dict) else enumerate(form) if isinstance(form, list) else ()
-    )
-    for step, one in inside:
-        yield from _nodes(one, (*here, step))
-
-
-def _at(form: Any, where: tuple[Any, ...]) -> Any:
-    for step in where:
-        form = form[step]
-    return form

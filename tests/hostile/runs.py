@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,8 @@ import attrs
 
 import tablemapper as tm
 
+from . import evolving
+from .catalogues import Catalogues
 from .damage import Damage
 from .operations import raw, use
 
@@ -42,20 +44,24 @@ class Finding:
     error: str
 
 
-def _run(spec: str, damage: Damage) -> Iterator[Finding]:
-    """Run a case: ``h17`` of a file, ``c17`` of a catalogue, ``control h17`` without the library, ``endless``."""
+def _run(spec: str, folder: str, kinds: Mapping[str, Damage | Catalogues]) -> Iterator[Finding]:
+    """Run a case.
+
+    ``h17`` is that of a file, ``c17`` of a catalogue, ``m17`` of one in the middle of migrations, ``control h17`` does
+    without the library, and ``endless`` never ends.
+    """
     if spec == "endless":
         os.write(1, b'{"at": "endless", "damage": ""}\n')
         signal.setitimer(signal.ITIMER_PROF, 0.1)
         sum(count())
     case = spec.removeprefix("control ")
     kind, number = case[0], int(case[1:])
-    folder = f"{damage.folder}/case"
+    folder += "/case"
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
     path, damaged = f"{folder}/x.db", f"{folder}/damaged.db"
     try:
-        done = (damage.make if kind == "h" else damage.make_catalogue)(number, damaged)
+        done = kinds[kind].make(number, damaged)
     except (apsw.Error, OverflowError):
         return  # SQLite did not take it
     found: list[Finding] = []
@@ -83,11 +89,13 @@ def _run(spec: str, damage: Damage) -> Iterator[Finding]:
 
     if case != spec:
         raw(damaged, attempt)
+    elif kind == "m":
+        evolving.use(damaged, folder, attempt, random.Random(number))
     elif number % 8:
         use(damaged, folder, attempt, random.Random(number))
     else:
         done = f"under an open store: {done}"
-        shutil.copy(damage.path, path)
+        shutil.copy(kinds["h"].path, path)
         use(path, folder, attempt, random.Random(number), spoil)
     yield from found
 
@@ -98,9 +106,14 @@ def work() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, whatever that is doing
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        damage = Damage(folder)
+        sound_file = Damage(folder)
+        kinds: dict[str, Damage | Catalogues] = {
+            "h": sound_file,
+            "c": Catalogues(f"{folder}/sound.db", lambda path: None),
+            "m": Catalogues(f"{folder}/evolving.db", evolving.evolving),
+        }
         for line in sys.stdin:
-            findings = [attrs.asdict(one) for one in _run(line.strip(), damage)]
+            findings = [attrs.asdict(one) for one in _run(line.strip(), folder, kinds)]
             os.write(1, json.dumps({"done": findings}).encode() + b"\n")
 
 

@@ -21,7 +21,8 @@ def test_damaged_files_give_own_errors_only(full_size: bool) -> None:
 
 @pytest.mark.long
 def test_damaged_catalogues_give_own_errors_only(full_size: bool) -> None:
-    found = findings((f"c{n}" for n in range(CATALOGUES if full_size else 20)), processes=2 if full_size else 1)
+    numbers = range(CATALOGUES if full_size else 20)
+    found = findings((f"{kind}{n}" for n in numbers for kind in "cm"), processes=2 if full_size else 1)
     assert not found, lines(found)
 
 

@@ -34,7 +34,7 @@ from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
 from ..rows.twins import NoWayBack, former_row
 from ..rows.writes import apply, insert
-from ..sql.catalogue import COPIES, CopyForm
+from ..sql.catalogue import COPIES, CopyForm, changed
 from ..sql.schema import SqliteSchema
 
 __all__ = ["OF", "Copying", "copy_forms", "is_one_way"]
@@ -289,7 +289,10 @@ class Copying:
     # ------------------------------------------------------------------------------------------ what is behind the cursor
 
     def _fresh(self, writer: Writer, copy: str, conversion: Conversion, most: int) -> int:
-        found = self._next(writer, conversion.sources, writer.get(_CURSOR, (copy,)) or (None, None), most)
+        cursor = writer.get(_CURSOR, (copy,))
+        if cursor is None:
+            raise changed("copy", copy)
+        found = self._next(writer, conversion.sources, cursor, most)
         if not found:
             return 0
         for key in self._together(writer, copy, conversion, found):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
+from msgspec import convert
+
 from ....schema.forms import ModelForm
 from ....schema.model import Model
 from ...status import Applied, Item, Status
@@ -13,7 +15,7 @@ from ..driver.timestamps import STATE
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue, trusted
 from ..sql.names import guests
 
 __all__ = ["read_status", "status_of_file"]
@@ -32,6 +34,7 @@ def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Sta
         file.close()
 
 
+@trusted()
 def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
@@ -45,10 +48,11 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     generation = next((number for (number,) in read(f"SELECT generation FROM {STATE}")), 0)
     if catalogue.first_format or not catalogue.models:
         return Status(generation, tuple(_items(catalogue, {}, {})))
-    progress = {name: (done, total) for name, done, total in read(_PROGRESS)}
+    progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
-    copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in read(_COPIES)]
+    rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
+    copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
     items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
     return Status(generation, items, tuple(_history(catalogue)))
 

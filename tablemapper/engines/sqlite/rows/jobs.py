@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ....schema.maintenance import Maintenance
 from ....schema.model import Model
 from ..file.writer import Writer
-from ..sql.catalogue import COPIES
+from ..sql.catalogue import COPIES, changed
 from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
@@ -65,10 +65,12 @@ def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Seq
         cursor = writer.get(_COPIED, (copy.id,))
         if cursor is not None and cursor[0] is not None:
             passed = passed_by(*cursor)
-            if changed := [(copy.id, *key[:2]) for key in keys if passed(key)]:
-                writer.executemany(ENQUEUE, changed)
+            if behind := [(copy.id, *key[:2]) for key in keys if passed(key)]:
+                writer.executemany(ENQUEUE, behind)
 
 
-def passed_by(pk: str, rk: str) -> Passed:
+def passed_by(pk: Any, rk: Any) -> Passed:
     """Return the test of a cursor."""
+    if not (isinstance(pk, str) and isinstance(rk, str)):
+        raise changed("cursor", f"{pk!r} {rk!r}")
     return lambda row: row[0] < pk or (row[0] == pk and row[1] <= rk)

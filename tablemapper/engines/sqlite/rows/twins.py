@@ -33,7 +33,7 @@ from ....schema.rows import FIRST, Row
 from ...migration import Conversion
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
-from ..sql.catalogue import Catalogue, Twin
+from ..sql.catalogue import Catalogue, Twin, trusted
 from ..sql.names import seen_by
 from ..sql.schema import SqliteSchema
 
@@ -245,6 +245,7 @@ def made_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, MadeSide]]:
                 yield from ((twin.migration, one) for one in _sides(sqlite, model, twin) if isinstance(one, MadeSide))
 
 
+@trusted()
 def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSide]:
     sides: list[Side | MadeSide] | None = sqlite.sides.get((model, twin.migration))
     if sides is None:

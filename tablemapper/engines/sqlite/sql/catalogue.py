@@ -30,6 +30,7 @@ from ....schema.forms import (
     from_first_format,
 )
 from ....schema.rows import DAMAGE
+from ...migration import name_of
 from ...protocol import Note, NoteChanged
 from ..file.writer import Writer
 from .tables import EntityTable, TableForm
@@ -249,6 +250,12 @@ class Catalogue:
                 raise ValueError(f'the table "{table.name}" has no place for {name}')
             if lost := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
                 raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
+        running = {name_of(one.id, back=back) for one in self.history if one.undone is None for back in (False, True)}
+        unknown = {one.migration for one in self.twins} - {one.id for one in self.history}
+        if self.staged is not None:
+            unknown |= {self.staged.migration} - running
+        if unknown:
+            raise ValueError(f"the history lacks {', '.join(sorted(unknown))}")
 
 
 @contextmanager
