@@ -35,6 +35,7 @@ __all__ = [
     "Comparison",
     "Conditions",
     "Edge",
+    "Window",
     "alternatives",
     "conditions",
     "edges",
@@ -84,6 +85,8 @@ def edges(op: str, part: Cut, number: Parameter, kind: type) -> list[tuple[str, 
 
 
 Comparison = tuple[str, Parameter]
+Window = tuple[Cut, type, tuple[Parameter, ...]]
+"""Buckets of a time: what it is cut to, its type, and the values."""
 AnyPredicate = Predicate[Any]
 
 
@@ -186,8 +189,8 @@ class Conditions:
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
     compared: dict[str, list[Comparison]] = attrs.field(factory=dict)
-    windows: dict[str, tuple[Cut, type, tuple[Parameter, ...]]] = attrs.field(factory=dict)
-    """Times that are in one of several buckets: what they are cut to, their type, and the values."""
+    windows: dict[str, Window] = attrs.field(factory=dict)
+    """Times that are in one of several buckets."""
     elements: dict[str, Parameter] = attrs.field(factory=dict)
     """Elements that lists are known to hold."""
     texts: dict[str, Parameter] = attrs.field(factory=dict)

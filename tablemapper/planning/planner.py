@@ -19,7 +19,7 @@ from ..keys.template import Slot
 from ..keys.times import is_within
 from .advice import lack, refusal
 from .bounds import reach
-from .conditions import AnyPredicate, Comparison, Conditions, alternatives, conditions, normal, of_elements
+from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
@@ -186,7 +186,12 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
         equal.setdefault(fan_out, way.elements[fan_out])
     among: dict[str, tuple[Parameter, ...]] = {}
     spreading: list[Slot] = []
+    windows: dict[str, Window] = {}
     ranges = 1
+
+    def fits(name: str) -> bool:
+        return name in way.windows and ranges * len(way.windows[name][2]) <= MAX_RANGES
+
     for slot, leads in [*((slot, True) for slot in partition.slots), *((slot, False) for slot in row.slots)]:
         name = slot.field
         if name in equal or name in among:
@@ -197,22 +202,27 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
         elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
             spreading.append(slot)
             ranges *= len(slot.buckets)
-        elif leads and form.by_time and slot.text.unit and (_two_sided(way.compared.get(name)) or name in way.windows):
+        elif leads and form.by_time and slot.text.unit and (_two_sided(way.compared.get(name)) or fits(name)):
             spreading.append(slot)  # (how many buckets there are, only the values say)
+            if name not in windows and fits(name):
+                windows[name] = way.windows[name]
+                ranges *= len(windows[name][2])
         else:
+            if fits(name):
+                windows[name] = way.windows[name]
             break
     compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
-    for name in way.windows:
+    for name in windows:
         compared[name] = compared.get(name, set()) | {">=", "<"}
     known = equal.keys() | among.keys()
     first = reach(partition, known, compared, {slot.index for slot in spreading})
     second = reach(row, known, compared) if first.point else None
     timed = {slot.field for slot in spreading} | {one.range_field for one in (first, second) if one is not None}
-    windows = tuple([(name, *window) for name, window in way.windows.items() if name in timed])
+    bounding = tuple([(name, *window) for name, window in windows.items() if name in timed])
     edge = None if first.point else reach(row, (), compared)
     if edge is not None and not edge.goes_on(first):
         edge = None
-    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, windows, edge)
+    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, bounding, edge)
 
 
 def _two_sided(compared: list[Comparison] | None) -> bool:
@@ -236,6 +246,8 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
         return False  # (between the bounds of one value can be rows of another one)
     attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
     if attr is not None and attr.part is not None:
+        if isinstance(predicate, In) and all(name != window[0] for window in access.windows):
+            return False  # (its values are too many)
         edge_unit = attr.part.edge_unit
         edged = bool(edge_unit) and (name in access.exact or is_within(edge_unit, access.unit(name)))
         return edged and name not in access.equal and name not in dict(access.among)

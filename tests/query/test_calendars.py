@@ -85,6 +85,53 @@ def test_weeks_are_read_week_by_week(store: tm.Store) -> None:
     assert weeks.explain().filter == ()
 
 
+@pytest.fixture(scope="module")
+def plain() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Sale]) as opened:
+        opened.insert_many(Sale("Oslo", at, at.date()) for at in TIMES)
+        yield opened
+
+
+MANY = [START.date() + timedelta(days=n) for n in range(3, 1_203) if n != 7]
+
+
+def in_oslo(store: tm.Store) -> tm.Query[Sale]:
+    return store.query(Sale).where(Sale.shop == "Oslo")
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "holds"),
+    [
+        (in_oslo, lambda at: True),
+        (lambda store: in_oslo(store).where(Sale.at > TIMES[20]), lambda at: at > TIMES[20]),
+        (
+            lambda store: store.query(Sale).where(Sale.at > TIMES[1], Sale.at < TIMES[9]),
+            lambda at: TIMES[1] < at < TIMES[9],
+        ),
+        (lambda store: store.query(Sale).allow_scan(), lambda at: True),
+    ],
+    ids=["the key", "the key from a time on", "an index between two times", "all"],
+)
+def test_a_list_of_more_days_than_a_query_has_ranges_is_a_filter(plain: tm.Store, narrowed: Any, holds: Any) -> None:
+    many = narrowed(plain).where(Sale.at.date().is_in(MANY))
+    assert [sale.at for sale in many.order_by(Sale.at)] == [at for at in TIMES if at.date() in MANY and holds(at)]
+    assert len(many.explain().filter) == 1
+
+
+def test_a_list_of_days_multiplies_with_a_list_of_values(plain: tm.Store) -> None:
+    shops = plain.query(Sale).where(Sale.shop.is_in(["Oslo", *map(str, range(30))]))
+    few, many = shops.where(Sale.at.date().is_in(MANY[:32])), shops.where(Sale.at.date().is_in(MANY[:33]))
+    assert few.explain().filter == ()
+    assert len(few.explain().ranges) == 31 * 32
+    assert len(many.explain().filter) == 1
+    assert (few.count(), many.count()) == (32, 33)
+
+
+def test_nothing_bounds_a_query_by_too_many_days(plain: tm.Store) -> None:
+    with pytest.raises(tm.ScanRefused):
+        plain.query(Sale).where(Sale.at.date().is_in(MANY)).first()
+
+
 @pytest.mark.parametrize(
     ("condition", "holds"),
     [
