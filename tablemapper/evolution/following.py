@@ -384,7 +384,9 @@ class _Classes:
             body[attr] = Measure(kind, measured, None if where is None else load(where, field), property)
             stored = form.fields[property]
             if isinstance(label, str) and label in self._form.fields and kind not in ("count", "sum", "avg"):
-                stored = replace(self._form.fields[label], optional=stored.optional)  # the field may hold more by now
+                taken = self._form.fields[label]  # the field may hold more by now; its precision stays its own
+                if not taken.type.startswith(f"{stored.type}["):
+                    stored = replace(taken, optional=stored.optional)
             body["__annotations__"][attr] = Annotated[_kind(stored), FIELD]
         body["key"] = _key(form, names)
         for index_name, index in form.indexes.items():

@@ -652,3 +652,20 @@ def test_a_day_by_day_aggregate_over_a_hidden_property_is_maintained(path: Path,
     running.delete(old.key("c0", 2))
     running.merge(old.key("c0", 0), price=3.0)
     assert newer[daily.key("2026-03", AT.date())].paid == Decimal("1.5")
+
+
+def test_an_aggregate_over_times_with_a_precision_is_maintained_by_those_that_run(path: Path, open_store: Open) -> None:
+    seen = tm.field(default=AT, precision="s")
+    old = version(seen=(datetime, seen))
+    body = {
+        "__annotations__": {"seen": tm.Field[datetime], "last": tm.Field[datetime | None]},
+        "__module__": __name__,
+        "seen": tm.group_by(old.seen),
+        "last": tm.max(old.seen),
+        "key": tm.Key(partition="{seen}"),
+    }
+    moments: Any = type(tm.Aggregate)("Moment", (tm.Aggregate,), body, of=old, table="Moments")
+    running, newer = open_store(old), open_store(old, moments)
+    running.insert(old("c0", 50, 1.0, AT.replace(microsecond=7)))
+    assert newer[moments.key(AT)].last == AT
+    assert newer.check().ok

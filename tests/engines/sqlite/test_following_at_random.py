@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +38,8 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "size": (float, [0.0, 1.5, float("inf"), 1e300]),
     "on": (bool, [True, False]),
     "at": (datetime, [datetime(2026, 1, 2, 3, 4, 5, 6, UTC), datetime(2026, 1, 3, tzinfo=UTC)]),
+    "second": (datetime, [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)]),
+    "clock": (time, [time(1), time(2, 3, 4, 5_000)]),
     "day": (date, [date(2026, 1, 2), date(2025, 1, 1)]),
     "took": (timedelta, [timedelta(0), timedelta(days=-1, microseconds=3)]),
     "price": (Decimal, [Decimal("1.50"), Decimal("-2")]),
@@ -49,8 +51,10 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "tags": (list[str], [[], ["a", "b"], ["b"]]),
     "levels": (list[Level], [[], [Level.LOW, Level.LOW]]),
 }
-KEYED = ["name", "count", "small", "size", "on", "at", "day", "took", "price", "ident", "color", "level", "kind"]
-ORDERED = ["count", "small", "size", "at", "day", "took", "price", "level"]
+PRECISION: dict[str, Any] = {"second": "s", "clock": "ms"}
+KEYED = ["name", "count", "small", "size", "on", "at", "second", "clock", "day", "took", "price", "ident", "color", "level",
+         "kind"]  # fmt: skip
+ORDERED = ["count", "small", "size", "at", "second", "clock", "day", "took", "price", "level"]
 SUMMED = ["count", "small", "size", "took", "price"]
 
 
@@ -66,7 +70,7 @@ def declared(fields: dict[str, tuple[bool, Any]], indexes: dict[str, tm.Index[An
         kind = TYPES[name][0]
         body["__annotations__"][name] = tm.Field[kind | None if optional else kind]
         given = {"factory": lambda default=default: default} if isinstance(default, list) else {"default": default}
-        body[name] = tm.field(**given, kw_only=True)
+        body[name] = tm.field(**given, kw_only=True, precision=PRECISION.get(name))
     return type(tm.Entity)("Thing", (tm.Entity,), body, table="Things")
 
 
@@ -131,14 +135,20 @@ def aggregate(draw: st.DrawFn, of: Any, fields: dict[str, Any]) -> Any:
             body[f"ever_{name}"] = kind | None, tm.min_ever(attr)
         if where is not None:
             body[f"count_{name}"] = int, tm.count(attr, where=where(of))
-    return totals_of(of, body)
+    keyed = [name for name in fields if name in KEYED]
+    return totals_of(of, body, draw(st.sampled_from([None, *keyed])))
 
 
-def totals_of(of: Any, body: dict[str, Any]) -> Any:
-    annotations = {"part": tm.Field[str], "n": tm.Field[int], **{name: tm.Field[one[0]] for name, one in body.items()}}
+def totals_of(of: Any, body: dict[str, Any], by: str | None) -> Any:
+    """Return an aggregate of parts, maybe of the values of another field in each."""
+    groups = {"part": (str, tm.group_by(of.part))}
+    if by is not None:
+        groups["by"] = TYPES[by][0], tm.group_by(getattr(of, by))
+    members = {**groups, "n": (int, tm.count()), **body}
     made = {
-        "__annotations__": annotations, "__module__": __name__, "part": tm.group_by(of.part), "n": tm.count(),
-        "key": tm.Key(partition="{part}"), "by_n": tm.Index(partition="{n}"), **{name: one[1] for name, one in body.items()},
+        "__annotations__": {name: tm.Field[one[0]] for name, one in members.items()}, "__module__": __name__,
+        "key": tm.Key(partition=tuple(f"{{{name}}}" for name in groups)), "by_n": tm.Index(partition="{n}"),
+        **{name: one[1] for name, one in members.items()},
     }  # fmt: skip
     return type(tm.Aggregate)("Sums", (tm.Aggregate,), made, of=of, table="Sums")
 
