@@ -29,7 +29,7 @@ nothing that is shown changes. What is in DAMAGE is raised if the state cannot b
 
 def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, str, int, State], Row], Advance]:
     """Return the function that makes the row of a group of its state, and the one that applies a change to it."""
-    names = Names(too_long=partial(_too_long, model.name), walk=walk)
+    names = Names(too_long=partial(_too_long, model.name), walk=walk, empty=aggregate.pack(aggregate.empty()))
     values = [f"c{at}" for at in range(len(model.columns))]
     shown = [f"    {line}" for line in _shown_source(model, aggregate, names)]
     properties = "".join(f"{value}, " for value in values)
@@ -39,13 +39,9 @@ def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, 
         *shown,
         f"    return (pk, rk, timestamp, {properties})",
         "def advance(pk, rk, timestamp, stored, delta, seek):",
-        f"    if stored is None: state = {aggregate.empty_source(names)}",
-        "    else:",
-        *[f"        {line}" for line in aggregate.unpack_source("stored[-1]", names)],
-        *[f"    {line}" for line in aggregate.combine_source(names)],
-        "    if state is None: return None",
-        f"    packed = {aggregate.pack_source(names)}",
-        "    if stored is not None and packed == stored[-1]: return stored",
+        "    blob = empty if stored is None else stored[-1]",
+        *[f"    {line}" for line in aggregate.advance_source("blob", names)],
+        "    if packed == blob and stored is not None: return stored",
         *shown,
         f"    if stored is not None and {unchanged}: timestamp = stored[0]",
         f"    return (pk, rk, timestamp, {properties}packed)",
@@ -69,7 +65,7 @@ def _shown_source(model: Model, aggregate: AggregateModel, names: Names) -> Iter
             continue
         kind, value = field.type.name, f"m{shown[field.name]}"
         stored = field.type.store_source(value, names)
-        if kind in ("int", "int32"):
+        if kind in ("int", "int32") and aggregate.measures[shown[field.name]][1] >= 0:  # (nobody has 2**63 entities)
             stored = f"{value} if {MIN_INT64} <= {value} <= {MAX_INT64} else str({value})"
         yield f"c{place} = {value}" if stored == value else f"c{place} = None if {value} is None else ({stored})"
         if kind == "timedelta":

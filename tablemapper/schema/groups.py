@@ -105,6 +105,11 @@ class Slot:
         """Return source of what was packed."""
         return stored
 
+    def advance_source(self, number: int, names: Names) -> str:
+        """Return a statement that makes of ``v`` and a number, which is stored, what is held after ``delta``, and that packed."""
+        merged = self.merge_source(self.unpack_source(f"v{number}", names), f"delta[{number}]", number - 1, names)
+        return f"h{number} = {merged}; p{number} = {self.pack_source(f'h{number}', names)}"
+
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         """Return the function that gives a measure of what is held."""
         raise NotImplementedError
@@ -199,6 +204,11 @@ class Sum(Slot):
 
     def unpack_source(self, stored: str, names: Names) -> str:
         return f"{names.name('unpack', self._exact.unpack)}({stored})"
+
+    def advance_source(self, number: int, names: Names) -> str:
+        if (advance := self._exact.advance) is None:
+            return super().advance_source(number, names)
+        return f"h{number}, p{number} = {names.name('advance', advance)}(v{number}, delta[{number}])"
 
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         return self._exact.mean if measure == "avg" else self._exact.shown
@@ -425,30 +435,25 @@ class AggregateModel:
         """Return source of what `empty` returns."""
         return f"[{', '.join(['0', *[slot.empty_source(names) for slot in self.slots]])}]"
 
-    def combine_source(self, names: Names) -> list[str]:
-        """Return statements that apply ``delta`` to ``state``, which is None then if the group is gone."""
-        merged = [
-            slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in enumerate(self.slots, 1)
-        ]
-        gone = names.name("gone", self._gone)
+    def advance_source(self, blob: str, names: Names) -> list[str]:
+        """Return statements that make of a blob and ``delta`` the ``state`` after it, and ``packed``; or return None, if the group is gone."""
+        numbers = range(1, len(self.slots) + 1)
         return [
-            "n = state[0] + delta[0]",
-            f"if n < 0: {gone}(n)",
-            f"state = [{', '.join(['n', *merged])}]{'' if self.keeps_empty else ' if n else None'}",
+            *self._decode_source(blob, names),
+            "n += delta[0]",
+            f"if n < 0: {names.name('gone', self._gone)}(n)",
+            *([] if self.keeps_empty else ["if not n: return None"]),
+            *[slot.advance_source(at, names) for at, slot in enumerate(self.slots, 1)],
+            f"packed = {names.name('encode', _encode)}([{', '.join(['n', *[f'p{at}' for at in numbers]])}])",
+            f"state = [{', '.join(['n', *[f'h{at}' for at in numbers]])}]",
         ]
 
-    def pack_source(self, names: Names) -> str:
-        """Return source of the blob of ``state``."""
-        packed = [slot.pack_source(f"state[{at}]", names) for at, slot in enumerate(self.slots, 1)]
-        return f"{names.name('encode', _encode)}([{', '.join(['state[0]', *packed])}])"
-
-    def unpack_source(self, blob: str, names: Names) -> list[str]:
-        """Return statements that take ``state`` out of a blob."""
-        unpacked = [slot.unpack_source(f"v{at}", names) for at, slot in enumerate(self.slots, 1)]
-        number = f"v0 if v0.__class__ is int and v0 >= 0 else {names.name('number', read_number)}(v0)"
+    def _decode_source(self, blob: str, names: Names) -> list[str]:
+        """Return statements that take the number of entities, as ``n``, and a ``v`` for each slot out of a blob."""
+        taken = ", ".join(["n", *[f"v{at}" for at in range(1, len(self.slots) + 1)]])
         return [
-            f"{', '.join(f'v{at}' for at in range(len(self.slots) + 1))}, = {names.name('decode', _decode)}({blob})",
-            f"state = [{', '.join([number, *unpacked])}]",
+            f"{taken}, = {names.name('decode', _decode)}({blob})",
+            f"if n.__class__ is not int or n < 0: {names.name('number', read_number)}(n)",
         ]
 
     def add_source(self, number: int, delta: str, value: str, names: Names) -> list[str]:
@@ -498,7 +503,11 @@ class AggregateModel:
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
-        names = Names()
+        names = Names(gone=self._gone, encode=_encode)
+        slots = list(enumerate(self.slots, 1))
+        merged = [slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]
+        packed = [slot.pack_source(f"state[{at}]", names) for at, slot in slots]
+        unpacked = [slot.unpack_source(f"v{at}", names) for at, slot in slots]
         source = [
             "def zero():",
             f"    return {self.zero_source(names)}",
@@ -506,13 +515,14 @@ class AggregateModel:
             f"    return {self.empty_source(names)}",
             "def combine(state, delta, seek):",
             f"    if state is None: state = {self.empty_source(names)}",
-            *[f"    {line}" for line in self.combine_source(names)],
-            "    return state",
+            "    n = state[0] + delta[0]",
+            "    if n < 0: gone(n)",
+            f"    return [{', '.join(['n', *merged])}]{'' if self.keeps_empty else ' if n else None'}",
             "def pack(state):",
-            f"    return {self.pack_source(names)}",
+            f"    return encode([{', '.join(['state[0]', *packed])}])",
             "def unpack(blob):",
-            *[f"    {line}" for line in self.unpack_source("blob", names)],
-            "    return state",
+            *[f"    {line}" for line in self._decode_source("blob", names)],
+            f"    return [{', '.join(['n', *unpacked])}]",
             "def shown(state):",
             f"    return [{', '.join(self.shown_sources(names))}]",
         ]

@@ -91,6 +91,8 @@ class ExactSum(Generic[V]):
     """Return a value that was calculated, and not read from a field; raise ValueError if it cannot be summed."""
     inline: str = ""
     """What ``add`` does, as source: for loops that call nothing for most values. It may use the names s, n and d."""
+    advance: Callable[[list[Any], State], tuple[State, list[Any]]] | None = None
+    """Unpack a state, merge a delta into it and pack it, in one: return the state after it, and that packed."""
 
     def add_source(self, state: str, value: str, names: Names) -> list[str]:
         """Return statements that do what ``add`` does, with the variables ``state``, ``value`` and ``sign``."""
@@ -157,8 +159,16 @@ def _show_float(state: State) -> float | None:
         return None
     if plus or minus:
         return math.inf if plus else -math.inf
+    zeros = (units & -units).bit_length() - 1 if units else 0
+    try:  # it is rounded once, as a float: a sum that is no normal one has so few bits that nothing is
+        return math.ldexp(units >> zeros, zeros - 1074)
+    except OverflowError:
+        return _show_long_float(units)
+
+
+def _show_long_float(units: int) -> float:
     try:
-        return float(units / _UNITS_OF_ONE)  # the quotient of two ints is rounded once, and correctly
+        return units / _UNITS_OF_ONE  # the quotient of two ints is rounded once, and correctly; but that takes long
     except OverflowError:
         return math.inf if units > 0 else -math.inf
 
@@ -177,17 +187,26 @@ def _pack_float(state: State) -> list[Any]:
 
 
 def _unpack_float(packed: list[Any]) -> State:
-    if len(packed) == 3:
-        n, zeros, units = packed  # as nearly every sum is: each group that changes is unpacked
-        if units.__class__ is bytes and len(units) <= _MOST_BYTES:
-            units = int.from_bytes(units, "little", signed=True)
-        if n.__class__ is zeros.__class__ is units.__class__ is int and n >= 0 and 0 <= zeros <= _MOST_TRAILING_ZEROS:
-            return [n, units << zeros, 0, 0]
-        packed = [*packed, 0, 0]
-    n, zeros, units, plus, minus = packed
+    n, zeros, units, plus, minus = packed if len(packed) > 3 else (*packed, 0, 0)
     if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:
         raise ValueError(f"no sum of floats ends in {zeros} zero bits")
     return [read_number(n), _unpack_int(units) << zeros, read_number(plus), read_number(minus)]
+
+
+def _advance_float(packed: list[Any], delta: State) -> tuple[State, list[Any]]:
+    change, units, plus, minus = delta
+    if len(packed) == 3 and not plus and not minus:  # as nearly every sum is
+        n, zeros, held = packed
+        if held.__class__ is bytes and len(held) <= _MOST_BYTES:
+            held = int.from_bytes(held, "little", signed=True)
+        if n.__class__ is zeros.__class__ is held.__class__ is int and n >= 0 and 0 <= zeros <= _MOST_TRAILING_ZEROS:
+            n += change
+            units += held << zeros
+            zeros = (units & -units).bit_length() - 1 if units else 0
+            held = units >> zeros
+            return [n, units, 0, 0], [n, zeros, held if MIN_INT64 <= held <= MAX_INT64 else _pack_int(held)]
+    state = _merge_float(_unpack_float(packed), delta)
+    return state, _pack_float(state)
 
 
 # ----------------------------------------------------------------------------------------------------- int, timedelta
@@ -356,6 +375,7 @@ FLOAT: ExactSum[float] = ExactSum(
     _unpack_float,
     _check_float,
     _INLINE_FLOAT,
+    _advance_float,
 )
 INT: ExactSum[int] = ExactSum(
     _zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _check_int, _INLINE_INT
