@@ -324,6 +324,7 @@ def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, 
                 sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),
                 undoable,
                 "writes" if stays else level if links else "stops",
+                back,
             )
             for step in script.steps
         ]

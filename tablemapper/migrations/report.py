@@ -26,6 +26,8 @@ class PlanStep:
     """Whether the migration can be undone, until it is contracted."""
     old_version: Literal["writes", "reads", "stops"]
     """What a program that has the old classes can do once this is switched."""
+    back: bool = False
+    """Whether the script is undone."""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -65,7 +67,8 @@ class MigrationReport:
     def __str__(self) -> str:
         lines = list(_table(self.plan)) or ["nothing to migrate"]
         if self.applied:
-            lines.append(f"migrated {', '.join(self.applied)}: {self.entities:,} entities in {self.seconds:.1f} s")
+            verb = "undid" if any(step.back for step in self.plan) else "migrated"
+            lines.append(f"{verb} {', '.join(self.applied)}: {self.entities:,} entities in {self.seconds:.1f} s")
         if self.contracted:
             lines.append(f"contracted {', '.join(self.contracted)}")
         return "\n".join([*lines, *map(str, self.faults)])

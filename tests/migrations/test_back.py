@@ -58,6 +58,7 @@ def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
         assert store[KEYED.key(7, "a")].price == 7
         report = migrate(path, TO_DECIMAL, TO_NUMBER, to="first")
         assert report.applied == ("second",)
+        assert str(report).splitlines()[-1].startswith("undid second: ")
         assert store[KEYED.key(7, "a")].price == 7  # a key holds every field of the other one: both versions go on
     with tm.open(path, models=[PRICED]) as store:
         assert store[PRICED.key("a", 7)].price == 7
