@@ -52,8 +52,8 @@ class Exit(IntEnum):
 
 app = App(
     name="tablemapper",
-    help="Looks after the stores of tablemapper.",
-    help_epilogue="Exit codes: 0 all is well, 1 something was found, 2 the command or the models are wrong, "
+    help="Look after tablemapper stores.",
+    help_epilogue="Exit codes: 0 all is well, 1 something needs attention, 2 the command or the models are wrong, "
     "3 the store cannot be used.",
     help_format="plaintext",
     version=lambda: metadata.version("tablemapper"),
@@ -75,9 +75,11 @@ app = App(
 )
 
 Place = Annotated[Path, Parameter(help="the file of the store")]
-Models = Annotated[str, Parameter(help="the module of the models, as shop.models, or a list in it, as shop.models:ALL")]
-Scripts = Annotated[str, Parameter(help="the package of the migration scripts, as shop.migrations")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, for a program")]
+Models = Annotated[
+    str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
+]
+Scripts = Annotated[str, Parameter(help="the package of the migration scripts, such as shop.migrations")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, for programs")]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -108,7 +110,7 @@ def existing(place: Path) -> Path:
         NotAStore: there is nothing.
     """
     if not place.exists():
-        raise NotAStore(f"{place}: there is no store; name the file of one")
+        raise NotAStore(f"{place}: there is no store; name the file of a store")
     return place
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module, invalidate_caches
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -23,6 +26,21 @@ def _load(package: str) -> Migrations:
     return Migrations(package)
 
 
+def _create_package(name: str) -> None:
+    """Create the package of the scripts if it is missing, in its parent, which has to be there."""
+    import_from_here()
+    parent, _, last = name.rpartition(".")
+    try:
+        if not last.isidentifier() or find_spec(name) is not None:
+            return
+    except (ImportError, ValueError):  # its parent is missing or no package: importing it says so
+        return
+    folder = (Path(import_module(parent).__path__[0]) if parent else Path()) / last
+    folder.mkdir(exist_ok=True)
+    (folder / "__init__.py").touch()
+    invalidate_caches()
+
+
 @app.command
 def migrate(
     place: Place,
@@ -37,15 +55,15 @@ def migrate(
     rest: Rest = REST,
     json: Json = False,
 ) -> Exit:
-    """Run the migration scripts that a store has not seen yet, beside whoever reads and writes.
+    """Run the migration scripts that have not run on a store, while other programs read and write.
 
-    Ends with 1 if entities cannot be converted, or if more is left.
+    Ends with 1 if some entities cannot be converted, or if work remains.
 
     Args:
-        to: the last script to run; if the store is past it, the scripts after it are undone: "" undoes all.
-        dry_run: change nothing, and run every function over every entity.
+        to: the last script to run. If the store is past it, the scripts after it are undone. "" undoes all.
+        dry_run: run every function over every entity, in a copy of the store, and change nothing.
         contract: also drop what only the old classes need. The scripts cannot be undone then.
-        limit: the most entities that this call copies.
+        limit: how many entities this call copies at most.
     """
     migrations = _load(scripts)
     options = {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
@@ -66,10 +84,14 @@ def plan(place: Place, /, *, scripts: Scripts, json: Json = False) -> Exit:
 def make(name: str, models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
     """Write the script that leads from the shapes in schema.json to the models, and bring schema.json up to date.
 
+    If the package of the scripts is missing, it is created.
+
     Args:
-        name: what it does, in a word, as price.
+        name: a word for what it does, such as price.
     """
-    path = _load(scripts).write(load_models(models), name)
+    found = load_models(models)
+    _create_package(scripts)
+    path = _load(scripts).write(found, name)
     text = str(path) if path.suffix == ".py" else f"no change needs a script; the next one starts from {path}"
     return show({"ok": True, "path": str(path)}, text, json=json)
 

@@ -42,7 +42,7 @@ def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
 
 @app.command
 def status(place: Place, /, *, json: Json = False) -> Exit:
-    """Show what a store holds, how far that is built, and which migrations it has seen."""
+    """Show what a store holds, the progress of builds, and the migrations that have run."""
     return show(status_of(existing(place)), json=json)
 
 
@@ -50,9 +50,9 @@ def status(place: Place, /, *, json: Json = False) -> Exit:
 def build(
     place: Place, /, *, models: Models, limit: Limit = None, hold: Hold = HOLD, rest: Rest = REST, json: Json = False
 ) -> Exit:
-    """Build the indexes and aggregates that are new, beside whoever writes.
+    """Build new indexes and aggregates while other programs write.
 
-    Ends with 1 if more is left, or if a value is held twice in an index that is to be unique.
+    Ends with 1 if some remain to be built, or if two entities hold the same value of a new unique index.
     """
     with _open(place, models) as store:
         report = store.build(limit=limit, hold=hold, rest=rest, progress=not json)
@@ -63,7 +63,7 @@ def build(
 def check(place: Place, /, *, models: Models, scripts: Scripts | None = None, json: Json = False) -> Exit:
     """Compare every index row and every aggregate with the entities; end with 1 if something differs.
 
-    With the scripts, what an older version reads is compared, too, where their functions make it.
+    With the scripts, also compare what an older version reads where functions of the scripts compute it.
     """
     with _open(place, models, scripts) as store:
         report = store.check(progress=not json)
@@ -74,7 +74,7 @@ def check(place: Place, /, *, models: Models, scripts: Scripts | None = None, js
 
 @app.command
 def repair(place: Place, /, *, models: Models, json: Json = False) -> Exit:
-    """Make every index row and every aggregate what the entities say; end with 1 if something is left."""
+    """Correct every index row and every aggregate from the entities; end with 1 if a problem remains."""
     with _open(place, models) as store:
         report = store.repair(progress=not json)
     summary = str(report).partition("\n")[0]
@@ -84,7 +84,7 @@ def repair(place: Place, /, *, models: Models, json: Json = False) -> Exit:
 
 @app.command
 def compact(place: Place, /, *, json: Json = False) -> Exit:
-    """Write the file anew, without the space that deleted entities left; nobody else may have it open."""
+    """Rewrite the file without the space of deleted entities; no other program may have it open."""
     before = existing(place).stat().st_size
     with _open_file(place) as store:
         store.compact(progress=not json)

@@ -152,7 +152,8 @@ class _Comparison:
         elif stored_name is None:
             changes = [redefinition(model, old, self._schema, self._catalogue)]
         else:
-            changes = list(class_changes(model, old, self._contents))
+            added = [one for one in self._schema.models if one.name not in self._catalogue]
+            changes = list(class_changes(model, old, self._contents, added))
         aggregates = [other for other, form in self._catalogue.items() if form.source == name]
         harmless = all(change.rule == "open" for change in changes)
         if not harmless and not any(map(self._contents.count, [stored_name or name, *aggregates])):

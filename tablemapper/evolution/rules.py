@@ -8,7 +8,7 @@ aggregate is built beside the one that the file maintains. ``migration``: a migr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -123,8 +123,8 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
 # ---------------------------------------------------------------------------------------------- a class that is known
 
 
-def class_changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[Change]:
-    """Yield the changes between a class and its form in the catalogue."""
+def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes: Sequence[Model]) -> Iterator[Change]:
+    """Yield the changes between a class and its form in the catalogue, which lacks the new classes."""
     name, new = model.name, model.form
     pair = f"old.{name}, new.{name}"
     renamed = _likely_renames(name, old, new, contents) if old.source is None else {}
@@ -151,7 +151,7 @@ def class_changes(model: Model, old: ModelForm, contents: Contents) -> Iterator[
     if bool(old.aggregate) is not bool(new.aggregate):
         yield Change(name, "refused", "one of an entity and an aggregate cannot become the other; choose another name")
     if old.source is None:
-        yield from _removed_fields(name, old, new, contents)
+        yield from _removed_fields(name, old, new, contents, new_classes)
         yield from _added_fields(model, old, new, contents)
     for property, was in old.fields.items():
         if (now := new.fields.get(property)) is not None:
@@ -214,16 +214,26 @@ def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents
     return not form.in_key and not contents.holds_other(name, property, stored_default(form))
 
 
-def _removed_fields(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+def _removed_fields(
+    name: str, old: ModelForm, new: ModelForm, contents: Contents, new_classes: Sequence[Model]
+) -> Iterator[Change]:
     for property, form in old.fields.items():
         if property in new.fields:
             continue
         where, drop = f"{name}.{property}", f"m.drop(old.{name}.{attribute_name(property)})"
+        heir = next((one.name for one in new_classes if _has(one.form, property, form) and one.aggregate is None), None)
+        if heir is not None:
+            split = f"m.rewrite(old.{name}, ..., into=[new.{name}, new.{heir}])"
+            drop += f"  # or {split}, if {name} is split"
         if _holds_nothing(name, property, form, contents):
             yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
         else:
             message = f'the property "{property}" ({form}) is in the file, but not in the class'
             yield Change(where, "migration", message, drop)
+
+
+def _has(form: ModelForm, property: str, field: FieldForm) -> bool:
+    return property in form.fields and form.fields[property].type == field.type
 
 
 def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
@@ -244,8 +254,8 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
         else:
             yield Change(
                 where, "migration",
-                f'the property "{property}" is new, and rows that are there have no value for it (a factory is no default '
-                "for them); make it optional or give it a default, or fill it",
+                f'the property "{property}" is new, and existing rows have no value for it (a factory is not called for '
+                "them); make it optional, give it a default, or fill it",
                 f"m.fill({field}, ...)  # a function of the entity",
             )  # fmt: skip
 

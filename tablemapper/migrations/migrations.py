@@ -173,8 +173,11 @@ def _imported(package: object) -> ModuleType:
     if isinstance(package, str):
         try:
             package = importlib.import_module(package)
-        except ImportError as error:
-            raise InvalidMigration(f"migrations {package!r}", [f"the package cannot be imported: {error}"]) from error
+        except (ImportError, ValueError) as error:
+            fault = f"the package cannot be imported: {error}"
+            if isinstance(error, ModuleNotFoundError) and error.name == package:
+                fault += "; this creates it: tablemapper migrations make first"
+            raise InvalidMigration(f"migrations {package!r}", [fault]) from error
     if not isinstance(package, ModuleType):
         raise InvalidMigration(
             "migrations", [f"expected the name of a package, or a list of functions, got {shown(package)}"]

@@ -175,6 +175,33 @@ def test_check_needs_no_store_and_make_writes_the_script_that_is_missing(capsys:
         del sys.modules[name]
 
 
+def test_make_creates_the_package_of_the_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("first_app").mkdir()
+    Path("first_app/__init__.py").touch()
+    for package in ("first_app.migrations", "first_steps"):
+        assert run(["migrations", "check", "depot", package]) == Exit.USAGE
+        assert "cannot be imported" in (said := capsys.readouterr().err)
+        assert said.endswith("; this creates it: tablemapper migrations make first\n")
+        folder = Path(*package.split("."))
+        assert not folder.exists()
+        assert run(["migrations", "make", "first", "depot", package]) == Exit.OK
+        assert sorted(path.name for path in folder.iterdir()) == ["__init__.py", "schema.json"]
+        assert run(["migrations", "check", "depot", package]) == Exit.OK
+        capsys.readouterr()
+    for name in [name for name in sys.modules if name.startswith("first_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("package", ["nowhere.migrations", "depot.migrations", "not-a-name", ""])
+def test_make_creates_no_package_where_none_can_be(capsys: pytest.CaptureFixture[str], package: str) -> None:
+    before = sorted(Path().rglob("*"))
+    assert run(["migrations", "make", "first", "depot", package]) == Exit.USAGE
+    assert "the package cannot be imported" in capsys.readouterr().err
+    assert [path for path in sorted(Path().rglob("*")) if "__pycache__" not in path.parts] == [
+        path for path in before if "__pycache__" not in path.parts
+    ]
+
+
 def test_check_compares_what_an_old_version_reads_if_it_knows_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("depot_changes/0001_price.py")
     path.write_text(path.read_text().replace("back=str", "back=lambda price: f'{price}'"))

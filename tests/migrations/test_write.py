@@ -53,6 +53,26 @@ def complete(path: Path) -> None:
     path.write_text(re.sub(r"\.\.\.(?=[,)])", "lambda *_: None", text), encoding="utf-8")
 
 
+def test_a_field_that_goes_to_a_new_class_may_be_dropped_or_split_off(package: Callable[[], str]) -> None:
+    class Firm(tm.Entity, table="Firms"):
+        name: tm.Field[str]
+        maker: tm.Field[str | None] = tm.field(default=None)
+
+        key = tm.Key[str](partition="{name}")
+
+    name = package()
+    tm.Migrations(name).write([shape(maker=(str | None, {"default": None}))], "initial")
+    path = tm.Migrations(name).write([shape(), Firm], "firms")
+    text = path.read_text()
+    assert (
+        "    # or m.rewrite(old.Product, ..., into=[new.Product, new.Firm]), if Product is split\n"
+        "    m.drop(old.Product.maker)\n"
+    ) in text
+    assert "@tm.migration(after=None, old=[old.Product], new=[new.Product, new.Firm])" in text
+    assert tm.Migrations(name).check([shape(), Firm]) == ()
+    assert [type(step) for step in tm.Migrations(name).scripts[0].steps] == [Drop]
+
+
 def test_a_script_is_written_with_both_shapes_and_its_steps(package: Callable[[], str]) -> None:
     name = package()
     first = [shape(price=str, maker=(str | None, {"default": None}))]
