@@ -157,6 +157,11 @@ class VersionForm(_Form):
     unkept: bool = False
     """Whether it was retired because a process wrote that did not know the script of that migration."""
 
+    @property
+    def in_use(self) -> bool:
+        """Whether programs with this form may use the tables of the file: it is not retired, and has no tables of its own."""
+        return self.until is None and self.beside is None
+
 
 class LinkForm(_Form):
     """How the entities of two classes are the same: one class before a migration, and one after it."""

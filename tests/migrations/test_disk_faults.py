@@ -152,7 +152,7 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
 def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
     operation: str, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sticky: bool, full_size: bool
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(migration, "_SMALL", 15)
+    monkeypatch.setattr(migration, "_DELETED", 15)
     done = stores["switch"].parent / "done.db"
     shutil.copy(stores["switch"], done)
     assert tm.migrate(done, [CASE.script], rest=0, durability="relaxed").done

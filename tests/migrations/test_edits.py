@@ -265,8 +265,8 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
         store.insert_many([gone(f"s{n % 3}", n, "x" * 3000 * (n % 2)) for n in range(30)])
     one = script([kept], lambda m: m.drop(gone), "first", None, [kept, gone])
     assert migrate(path, one).ok
-    monkeypatch.setattr(migration, "_SMALL", 4)
-    real, killed = migration.delete_some, 0
+    monkeypatch.setattr(migration, "_DELETED", 4)
+    real, killed = migration.delete_class_rows, 0
 
     def kill(*args: Any) -> Any:
         nonlocal killed
@@ -275,7 +275,7 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(migration, "delete_some", kill)
+    monkeypatch.setattr(migration, "delete_class_rows", kill)
     with tm.open(path, models=[gone], durability="relaxed") as old:
         for left in (22, 14):
             with pytest.raises(KeyboardInterrupt):
@@ -289,7 +289,7 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
             with tm.open(path, models=[kept], durability="relaxed") as store:
                 assert store.check().ok
                 assert len(list(store.query(kept).allow_scan())) == 30
-    monkeypatch.setattr(migration, "delete_some", real)
+    monkeypatch.setattr(migration, "delete_class_rows", real)
     assert migrate(path, one, contract=True).ok
     with apsw.Connection(str(path)) as connection:
         assert connection.execute('SELECT count(*) FROM "Both"').fetchone() == (30,)

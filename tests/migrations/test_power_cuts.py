@@ -142,7 +142,7 @@ def test_a_power_cut_while_both_versions_write_leaves_them_in_step(path: Path, *
 def test_a_power_cut_while_a_migration_is_contracted_leaves_the_new_classes(
     path: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, full_size: bool
 ) -> None:
-    monkeypatch.setattr(migration, "_SMALL", 7)
+    monkeypatch.setattr(migration, "_DELETED", 7)
     draw = random.Random(5)
     case = cases()[name]
     assert tm.migrate(path, [case.script], rest=0).ok

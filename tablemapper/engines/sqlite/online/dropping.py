@@ -1,12 +1,12 @@
-"""What is not maintained any more: indexes, aggregates and classes that were dropped, and their tables.
+"""Indexes, aggregates and classes are dropped or disabled, and their tables are cleared.
 
-A drop takes the definition out of the catalogue at once, and leaves a tombstone. The tables are cleared in short
-transactions afterwards, as they may be large.
+A drop removes the definition from the catalogue at once, and leaves a tombstone. The tables may be large, so short
+transactions clear them afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -14,7 +14,7 @@ import msgspec
 
 from ....entities.aggregates import kept_field
 from ....errors import InvalidQuery
-from ....evolution.definitions import is_former, plain_name, takes_place_of
+from ....evolution.definitions import is_former, keepers_of, plain_name, takes_place_of
 from ....evolution.rules import reads
 from ....schema.forms import TombstoneForm
 from ...protocol import Built
@@ -25,7 +25,17 @@ from ..rows.jobs import BUILDS
 from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from ..sql.tables import EntityTable, fresh_name, quoted
 
-__all__ = ["clear_batch", "delete_some", "disable", "drop", "drop_former", "finished", "tidy", "unused"]
+__all__ = [
+    "clear_batch",
+    "delete_class_rows",
+    "delete_rows",
+    "disable",
+    "drop",
+    "drop_former",
+    "finished",
+    "tidy",
+    "unused",
+]
 
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
@@ -37,114 +47,118 @@ def drop(
     catalogue: Catalogue,
     label: str,
     by: str | None = None,
-    instead: str | None = None,
+    replacement: str | None = None,
     *,
-    whole: bool = False,
+    with_owner: bool = False,
 ) -> Catalogue:
-    """Take an index, an aggregate or a class, with all that is maintained from it, out of a catalogue; return it without.
+    """Return a catalogue without an index, an aggregate or a class, and without the aggregates over it.
 
     Args:
-        writer: of the transaction.
-        catalogue: as it is.
-        label: of what is dropped.
+        writer: the transaction.
+        catalogue: the catalogue as it is.
+        label: the index, aggregate or class.
         by: the migration that drops it.
-        instead: the label of the index that answers those who declare it.
-        whole: whether the class goes that has it, too.
+        replacement: the label of the index that answers for it, where a program still declares it.
+        with_owner: whether the class that keeps it as a maintained field is dropped, too.
 
     Raises:
-        InvalidQuery: the catalogue does not have it.
+        InvalidQuery: the catalogue does not have it, or an index reads it.
     """
     owner, _, index = label.partition(".")
     form = catalogue.models.get(owner)
     if form is None or (index and index not in form.indexes):
         raise InvalidQuery(f"drop: the store has no {label}")
-    if not whole and (over := _indexes_over(catalogue, owner)):
-        raise InvalidQuery(f"drop: the index {over[0]} is over {owner.replace(':', '.')}; drop that first")
-    models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
-    gone = {label}
-    physical: list[str] = []
+    if not with_owner and (readers := _indexes_over(catalogue, owner)):
+        raise InvalidQuery(f"drop: the index {readers[0]} is over {owner.replace(':', '.')}; drop that first")
     if index:
-        models[owner] = msgspec.structs.replace(
-            form, indexes={name: one for name, one in form.indexes.items() if name != index}
-        )
-        physical.append(index_tables.pop(label))
+        labels = {label}
+        catalogue, physical = _without_index(catalogue, owner, index)
     else:
-        maintained = [
-            name
-            for name, one in catalogue.models.items()
-            if one.aggregate and (one.aggregate.of == owner or (kept_field(name) or ("",))[0] == owner)
-        ]
-        for name in maintained:
-            catalogue = drop(writer, catalogue, name, by, whole=True)
-        models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
-        gone |= {f"{owner}.{name}" for name in form.indexes}
-        del models[owner]
-        physical += [index_tables.pop(one) for one in sorted(gone - {owner})]
-        if (values := index_tables.pop(values_label(owner), None)) is not None:
-            physical.append(values)
-        table = tables[form.table]
-        if len([name for name in table.types if not name.endswith("#")]) > 1:
-            _delete_all(writer, table, owner)
-            left = tuple([f"{name}#" if name == owner else name for name in table.types])
-            tables[form.table] = attrs.evolve(table, types=left)  # (nobody has rows of that number any more)
-        else:
-            del tables[form.table]
-            physical += [table.name, *([table.big_name] if table.spills else [])]
-    writer.executemany(_FORGET, [(each,) for each in gone])
-    here = {name for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()}
-    stone = TombstoneForm(
+        labels = {owner, *(f"{owner}.{name}" for name in form.indexes)}
+        keepers = keepers_of(owner, catalogue.models)
+        for name in [name for name, other in catalogue.models.items() if other.source == owner or name in keepers]:
+            catalogue = drop(writer, catalogue, name, by, with_owner=True)
+        catalogue, physical = _without_class(writer, catalogue, owner)
+    writer.executemany(_FORGET, [(each,) for each in labels])
+    created = {name for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()}
+    tombstone = TombstoneForm(
         label,
         msgspec.to_builtins(form.indexes[index] if index else form),
         writer.timestamp,
         by,
-        instead,
-        [name for name in physical if name in here],
+        replacement,
+        [name for name in physical if name in created],
     )
     return attrs.evolve(
-        _without(writer, catalogue, gone),
-        models=models,
-        index_tables=index_tables,
-        tables=tables,
-        states={one: state for one, state in catalogue.states.items() if one not in gone},
+        _without_jobs(writer, catalogue, labels),
+        states={other: state for other, state in catalogue.states.items() if other not in labels},
         past=catalogue.past | {name.lower() for name in physical},
-        tombstones=(*catalogue.tombstones, stone),
+        tombstones=(*catalogue.tombstones, tombstone),
     )
+
+
+def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
+    """Return a catalogue without an index, and the physical name of its table."""
+    form = catalogue.models[owner]
+    indexes = {name: other for name, other in form.indexes.items() if name != index}
+    models = catalogue.models | {owner: msgspec.structs.replace(form, indexes=indexes)}
+    index_tables = dict(catalogue.index_tables)
+    physical = [index_tables.pop(f"{owner}.{index}")]
+    return attrs.evolve(catalogue, models=models, index_tables=index_tables), physical
+
+
+def _without_class(writer: Writer, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
+    """Return a catalogue without a class, and the physical names of its tables; its rows in a shared table are deleted."""
+    models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
+    form = models.pop(name)
+    physical = [index_tables.pop(label) for label in sorted(f"{name}.{index}" for index in form.indexes)]
+    if (values := index_tables.pop(values_label(name), None)) is not None:
+        physical.append(values)
+    table = tables[form.table]
+    if len([other for other in table.types if not other.endswith("#")]) > 1:
+        _delete_all(writer, table, name)
+        types = tuple([f"{other}#" if other == name else other for other in table.types])  # (its number stays taken)
+        tables[form.table] = attrs.evolve(table, types=types)
+    else:
+        del tables[form.table]
+        physical += [table.name, *([table.big_name] if table.spills else [])]
+    return attrs.evolve(catalogue, models=models, index_tables=index_tables, tables=tables), physical
 
 
 def drop_former(writer: Writer, catalogue: Catalogue) -> Catalogue:
-    """Take former definitions out of a catalogue that no class can declare any more; return it without."""
+    """Return a catalogue without the former definitions that no program declares any more."""
     for label in unused(catalogue):
         catalogue = drop(writer, catalogue, label)
     return catalogue
 
 
 def unused(catalogue: Catalogue) -> list[str]:
-    """Return the labels of former definitions that no class can declare: all that are in use were opened later."""
-    found = []
+    """Return the labels of former definitions that no program declares: all versions in use were opened after the last one."""
+    labels = []
     for label, state in catalogue.states.items():
         owner = plain_name(label.partition(".")[0])
-        live = [one for one in catalogue.versions.get(owner, ()) if one.until is None and one.beside is None]
-        if is_former(label) and not state.declared and live and all(one.since >= state.since for one in live):
-            found.append(label)
-    return [label for label in found if label.partition(".")[2] == "" or label.partition(".")[0] not in found]
+        in_use = [version for version in catalogue.versions.get(owner, ()) if version.in_use]
+        if is_former(label) and not state.declared and in_use and all(v.since >= state.since for v in in_use):
+            labels.append(label)
+    return [label for label in labels if label.partition(".")[2] == "" or label.partition(".")[0] not in labels]
 
 
-def delete_some(
+def delete_class_rows(
     writer: Writer, catalogue: Catalogue, name: str, after: tuple[str, str], most: int
 ) -> tuple[str, str] | None:
-    """Delete the next rows of a class that nobody uses any more, at most ``most``, if it shares its table.
+    """Delete the next rows, at most ``most``, of a class that is about to be dropped, if it shares its table.
 
-    Nothing that is maintained from them is changed: it goes with the class.
+    Its indexes and aggregates stay as they are: they are dropped with the class.
 
     Args:
-        writer: of the transaction.
-        catalogue: as it is.
-        name: of the class.
+        writer: the transaction.
+        catalogue: the catalogue as it is.
+        name: the class.
         after: the last key of the batch before.
         most: rows.
 
     Returns:
-        The last key; None if no row is left, or the table goes with the class.
+        The last key; None if no row is left, or the class has its table alone.
     """
     form = catalogue.models.get(name)
     table = None if form is None else catalogue.tables[form.table]
@@ -157,8 +171,8 @@ def delete_some(
         (*after, most),
     ).fetchall()
     if table.spills:
-        moved = [(row[2],) for row in rows if row[2] is not None]
-        writer.executemany(f"DELETE FROM {quoted(table.big_name)} WHERE id = ?", moved)
+        big_ids = [(row[2],) for row in rows if row[2] is not None]
+        writer.executemany(f"DELETE FROM {quoted(table.big_name)} WHERE id = ?", big_ids)
     writer.executemany(
         f'DELETE FROM {quoted(table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', [row[:2] for row in rows]
     )
@@ -169,15 +183,15 @@ def _delete_all(writer: Writer, table: EntityTable, name: str) -> None:
     """Delete the rows of a class from a table that it shares."""
     number = table.type_number(name)
     if table.spills:
-        large = f'SELECT "_big" FROM {quoted(table.name)} WHERE "_type" IS ?'
-        writer.execute(f"DELETE FROM {quoted(table.big_name)} WHERE id IN ({large})", (number,))
+        big_ids = f'SELECT "_big" FROM {quoted(table.name)} WHERE "_type" IS ?'
+        writer.execute(f"DELETE FROM {quoted(table.big_name)} WHERE id IN ({big_ids})", (number,))
     writer.execute(f'DELETE FROM {quoted(table.name)} WHERE "_type" IS ?', (number,))
 
 
 def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
-    """Maintain an index or an aggregate no more until it is built anew; return the catalogue after that.
+    """Return a catalogue in which an index or an aggregate is not maintained until it is built anew.
 
-    It gets empty tables. An aggregate that shares its table stays there, without rows.
+    It gets empty tables. An aggregate that shares its table loses its rows there.
 
     Raises:
         InvalidQuery: the catalogue does not have it.
@@ -187,58 +201,64 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     table = None if form is None else catalogue.tables[form.table]
     if form is None or label not in catalogue.states:
         raise InvalidQuery(f"disable: the store has no index and no aggregate {label}")
-    own = [f"{owner}.{name}" for name in form.indexes]
-    labels = [label] if index else [label, *own, *_indexes_over(catalogue, owner)]
+    index_labels = (
+        [label] if index else [*(f"{owner}.{name}" for name in form.indexes), *_indexes_over(catalogue, owner)]
+    )
+    labels = {label, *index_labels}
     rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     created = {str(name): str(sql) for name, sql in rows}
     taken = {name.lower() for name in created} | catalogue.past
-    old: list[str] = []
+    replaced: list[str] = []
 
-    def anew(name: str) -> str:
+    def empty_table_like(name: str) -> str:
         fresh = fresh_name(name, taken)
         writer.execute(created[name].replace(quoted(name), quoted(fresh), 1))
         taken.add(fresh.lower())
-        old.append(name)
+        replaced.append(name)
         return fresh
 
     index_tables, tables = dict(catalogue.index_tables), dict(catalogue.tables)
-    for one in [*labels[bool(not index) :], *([] if index else [values_label(owner)])]:
-        if index_tables.get(one) in created:
-            index_tables[one] = anew(index_tables[one])
+    for each in [*index_labels, *([] if index else [values_label(owner)])]:
+        if index_tables.get(each) in created:
+            index_tables[each] = empty_table_like(index_tables[each])
     if not index and table is not None and len(table.types) > 1:
         _delete_all(writer, table, owner)
     elif not index and table is not None:
-        after = tables[form.table] = attrs.evolve(table, name=anew(table.name))
+        after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if table.spills:
             writer.execute(after.create_big)
-            old.append(table.big_name)
-    writer.executemany(_FORGET, [(one,) for one in labels])
+            replaced.append(table.big_name)
+    writer.executemany(_FORGET, [(each,) for each in labels])
     states = {
-        one: msgspec.structs.replace(state, state="disabled", since=writer.timestamp) if one in labels else state
-        for one, state in catalogue.states.items()
+        each: msgspec.structs.replace(state, state="disabled", since=writer.timestamp) if each in labels else state
+        for each, state in catalogue.states.items()
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     return attrs.evolve(
-        _without(writer, catalogue, set(labels)),
-        index_tables=index_tables, tables=tables, states=states, past=catalogue.past | {name.lower() for name in old},
-        tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=old)),
-    )  # fmt: skip
+        _without_jobs(writer, catalogue, labels),
+        index_tables=index_tables,
+        tables=tables,
+        states=states,
+        past=catalogue.past | {name.lower() for name in replaced},
+        tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=replaced)),
+    )
 
 
 def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
-    """Return the labels of the indexes over a maintained field that an aggregate keeps; none if it keeps none."""
+    """Return the labels of the indexes that read the maintained field of an aggregate; none if it keeps no field."""
     kept = None if is_former(name) else kept_field(name)
     if kept is None or kept[0] not in catalogue.models:
         return []
-    return [f"{kept[0]}.{index}" for index, one in catalogue.models[kept[0]].indexes.items() if reads(one, kept[1])]
+    owner, property = kept
+    return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
-def _without(writer: Writer, catalogue: Catalogue, gone: set[str]) -> Catalogue:
-    """Build some labels no more; return the catalogue without that."""
+def _without_jobs(writer: Writer, catalogue: Catalogue, labels: set[str]) -> Catalogue:
+    """Return a catalogue in which some labels are built no more."""
     jobs = []
     for job in catalogue.jobs:
-        targets = job.targets - gone
-        if targets and job.owner not in gone:
+        targets = job.targets - labels
+        if targets and job.owner not in labels:
             jobs.append(attrs.evolve(job, targets=targets))
             writer.execute(_TARGETS, (msgspec.json.encode(sorted(targets)).decode(), job.name))
         else:
@@ -247,52 +267,53 @@ def _without(writer: Writer, catalogue: Catalogue, gone: set[str]) -> Catalogue:
 
 
 def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
-    """Return a catalogue once some labels are built.
+    """Return a catalogue in which some labels are built.
 
-    A unique index goes when the same one without that promise is ready, which answers for it from then on.
+    Where a plain index is ready that replaces a unique one, the unique one is dropped.
     """
-    done = frozenset(labels)
-    jobs = tuple([job for job in catalogue.jobs if not job.targets <= done])
-    catalogue = attrs.evolve(catalogue, states=states_after(writer, catalogue.states, done), jobs=jobs)
-    for label in sorted(done):
+    built = frozenset(labels)
+    jobs = tuple([job for job in catalogue.jobs if not job.targets <= built])
+    catalogue = attrs.evolve(catalogue, states=states_after(writer, catalogue.states, built), jobs=jobs)
+    for label in sorted(built):
         owner, _, index = label.partition(".")
         indexes = catalogue.models[owner].indexes
         for other, form in indexes.items() if index else ():
             if plain_name(other) == plain_name(index) and takes_place_of(indexes[index], form):
-                catalogue = drop(writer, catalogue, f"{owner}.{other}", instead=label)
+                catalogue = drop(writer, catalogue, f"{owner}.{other}", replacement=label)
     return catalogue
 
 
 def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None:
-    """Delete the next rows of what was dropped, at most ``most``; a table that is empty goes. None if there is none."""
-    stone = next((one for one in catalogue.tombstones if one.tables), None)
-    if stone is None:
+    """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if a drop left no tables."""
+    tombstone = next((each for each in catalogue.tombstones if each.tables), None)
+    if tombstone is None:
         return None
-    name = stone.tables[0]
-    key = ", ".join(map(quoted, _key(writer, name)))
-    before = writer.total_changes()
-    writer.execute(f"DELETE FROM {quoted(name)} WHERE ({key}) IN (SELECT {key} FROM {quoted(name)} LIMIT ?)", (most,))
-    rows = writer.total_changes() - before
+    name = tombstone.tables[0]
+    rows = delete_rows(writer, name, most)
     ended: tuple[str, ...] = ()
     if rows < most:
         writer.execute(f"DROP TABLE {quoted(name)}")
-        left = msgspec.structs.replace(stone, tables=stone.tables[1:])
-        stones = tuple([left if one is stone else one for one in catalogue.tombstones])
-        write_catalogue(writer, attrs.evolve(catalogue, tombstones=stones))
+        after = msgspec.structs.replace(tombstone, tables=tombstone.tables[1:])
+        tombstones = tuple([after if each is tombstone else each for each in catalogue.tombstones])
+        write_catalogue(writer, attrs.evolve(catalogue, tombstones=tombstones))
         writer.bump_generation()
-        ended = () if left.tables else (stone.label,)
-    return Built(stone.label, rows, rows, 0, ended, clearing=True)
+        ended = () if after.tables else (tombstone.label,)
+    return Built(tombstone.label, rows, rows, 0, ended, clearing=True)
 
 
-def _key(writer: Writer, table: str) -> Iterator[str]:
-    """Yield the columns of a table's primary key."""
+def delete_rows(writer: Writer, table: str, most: int) -> int:
+    """Delete rows of a table, at most ``most``; return how many."""
     columns = writer.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
-    for _, name in sorted((column[5], str(column[1])) for column in columns if column[5]):
-        yield name
+    key = ", ".join(
+        [quoted(name) for _, name in sorted((column[5], str(column[1])) for column in columns if column[5])]
+    )
+    before = writer.total_changes()
+    writer.execute(f"DELETE FROM {quoted(table)} WHERE ({key}) IN (SELECT {key} FROM {quoted(table)} LIMIT ?)", (most,))
+    return writer.total_changes() - before
 
 
 def tidy(writer: Writer) -> None:
-    """Drop the tables of what was dropped, and give all others their public names, while nobody else has the file open."""
+    """Drop the tables that drops left, and give all others their public names, while no other process has the file open."""
 
     def read(sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         return writer.execute(sql, args).fetchall()
@@ -300,17 +321,17 @@ def tidy(writer: Writer) -> None:
     catalogue = read_catalogue(read)
     if not catalogue.models or catalogue.first_format or catalogue.staged is not None:
         return
-    for name in [name for stone in catalogue.tombstones for name in stone.tables]:
+    for name in [name for tombstone in catalogue.tombstones for name in tombstone.tables]:
         writer.execute(f"DROP TABLE {quoted(name)}")
-    stones = tuple([msgspec.structs.replace(stone, tables=[]) for stone in catalogue.tombstones])
+    tombstones = tuple([msgspec.structs.replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
     taken = {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")}
 
-    def public(held: str, name: str) -> str:
-        """Give a table the public name, if no other has it; return the name that it has."""
-        if is_former(name) or held == name or name.lower() in taken - {held.lower()}:
-            return held
-        writer.execute(f"ALTER TABLE {quoted(held)} RENAME TO {quoted(name)}")
-        taken.discard(held.lower())
+    def public(physical: str, name: str) -> str:
+        """Rename a table to its public name, if that is free; return the name that it has."""
+        if is_former(name) or physical == name or name.lower() in taken - {physical.lower()}:
+            return physical
+        writer.execute(f"ALTER TABLE {quoted(physical)} RENAME TO {quoted(name)}")
+        taken.discard(physical.lower())
         taken.add(name.lower())
         return name
 
@@ -320,18 +341,17 @@ def tidy(writer: Writer) -> None:
             public(table.big_name, after.big_name)
         return after
 
-    forms = {f"{name}.{i}": one.table for name, form in catalogue.models.items() for i, one in form.indexes.items()}
-    forms |= {values_label(name): f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
-    former = [label for label in catalogue.index_tables if is_former(label)]
+    names = {f"{name}.{i}": index.table for name, form in catalogue.models.items() for i, index in form.indexes.items()}
+    names |= {values_label(name): f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
     index_tables = {
-        label: held if label in former else public(held, forms[label]) if held.lower() in taken else held
-        for label, held in catalogue.index_tables.items()
+        label: name if is_former(label) or name.lower() not in taken else public(name, names[label])
+        for label, name in catalogue.index_tables.items()
     }
     after = attrs.evolve(
         catalogue,
         tables={name: table_of(name, table) for name, table in catalogue.tables.items()},
         index_tables=index_tables,
-        tombstones=stones,
+        tombstones=tombstones,
         past=frozenset(),
     )
     if after != catalogue:

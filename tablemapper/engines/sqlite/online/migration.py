@@ -1,13 +1,16 @@
-"""Migrations of one file: they begin, go on in short transactions, switch, and are contracted. No class need be opened."""
+"""Migrations of one file: each is started, copies in short transactions, switches, and is contracted later.
+
+No class need be opened: the catalogue has the forms of all.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from ....errors import InvalidMigration
@@ -29,18 +32,18 @@ from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms, is_one_way
-from .dropping import delete_some, drop, drop_former, unused
+from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
 from .switch import ended, linked, swapped, switched, with_drops
 from .takeover import stage, take_format, take_over
 
 __all__ = ["SqliteMigrations"]
 
 T = TypeVar("T")
-_FOLLOWS = 10
+_FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
-_LEFT = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
+_LEFTOVERS = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
-_SMALL = 5_000  # rows of a table that are deleted in one transaction
+_DELETED = 5_000  # rows of a table that are deleted in one transaction
 
 
 class SqliteMigrations:
@@ -56,7 +59,7 @@ class SqliteMigrations:
     def open(
         cls, path: str | os.PathLike[str], *, durability: Any = "full", timeout: float = 5.0, **options: Any
     ) -> SqliteMigrations:
-        """Open a file that is there.
+        """Open an existing file.
 
         Args:
             path: the file.
@@ -75,15 +78,13 @@ class SqliteMigrations:
         """Close the file."""
         self._file.close()
 
-    # ------------------------------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------------------------------ the catalogue
 
     def _look(self) -> None:
+        """Read the catalogue; a copy that is under way goes on by it."""
         with self._file.snapshot() as snapshot:
             self._catalogue = read_catalogue(snapshot.read)
             ((self._generation,),) = snapshot.read(f"SELECT generation FROM {STATE}")
-        self._use()
-
-    def _use(self) -> None:
         transition, staged = self._transition, self._catalogue.staged
         if transition is None or self._copying is None or staged is None or staged.migration != transition.name:
             return
@@ -94,33 +95,36 @@ class SqliteMigrations:
         )
 
     def _schema(self, schema: Schema, catalogue: Catalogue) -> SqliteSchema:
-        # (Whether a form was retired says nothing here: a migration may come to one again.)
+        # (Without versions, as these refuse a form that was retired, and a migration may declare it again.)
         return SqliteSchema(schema, attrs.evolve(catalogue, versions={}), self._generation)
 
     def _former(self, transition: Transition) -> SqliteSchema:
-        """Return the classes as they were before a migration that is undone; none if that did not find them."""
+        """Return the classes as they were before a migration that is undone; none if the migration set none aside."""
         former = self._catalogue.former.get(transition.id, Catalogue())
-        there = [model for model in transition.new.models if transition.back and model.name in former.models]
-        return self._schema(Schema(tuple(there)), former)
+        models = [model for model in transition.new.models if transition.back and model.name in former.models]
+        return self._schema(Schema(tuple(models)), former)
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the file."""
         return self._catalogue.models
 
     def history(self) -> tuple[AppliedForm, ...]:
-        """Return the migrations that were begun, in that order."""
+        """Return the migrations that were started, in that order."""
         return self._catalogue.history
 
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
+        ((count,),) = self._file.read(self._count_sql(name))
+        return int(count)
+
+    def _count_sql(self, name: str) -> str:
         table = self._catalogue.tables[self._catalogue.models[name].table]
         condition = table.type_filter(name, "t") or "TRUE"
-        ((count,),) = self._file.read(f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}")
-        return int(count)
+        return f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}"
 
     @property
     def faults(self) -> Mapping[tuple[str, Key], Fault]:
-        """What could not be turned into others so far."""
+        """The entities that could not be converted so far."""
         return {} if self._copying is None else self._copying.faults
 
     # ------------------------------------------------------------------------------------------ running one
@@ -129,7 +133,7 @@ class SqliteMigrations:
         return self._paced(write)[0]
 
     def _paced(self, write: Callable[[Writer], T]) -> tuple[T, Pace]:
-        """Write by the catalogue as it is in that transaction; return also its pace."""
+        """Write by the catalogue as it is in that transaction; return the result and the pace of the transaction."""
         followed = 0
         while True:
             try:
@@ -142,7 +146,7 @@ class SqliteMigrations:
                 self._look()
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        """Note migrations, each with its digest, as done: the store was never as they find it."""
+        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
 
         def write(writer: Writer) -> None:
             now = writer.timestamp
@@ -153,12 +157,12 @@ class SqliteMigrations:
         self._look()
 
     def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
-        """Begin a migration, or go on with it; return whether anything is to be copied.
+        """Start a migration, or continue it; return whether anything is to be copied.
 
-        Nothing is where what it makes is there already, kept in step since it was done before, or undone.
+        Nothing is to be copied if a twin has the result already, kept in step since the migration switched, or was undone.
 
         Raises:
-            InvalidMigration: another one is under way, or the store is not as it finds it.
+            InvalidMigration: another one is under way, or ``check`` refuses the store.
         """
 
         def write(writer: Writer) -> None:
@@ -171,27 +175,14 @@ class SqliteMigrations:
                 if entry.script == transition.script:
                     return
                 catalogue = _discarded(writer, catalogue)
-            twin = next((one for one in catalogue.twins if one.migration == transition.id), None)
+            twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
             if twin is not None:
-                entry = [one for one in catalogue.history if one.id == transition.id][-1]
-                if entry.script == transition.script:  # what it is to make is there already
+                entry = [entry for entry in catalogue.history if entry.id == transition.id][-1]
+                if entry.script == transition.script:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
                     return
                 catalogue = ended(writer, catalogue, twin, transition.id)
-            staged = stage(writer, transition.new, catalogue.past, _reader(writer))
-            building = {
-                label: replace(staged.states[label], state="building", since=now) for label in transition.contested
-            }
-            staged = attrs.evolve(staged, states=staged.states | building)
-            for label in transition.contested:  # (of an index of this name that ends)
-                writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
-            writer.execute(f"DELETE FROM {LEDGER}")  # what a run of the same name noted, if it was killed at its end
-            for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
-                total = sum(self._count(writer, model.name) for model in conversion.sources)
-                writer.execute(
-                    f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)",
-                    (form.id, ", ".join(form.sources), total),
-                )
+            staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:
                 history = (*history, AppliedForm(transition.id, transition.script, list(transition.steps), started=now))
@@ -202,16 +193,33 @@ class SqliteMigrations:
         self._look()
         return self._catalogue.staged is not None
 
+    def _stage(self, writer: Writer, transition: Transition, catalogue: Catalogue) -> Catalogue:
+        """Create the tables of the new classes, and register what is copied; return the catalogue of the new classes."""
+        staged = stage(writer, transition.new, catalogue.past, _reader(writer))
+        building = {
+            label: replace(staged.states[label], state="building", since=writer.timestamp)
+            for label in transition.contested
+        }
+        for label in transition.contested:  # (the old index of this name ends)
+            writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
+        writer.execute(f"DELETE FROM {LEDGER}")  # a run that was killed at its end may have left notes of the same name
+        for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
+            counts = [writer.get(self._count_sql(model.name)) or (0,) for model in conversion.sources]
+            writer.execute(
+                f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)",
+                (form.id, ", ".join(form.sources), sum(count for (count,) in counts)),
+            )
+        return attrs.evolve(staged, states=staged.states | building)
+
     def lacking(self, transition: Transition) -> Sequence[Fault]:
-        """Return the entities that cannot be what they were before a migration that is undone; nothing is written."""
+        """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
-        kept = any(one.id == transition.id and one.undone is None and one.kept for one in self._catalogue.history)
-        if (
-            kept
-            and transition.id not in self._catalogue.former
-            and any(one.former and one.former.fields for one in transition.conversions)
-        ):
+        kept = any(
+            entry.id == transition.id and entry.undone is None and entry.kept for entry in self._catalogue.history
+        )
+        needs_former = any(each.former and each.former.fields for each in transition.conversions)
+        if kept and needs_former and transition.id not in self._catalogue.former:
             raise InvalidMigration(
                 transition.id,
                 ["it ran before this version kept what it drops, so it cannot be undone; restore a backup"],
@@ -223,11 +231,11 @@ class SqliteMigrations:
             return copying.lacking(snapshot)
 
     def under_way(self) -> str | None:
-        """Return what the migration is called that was begun and has not switched."""
+        """Return the name of the migration that was started and has not switched; None if there is none."""
         return None if self._catalogue.staged is None else self._catalogue.staged.migration
 
     def discard(self, name: str) -> None:
-        """Give up a migration that is under way: what was copied for it goes."""
+        """Abandon a migration that is under way, and drop the tables that it copied to."""
 
         def write(writer: Writer) -> None:
             if self.under_way() == name:
@@ -237,10 +245,10 @@ class SqliteMigrations:
         self._look()
 
     def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
-        """Do a migration that copies nothing, in one transaction.
+        """Run a migration that copies nothing, in one transaction.
 
         Raises:
-            InvalidMigration: another one is under way, or the store is not as it finds it.
+            InvalidMigration: another one is under way, or ``check`` refuses the store.
         """
 
         def write(writer: Writer) -> None:
@@ -251,26 +259,11 @@ class SqliteMigrations:
             for name, names in edit.names.items():
                 catalogue = _renamed(writer, catalogue, name, names)
             catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
-            for model in edit.new:
-                if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
-                    continue
-                source = model.name if model.aggregate is None else model.aggregate.source.__name__
-                names = edit.names[source] if model.aggregate is None else {}
-                known = [
-                    replace(one, renames=composed(one, names), behind=one.behind or edit.id)
-                    for one in catalogue.versions.get(model.name, ())
-                    if one.until is None and one.beside is None and one.form != model.form_hash
-                ]
-                others = [one for one in catalogue.versions.get(model.name, ()) if one.until is not None or one.beside]
-                # (What declares more is taken over when it is opened.)
-                fits = _fits(model.form, catalogue.models[model.name])
-                versions = [*others, *known, *([VersionForm(model.form_hash, now)] if fits else [])]
-                catalogue = attrs.evolve(catalogue, versions=catalogue.versions | {model.name: versions})
-            catalogue = with_drops(catalogue, edit)
+            catalogue = with_drops(_with_new_versions(catalogue, edit, now), edit)
             if edit.back:
                 history = [
-                    replace(one, undone=now) if one.id == edit.id and one.undone is None else one
-                    for one in catalogue.history
+                    replace(entry, undone=now) if entry.id == edit.id and entry.undone is None else entry
+                    for entry in catalogue.history
                 ]
             else:
                 entry = AppliedForm(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
@@ -281,18 +274,12 @@ class SqliteMigrations:
         self._look()
 
     def take_over(self, schema: Schema) -> None:
-        """Add what classes declare and no step says, as when they are opened; it is not built yet."""
+        """Add to the catalogue what classes declare and no step of a script says, as opening them does, and build nothing."""
         self._write(lambda writer: take_over(writer, schema, _reader(writer)))
         self._look()
 
-    def _count(self, writer: Writer, name: str) -> int:
-        table = self._catalogue.tables[self._catalogue.models[name].table]
-        condition = table.type_filter(name, "t") or "TRUE"
-        (count,) = writer.get(f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}") or (0,)
-        return int(count)
-
     def step(self, most: int) -> Copied:
-        """Turn the next entities into others, at most ``most``, in one transaction; switch with the last ones."""
+        """Convert the next entities, at most ``most``, in one transaction; switch in the transaction of the last ones."""
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
@@ -301,7 +288,7 @@ class SqliteMigrations:
         def write(writer: Writer) -> None:
             nonlocal read, done, total, switched
             staged = self._catalogue.staged
-            if staged is None or staged.migration != transition.name:  # another runner has switched
+            if staged is None or staged.migration != transition.name:  # another run has switched
                 if not _is_done(self._catalogue.history, transition):
                     raise InvalidMigration(
                         transition.id,
@@ -320,7 +307,7 @@ class SqliteMigrations:
         return Copied(read, done, max(total, done), pace, switched, copying.passed, copying.stuck)
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
-        """Let what was written take the place of what it was made of."""
+        """Replace the old classes by the staged ones."""
         if is_one_way(writer):
             transition = attrs.evolve(transition, links=())
         self._save(writer, switched(writer, self._catalogue, transition, staged, entities))
@@ -331,88 +318,93 @@ class SqliteMigrations:
         write_catalogue(writer, catalogue)
         writer.bump_generation()
 
-    # ------------------------------------------------------------------------------------------ what is left
+    # ------------------------------------------------------------------------------------------ after the switch
 
     def clear(self, most: int) -> int:
-        """Delete what migrations leave behind that are done, at most so many rows in one transaction; return how many."""
+        """Delete the notes of finished migrations in one transaction, at most so many rows; return how many."""
 
         def write(writer: Writer) -> int:
-            rows = writer.execute(_LEFT, (most,)).fetchall()
+            rows = writer.execute(_LEFTOVERS, (most,)).fetchall()
             if rows:
                 writer.executemany(_FORGET, rows)
             return len(rows)
 
-        if self._catalogue.first_format or not self._file.read(_LEFT, (1,)):
+        if self._catalogue.first_format or not self._file.read(_LEFTOVERS, (1,)):
             return 0
         return self._write(write)
 
     def has_twin(self, id: str) -> bool:
-        """Return whether a version of before a migration goes on, in tables that are kept in step."""
+        """Return whether the version before a migration goes on, in tables that are kept in step."""
         return any(twin.migration == id for twin in self._catalogue.twins)
 
     def contract(self, id: str) -> None:
-        """Drop what a migration left of the classes that it ended; it cannot be undone then."""
-
-        def end(writer: Writer) -> None:
-            catalogue, now = self._catalogue, writer.timestamp
-            for twin in catalogue.twins:
-                entry = [one for one in catalogue.history if one.id == twin.migration][-1]
-                if entry.id == id or entry.undone is not None:
-                    catalogue = ended(writer, catalogue, twin, entry.id)
-            leaving = set(_classes_of(catalogue, id))
-            anew = {label for label, state in catalogue.states.items() if state.declared}
-            versions = {
-                name: [
-                    replace(one, until=now, retired_by=id)
-                    if one.until is None and (one.behind == id or name in leaving)
-                    else one
-                    for one in forms
-                ]
-                for name, forms in catalogue.versions.items()
-            }
-            history = [
-                replace(
-                    one, contracted=one.contracted or now, drops=[label for label in one.drops if label not in anew]
-                )
-                if one.id == id and one.undone is None
-                else one
-                for one in catalogue.history
-            ]
-            self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
-
-        self._write(end)  # there is no way back from here, and nobody uses what goes: it may go bit by bit
+        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
+        # After the first transaction the migration cannot be undone, and no program uses the tables: they can be emptied in
+        # short transactions.
+        self._write(partial(self._retire, id))
         self._look()
-        for name in _classes_of(self._catalogue, id):
+        for name in _dropped_classes(self._catalogue, id):
             after: tuple[str, str] | None = ("", "")
             while after is not None:
-                after = self._write(lambda w, n=name, a=after: delete_some(w, self._catalogue, n, a, _SMALL))  # type: ignore[misc]
-        entries = [one for one in self._catalogue.history if one.id == id or one.undone is not None]
-        names = [name for entry in entries for name in entry.kept]
-        for name in names:
-            while self._write(lambda writer, name=name: _emptied(writer, name)):  # type: ignore[misc]
+                after = self._write(lambda w, n=name, a=after: delete_class_rows(w, self._catalogue, n, a, _DELETED))  # type: ignore[misc]
+        entries = [entry for entry in self._catalogue.history if entry.id == id or entry.undone is not None]
+        tables = [name for entry in entries for name in entry.kept]
+        for name in tables:
+            while self._write(partial(_shrink, name)):
                 pass
-
-        def write(writer: Writer) -> None:
-            for name in names:
-                writer.execute(f"DROP TABLE {quoted(name)}")
-            catalogue = self._catalogue
-            for label in [label for one in entries if one.undone is None for label in one.drops]:
-                if label in catalogue.models or label in catalogue.index_tables:  # (else it is gone with its class)
-                    catalogue = drop(writer, catalogue, label, id)
-            history = [
-                replace(one, kept=[], drops=[]) if one.id == id else one
-                for one in catalogue.history
-                if one.undone is None
-            ]
-            former = {
-                id: one
-                for id, one in catalogue.former.items()
-                if not any(table.name in names for table in one.tables.values())
-            }
-            self._save(writer, attrs.evolve(catalogue, former=former, history=tuple(history)))
-
-        self._write(write)
+        labels = [label for entry in entries if entry.undone is None for label in entry.drops]
+        self._write(partial(self._drop_replaced, id, tables, labels))
         self._look()
+
+    def _retire(self, id: str, writer: Writer) -> None:
+        """Retire the versions that go on beside a migration, or declare a class that it drops."""
+        catalogue, now = self._catalogue, writer.timestamp
+        for twin in catalogue.twins:
+            entry = [entry for entry in catalogue.history if entry.id == twin.migration][-1]
+            if entry.id == id or entry.undone is not None:
+                catalogue = ended(writer, catalogue, twin, entry.id)
+        dropped = set(_dropped_classes(catalogue, id))
+        versions = {
+            name: [
+                replace(version, until=now, retired_by=id)
+                if version.until is None and (version.behind == id or name in dropped)
+                else version
+                for version in opened
+            ]
+            for name, opened in catalogue.versions.items()
+        }
+        declared_again = {label for label, state in catalogue.states.items() if state.declared}
+        history = [
+            replace(
+                entry,
+                contracted=entry.contracted or now,
+                drops=[label for label in entry.drops if label not in declared_again],
+            )
+            if entry.id == id and entry.undone is None
+            else entry
+            for entry in catalogue.history
+        ]
+        self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
+
+    def _drop_replaced(self, id: str, tables: Sequence[str], labels: Sequence[str], writer: Writer) -> None:
+        """Drop the tables and the definitions that a migration has replaced or drops."""
+        for name in tables:
+            writer.execute(f"DROP TABLE {quoted(name)}")
+        catalogue = self._catalogue
+        for label in labels:
+            if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
+                catalogue = drop(writer, catalogue, label, id)
+        history = [
+            replace(entry, kept=[], drops=[]) if entry.id == id else entry
+            for entry in catalogue.history
+            if entry.undone is None
+        ]
+        former = {
+            migration: part
+            for migration, part in catalogue.former.items()
+            if not any(table.name in tables for table in part.tables.values())
+        }
+        self._save(writer, attrs.evolve(catalogue, former=former, history=tuple(history)))
 
     def drop_former(self) -> None:
         """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
@@ -425,15 +417,33 @@ class SqliteMigrations:
         self._file.backup(path, lambda _done, _total: None)
 
 
-def _fits(form: ModelForm, held: ModelForm) -> bool:
-    """Return whether a class declares nothing that the file does not have as it is."""
-    own = {name: replace(field, default=None) for name, field in form.fields.items()}
-    theirs = {name: replace(field, default=None) for name, field in held.fields.items()}
-    indexes = {name: name for name in form.indexes}
+def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
+    """Return a catalogue with the versions that an edit comes to; older ones go on under their names of the properties."""
+    versions = dict(catalogue.versions)
+    for model in edit.new:
+        if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
+            continue
+        names = edit.names[model.name] if model.aggregate is None else {}
+        opened = versions.get(model.name, ())
+        older = [
+            replace(version, renames=composed(version, names), behind=version.behind or edit.id)
+            for version in opened
+            if version.in_use and version.form != model.form_hash
+        ]
+        # (A class that declares more is noted when it is opened.)
+        new = [VersionForm(model.form_hash, now)] if _fits(model.form, catalogue.models[model.name]) else []
+        versions[model.name] = [*(version for version in opened if not version.in_use), *older, *new]
+    return attrs.evolve(catalogue, versions=versions)
+
+
+def _fits(declared: ModelForm, stored: ModelForm) -> bool:
+    """Return whether the file has everything that a class declares, as it declares it."""
+    declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
+    stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
     return (
-        own.items() <= theirs.items()
-        and indexes_in(held.indexes, form.indexes) == indexes
-        and form.aggregate == held.aggregate
+        declared_fields.items() <= stored_fields.items()
+        and indexes_in(stored.indexes, declared.indexes) == {name: name for name in declared.indexes}
+        and declared.aggregate == stored.aggregate
     )
 
 
@@ -442,19 +452,21 @@ def _under_way(id: str, staged: Staged) -> InvalidMigration:
 
 
 def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> Catalogue:
-    """Give properties of a class other names, in its indexes too; return the catalogue with them."""
+    """Rename properties of a class, and their columns in its indexes; return the catalogue with the new names."""
     form = catalogue.models[name]
     for index in form.indexes:
         before = index_columns_of(form, index)
-        after = [names.get(one, one) for one in before]
+        after = [names.get(property, property) for property in before]
         table = quoted(catalogue.index_tables[f"{name}.{index}"])
         for old, new in zip(index_column_names(before), index_column_names(after), strict=True):
             if old != new:
                 writer.execute(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    others = [one for other, one in catalogue.models.items() if other != name and one.table == form.table]
+    sharing = [other for key, other in catalogue.models.items() if key != name and other.table == form.table]
     catalogue = with_names(catalogue, name, names)
-    gone = [old for old in names if not any(old in one.fields for one in others) and old not in names.values()]
-    tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], gone)}
+    unused_names = [
+        old for old in names if not any(old in other.fields for other in sharing) and old not in names.values()
+    ]
+    tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
     return attrs.evolve(catalogue, tables=tables)
 
 
@@ -466,46 +478,39 @@ def _reader(writer: Writer) -> Read:
 
 
 def _is_done(history: Iterable[AppliedForm], transition: Transition) -> bool:
-    stands = any(one.id == transition.id and one.switched and one.undone is None for one in history)
-    return stands != transition.back
+    switched = any(entry.id == transition.id and entry.switched and entry.undone is None for entry in history)
+    return switched != transition.back
 
 
 def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
-    """Drop what was copied for a migration that is given up; return the catalogue without it."""
+    """Drop the tables that an abandoned migration copied to; return the catalogue without the migration."""
     assert catalogue.staged is not None
     staged = catalogue.staged.catalogue
-    here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    created = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
     names = [name for table in staged.tables.values() for name in table.ddl()]
     names += [*staged.index_tables.values()]
     for name in dict.fromkeys(names):
-        if name.lower() in here:
+        if name.lower() in created:
             writer.execute(f"DROP TABLE {quoted(name)}")
     for table in (COPIES, QUEUE, LEDGER):
         writer.execute(f"DELETE FROM {table}")
     past = catalogue.past | {name.lower() for name in names}
     name = catalogue.staged.migration
-    history = [one for one in catalogue.history if one.id != name or one.switched or one.undone is not None]
+    history = [entry for entry in catalogue.history if entry.id != name or entry.switched or entry.undone is not None]
     return attrs.evolve(catalogue, staged=None, copies=(), history=tuple(history), past=past)
 
 
-def _classes_of(catalogue: Catalogue, id: str) -> list[str]:
-    """Return the classes that go with a migration, and the aggregates of them."""
-    labels = {label for one in catalogue.history if one.id == id and one.undone is None for label in one.drops}
+def _dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
+    """Return the classes that a migration drops, and their aggregates."""
+    entries = [entry for entry in catalogue.history if entry.id == id and entry.undone is None]
+    labels = {label for entry in entries for label in entry.drops}
     labels -= {label for label, state in catalogue.states.items() if state.declared}
-    return [
-        name
-        for name, form in catalogue.models.items()
-        if name in labels or (form.aggregate is not UNSET and form.aggregate.of in labels)
-    ]
+    return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
 
 
-def _emptied(writer: Writer, name: str) -> bool:
-    """Delete some rows of a table; tell whether more are left than may go with it."""
-    if writer.get(f"SELECT 1 FROM {quoted(name)} LIMIT 1 OFFSET ?", (_SMALL,)) is None:
+def _shrink(table: str, writer: Writer) -> bool:
+    """Delete some rows of a table that is too large to be dropped in a short transaction; return whether it is."""
+    if writer.get(f"SELECT 1 FROM {quoted(table)} LIMIT 1 OFFSET ?", (_DELETED,)) is None:
         return False
-    columns = [row[1] for row in writer.execute(f"PRAGMA table_info({quoted(name)})") if row[5]]
-    listed = ", ".join(map(quoted, columns))
-    writer.execute(
-        f"DELETE FROM {quoted(name)} WHERE ({listed}) IN (SELECT {listed} FROM {quoted(name)} LIMIT ?)", (_SMALL,)
-    )
+    delete_rows(writer, table, _DELETED)
     return True

@@ -1,4 +1,4 @@
-"""What a switch makes of a catalogue: some classes take the place of others, which become their twin, or end."""
+"""The catalogue after a migration switched: new classes have replaced old ones, which become their twin, or end."""
 
 from __future__ import annotations
 
@@ -26,33 +26,36 @@ _log = logging.getLogger("tablemapper.sqlite")
 def switched(
     writer: Writer, catalogue: Catalogue, transition: Transition, staged: Catalogue, entities: int
 ) -> Catalogue:
-    """Return a catalogue in which what was written has taken the place of what it was made of."""
+    """Return a catalogue in which the staged classes have replaced those that they were copied from."""
     ending, now, id = transition.ending, writer.timestamp, transition.id
-    for twin in catalogue.twins:  # of an older version still
+    for twin in catalogue.twins:  # of a version that is older still
         if catalogue.group(twin) & ending:
             catalogue = ended(writer, catalogue, twin, id)
-    part = catalogue.part(ending)
+    old = catalogue.part(ending)
     versions = dict(catalogue.versions)
     for name in ending & versions.keys():
-        live = {version.form for version in staged.versions.get(name, ())}
+        staged_forms = {version.form for version in staged.versions.get(name, ())}
         versions[name] = [
-            one if one.until is not None or one.form in live else _left(one, transition, now) for one in versions[name]
+            version
+            if version.until is not None or version.form in staged_forms
+            else _replaced(version, transition, now)
+            for version in versions[name]
         ]
-    for name, forms in staged.versions.items():
+    for name, staged_versions in staged.versions.items():
         opened = versions.setdefault(name, [])
-        live = {one.form for one in opened if one.until is None and one.beside is None}
-        versions[name] = [*opened, *(one for one in forms if one.form not in live)]
-    labels = {label for name, form in part.models.items() for label in labels_of(name, form)}
+        in_use = {version.form for version in opened if version.in_use}
+        versions[name] = [*opened, *(version for version in staged_versions if version.form not in in_use)]
+    labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
         writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
     kept: list[str] = []
-    catalogue = _removed(writer, catalogue, ending)
+    catalogue = _without_classes(writer, catalogue, ending)
     writer.execute(f"DELETE FROM {COPIES}")
     if transition.links:
-        twin = Twin(id, transition.links, transition.writes, _at_rest(part))
+        twin = Twin(id, transition.links, transition.writes, _without_builds(old))
         catalogue = attrs.evolve(catalogue, twins=(*catalogue.twins, twin))
     else:
-        catalogue, kept = _set_aside(writer, catalogue, part, id)
+        catalogue, kept = _set_aside(writer, catalogue, old, id)
     catalogue = with_drops(catalogue.together(staged), transition)
     return attrs.evolve(
         catalogue,
@@ -64,62 +67,63 @@ def switched(
 
 
 def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transition) -> Catalogue:
-    """Return a catalogue in which a twin has taken the place of the classes that it is kept in step with, and they its own.
+    """Return a catalogue in which a twin and the classes that it is kept in step with have changed places.
 
-    Nothing is copied. If what they write is not kept in step with, they end.
+    Nothing is copied. The classes end if the twin could not be written.
     """
     now, names = writer.timestamp, catalogue.group(twin)
-    part = catalogue.part(names)
+    current = catalogue.part(names)
     same = {
         name
         for name in names & twin.catalogue.models.keys()
-        if form_hash(part.models[name]) == form_hash(twin.catalogue.models[name])
+        if form_hash(current.models[name]) == form_hash(twin.catalogue.models[name])
     }
     versions = {
-        name: [_crossed(one, twin.migration, stays=name not in names or name in same) for one in forms]
-        for name, forms in catalogue.versions.items()
+        name: [_swapped_version(each, twin.migration, stays=name not in names or name in same) for each in opened]
+        for name, opened in catalogue.versions.items()
     }
-    other = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _at_rest(part))
+    new_twin = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _without_builds(current))
     after = attrs.evolve(
-        with_drops(_removed(writer, catalogue, names).together(twin.catalogue), transition),
+        with_drops(_without_classes(writer, catalogue, names).together(twin.catalogue), transition),
         versions=versions,
-        twins=tuple([other if one is twin else one for one in catalogue.twins]),
+        twins=tuple([new_twin if each is twin else each for each in catalogue.twins]),
     )
     if not transition.back:
         entry = AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
         after = attrs.evolve(after, history=(*after.history, entry))
     after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
-    return after if twin.writes else ended(writer, after, other, twin.migration)
+    return after if twin.writes else ended(writer, after, new_twin, twin.migration)
 
 
 def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bool = False) -> Catalogue:
-    """Return a catalogue without a twin: who lives in it is retired, and its tables are left to be contracted.
+    """Return a catalogue without a twin: the versions that use it are retired; contracting drops its tables.
 
     Args:
         writer: the transaction.
-        catalogue: of the file.
-        twin: which.
+        catalogue: the catalogue of the file.
+        twin: the twin.
         by: the migration that ends it.
-        unkept: it ends since a process is about to write that does not know the script.
+        unkept: whether it ends because a process is about to write that does not know the script.
     """
     catalogue, kept = _set_aside(writer, catalogue, twin.catalogue, twin.migration)
-    of = max(at for at, one in enumerate(catalogue.history) if one.id == twin.migration)
-    history = [replace(one, kept=[*one.kept, *kept]) if at == of else one for at, one in enumerate(catalogue.history)]
+    history = list(catalogue.history)
+    last = max(at for at, entry in enumerate(history) if entry.id == twin.migration)
+    history[last] = replace(history[last], kept=[*history[last].kept, *kept])
     versions = {
         name: [
-            replace(one, until=writer.timestamp, retired_by=by, beside=None, unkept=unkept)
-            if one.beside == twin.migration and one.until is None
-            else one
-            for one in forms
+            replace(version, until=writer.timestamp, retired_by=by, beside=None, unkept=unkept)
+            if version.beside == twin.migration and version.until is None
+            else version
+            for version in opened
         ]
-        for name, forms in catalogue.versions.items()
+        for name, opened in catalogue.versions.items()
     }
-    twins = tuple([one for one in catalogue.twins if one is not twin])
+    twins = tuple([other for other in catalogue.twins if other is not twin])
     return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history))
 
 
 def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
-    """Let twins end that this process cannot keep in step with what it is about to write."""
+    """End the twins that this process cannot keep in step with what it is about to write."""
     for twin in twins:
         catalogue = ended(writer, catalogue, twin, twin.migration, unkept=True)
         _log.warning(
@@ -131,32 +135,34 @@ def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> N
 
 
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
-    """Return a catalogue in which the newest version does not declare what a migration drops; or does, if that is undone.
+    """Return a catalogue that marks the drops of a migration as undeclared; as declared, if the migration is undone.
 
-    It goes when the migration is contracted, unless a later version declares it again.
+    Contracting drops them, unless a later version declares them again.
     """
-    applied = [one for one in catalogue.history if one.id == change.id and one.undone is None]
-    labels = [label for one in applied for label in one.drops] if change.back else change.drops
-    states = {one: replace(catalogue.states[one], declared=change.back) for one in labels if one in catalogue.states}
+    applied = [entry for entry in catalogue.history if entry.id == change.id and entry.undone is None]
+    labels = [label for entry in applied for label in entry.drops] if change.back else change.drops
+    states = {
+        label: replace(catalogue.states[label], declared=change.back) for label in labels if label in catalogue.states
+    }
     return attrs.evolve(catalogue, states=catalogue.states | states)
 
 
 def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
-    """Return a twin once properties of the classes of the file have other names."""
+    """Return a twin with its links to the new names of properties, which are given by class."""
 
     def renamed(link: LinkForm) -> LinkForm:
-        of = names.get(link.new, {})
+        new_names = names.get(link.new, {})
         return replace(
             link,
-            properties={old: of.get(new, new) for old, new in link.properties.items()},
-            functions={of.get(new, new): one for new, one in link.functions.items()},
+            properties={old: new_names.get(new, new) for old, new in link.properties.items()},
+            functions={new_names.get(new, new): function for new, function in link.functions.items()},
         )
 
     return attrs.evolve(twin, links=tuple(map(renamed, twin.links)))
 
 
-def _crossed(version: VersionForm, migration: str, *, stays: bool) -> VersionForm:
-    """Return a version of a class as it is once a twin and the classes of the file have changed places."""
+def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> VersionForm:
+    """Return a version after a twin and the classes of the file changed places; ``stays``: the class has one form in both, or is in neither."""
     if version.until is not None:
         return version
     if version.beside == migration:
@@ -166,23 +172,23 @@ def _crossed(version: VersionForm, migration: str, *, stays: bool) -> VersionFor
     )
 
 
-def _left(version: VersionForm, transition: Transition, now: int) -> VersionForm:
-    """Return a version of a class that ends, and may go on beside what takes its place."""
+def _replaced(version: VersionForm, transition: Transition, now: int) -> VersionForm:
+    """Return a version that a migration replaced: it goes on beside the new one, or is retired."""
     if transition.links:
         return replace(version, beside=transition.id, behind=version.behind or transition.id)
     return replace(version, until=now, retired_by=transition.id)
 
 
-def _at_rest(part: Catalogue) -> Catalogue:
-    """Return what there is of classes, without what was being built: that comes to no end here."""
+def _without_builds(part: Catalogue) -> Catalogue:
+    """Return a part of a catalogue in which everything that is not ready is disabled: a twin builds nothing."""
     states = {
         label: form if form.state == "ready" else replace(form, state="disabled") for label, form in part.states.items()
     }
     return attrs.evolve(part, states=states)
 
 
-def _removed(writer: Writer, catalogue: Catalogue, names: frozenset[str]) -> Catalogue:
-    """Return a catalogue without some classes; nothing of them is built any more."""
+def _without_classes(writer: Writer, catalogue: Catalogue, names: frozenset[str]) -> Catalogue:
+    """Return a catalogue without some classes and their builds; the tables stay."""
     for job in catalogue.jobs:
         if job.owner in names:
             writer.execute(f"DELETE FROM {BUILDS} WHERE name = ?", (job.name,))
@@ -190,27 +196,27 @@ def _removed(writer: Writer, catalogue: Catalogue, names: frozenset[str]) -> Cat
 
 
 def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -> tuple[Catalogue, list[str]]:
-    """Rename the tables of classes that end, so that nobody reads them but who undoes the migration.
+    """Rename the tables of classes that end, so that nothing reads them but an undoing of the migration.
 
     Returns:
-        The catalogue of the file with that, and the names.
+        The catalogue of the file with these classes as former ones, and the new names of the tables.
     """
-    here = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
-    taken = here | catalogue.past
+    created = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    taken = created | catalogue.past
     names: dict[str, str] = {}
 
-    def aside(*before: str, number: int = 1) -> str:
-        """Give a table another name, and those that belong to it; return it."""
+    def new_name(*before: str, number: int = 1) -> str:
+        """Choose a new name of a table, and of the tables that begin with its name; return the first."""
         first, end = before[0], "" if number == 1 else f"_{number}"
         after = [f"{first}_before_{id}{end}{name.removeprefix(first)}" for name in before]
         if not taken.isdisjoint(map(str.lower, after)):
-            return aside(*before, number=number + 1)
+            return new_name(*before, number=number + 1)
         names.update(zip(before, after, strict=True))
         taken.update(map(str.lower, after))
         return after[0]
 
-    tables = {public: attrs.evolve(table, name=aside(*table.ddl())) for public, table in part.tables.items()}
-    indexes = {label: aside(name) for label, name in part.index_tables.items() if name.lower() in here}
+    tables = {public: attrs.evolve(table, name=new_name(*table.ddl())) for public, table in part.tables.items()}
+    indexes = {label: new_name(name) for label, name in part.index_tables.items() if name.lower() in created}
     for old, new in names.items():
         writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
     former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
@@ -221,16 +227,12 @@ def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -
 def _history(
     history: tuple[AppliedForm, ...], transition: Transition, now: int, entities: int, kept: list[str]
 ) -> tuple[AppliedForm, ...]:
-    entry = next(one for one in history if one.id == transition.id and one.undone is None)
+    """Return the history after a switch, in which ``entities`` were copied, and the tables ``kept`` were left."""
+    entry = next(each for each in history if each.id == transition.id and each.undone is None)
+    after = replace(entry, kept=[*entry.kept, *kept])
     if transition.back:
-        after = replace(entry, undone=now, kept=[*entry.kept, *kept])
+        after.undone = now
     else:
-        after = replace(
-            entry,
-            switched=now,
-            entities=entities,
-            seconds=(now - entry.started) / 1e6,
-            kept=[*entry.kept, *kept],
-            drops=list(transition.drops),
-        )
-    return tuple([after if one is entry else one for one in history])
+        after.switched, after.entities, after.seconds = now, entities, (now - entry.started) / 1e6
+        after.drops = list(transition.drops)
+    return tuple([after if each is entry else each for each in history])
