@@ -1,0 +1,178 @@
+"""The tables of a file while a take-over or a migration changes them: dropped, renamed, created, extended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+from msgspec.structs import replace
+
+from ....evolution.definitions import aggregate_in
+from ....evolution.evolution import Evolution
+from ....schema.forms import ModelForm, StateForm
+from ....schema.model import Schema
+from ..file.writer import Writer
+from ..rows.contested import VIOLATIONS
+from ..sql.catalogue import Catalogue, Read, values_label
+from ..sql.tables import EntityTable, fresh_name, quoted
+from ..sql.zone_rules import ruled_here
+
+__all__ = ["Layout"]
+
+
+class Layout:
+    """The tables of a file while they are changed.
+
+    Attributes:
+        tables: the entity tables, by their public names.
+    """
+
+    def __init__(self, writer: Writer, catalogue: Catalogue, read: Read) -> None:
+        self.tables = dict(catalogue.tables)
+        self._before = catalogue
+        self._index_tables = dict(catalogue.index_tables)
+        self._past = set(catalogue.past)
+        self._taken = {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")}
+        self._writer = writer
+
+    def _fresh(self, name: str) -> str:
+        """Return a physical name that never had a meaning."""
+        name = fresh_name(name, self._taken | self._past)
+        self._taken.add(name.lower())
+        return name
+
+    def _labels(self, name: str, form: ModelForm, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
+        """Yield the label and the table's public name of each index of a class, or of those that hold one of some properties."""
+        for index_name, index in form.indexes.items():
+            if properties is None or properties & index.fields:
+                yield f"{name}.{index_name}", index.table
+
+    def drop(self, names: frozenset[str]) -> None:
+        """Drop the tables of classes that hold no rows, and their numbers in tables of several classes."""
+        for name in names:
+            form = self._before.models[name]
+            for label, _ in self._labels(name, form):
+                self._drop_table(self._index_tables.pop(label))
+            self._drop_table(self._index_tables.pop(values_label(name), ""))
+            table = self.tables[form.table]
+            types = [f"{other}#" if other == name else other for other in table.types]  # (its number stays taken)
+            if all(other.endswith("#") for other in types):
+                del self.tables[form.table]
+                self._drop_table(table.name)
+                self._drop_table(table.big_name)
+            else:
+                self.tables[form.table] = attrs.evolve(table, types=tuple(types))
+
+    def _drop_table(self, name: str) -> None:
+        if name.lower() in self._taken:
+            self._writer.execute(f"DROP TABLE {quoted(name)}")
+            self._past.add(name.lower())
+
+    def widen(self, widened: Sequence[tuple[str, str]]) -> None:
+        """Rename the tables or columns that hold some properties: a program that knows the old names cannot read new values."""
+        for name, property in widened:
+            form = self._before.models[name]
+            in_key = form.fields[property].in_key
+            for label, public in self._labels(name, form, None if in_key else {property}):
+                old, new = self._index_tables[label], self._fresh(public)
+                self._rename(old, new)
+                self._index_tables[label] = new
+            table = self.tables[form.table]
+            if in_key:
+                after = attrs.evolve(table, name=self._fresh(form.table))
+                self._rename(table.name, after.name)
+                if table.spills:
+                    self._rename(table.big_name, after.big_name)
+            else:
+                after = table.renamed(property)
+                old, new = quoted(table.column(property)), quoted(after.column(property))
+                for physical in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
+                    self._writer.execute(f"ALTER TABLE {quoted(physical)} RENAME COLUMN {old} TO {new}")
+            self.tables[form.table] = after
+
+    def _rename(self, old: str, new: str) -> None:
+        self._writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+        self._past.add(old.lower())
+
+    def rename(self, labels: Mapping[str, str]) -> None:
+        """Give former definitions their labels; the physical names of tables stay."""
+        for old, new in labels.items():
+            if "." not in old:
+                form = self._before.models[old]
+                table = self.tables.pop(form.table)
+                self.tables[form.table + new.removeprefix(old)] = attrs.evolve(table, types=(new,))
+                if (values := self._index_tables.pop(values_label(old), None)) is not None:
+                    self._index_tables[values_label(new)] = values
+            elif old in self._index_tables:
+                self._index_tables[new] = self._index_tables.pop(old)
+                self._writer.execute(f'UPDATE {VIOLATIONS} SET "index" = ? WHERE "index" = ?', (new, old))
+
+    def extend(self, schema: Schema, forms: Mapping[str, ModelForm]) -> None:
+        """Add the tables and columns that the classes of a schema need.
+
+        Args:
+            schema: the classes.
+            forms: the catalogue's forms from now on.
+        """
+        before = dict(self.tables)
+        for model in schema.models:
+            if aggregate_in(forms, model.name, model.form) != model.name:
+                continue  # it uses the table of a former definition
+            table = self.tables.get(model.table)
+            if table is None:
+                table = EntityTable(self._fresh(model.table), (), (), (), ())
+            self.tables[model.table] = table.extended(model)
+            tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
+            if model.aggregate is not None:
+                tables[values_label(model.name)] = f"{model.table}_{model.name}_values"
+            for label, public in tables.items():
+                if label not in self._index_tables:
+                    self._index_tables[label] = self._fresh(public)
+        for name, table in self.tables.items():
+            _extend(self._writer, before.get(name), table)
+
+    def catalogue(self, evolution: Evolution, now: int) -> Catalogue:
+        """Return the catalogue from now on."""
+        renamed = evolution.former
+        states = {renamed.get(label, label): form for label, form in self._before.states.items()}
+        jobs = [
+            attrs.evolve(
+                job,
+                owner=renamed.get(job.owner, job.owner),
+                targets=frozenset(renamed.get(label, label) for label in job.targets),
+            )
+            for job in self._before.jobs
+        ]
+        new = {model.name for model in evolution.models}
+        for name, form in evolution.models_after.items():
+            for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
+                if label not in states or name in new:
+                    state = states.get(label, StateForm("ready", now))
+                    states[label] = ruled_here(evolution.models_after, label, state)
+                if (declared := evolution.declared.get(label, states[label].declared)) != states[label].declared:
+                    states[label] = replace(states[label], declared=declared, since=now)
+        return attrs.evolve(
+            self._before,
+            models=evolution.models_after,
+            versions=evolution.versions_after,
+            states=states,
+            tables=self.tables,
+            index_tables=self._index_tables,
+            past=frozenset(self._past),
+            jobs=tuple(jobs),
+            first_format=False,
+        )
+
+
+def _extend(writer: Writer, old: EntityTable | None, table: EntityTable) -> None:
+    """Create a table, or add the columns that it lacks."""
+    if old is None:
+        for sql in table.ddl().values():
+            writer.execute(sql)
+        return
+    for column in table.columns[len(old.columns) :]:
+        writer.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {column.sql}")
+    if table.spills and not old.spills:
+        writer.execute(table.create_big)
+    for spill in table.spills[len(old.spills) :] if old.spills else ():
+        writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
