@@ -1,9 +1,9 @@
-"""The repair of a file: what is maintained becomes what the entities say, beside all who read and write.
+"""The repair of a file: index rows and groups are corrected from the entities, while other programs read and write.
 
-What is wrong is found in one state of the store, and made right in transactions of a few rows. What an index should hold of an
-entity is computed anew in the transaction that writes it. What a group should hold is not, since its entities may be many. But
-each write adds the same to a group as to what its entities add up to, so the difference of the two stays what it was found to
-be, and that is what is added. Two repairs at a time would both add it: the one that has begun first stops.
+A check finds the problems in one state of the store, and transactions of a few rows correct them. The transaction that corrects
+an index row computes it anew from the entity. A group may have too many entities for that. But every write changes the group and
+the true totals of its entities by the same amount, so their difference stays what the check found: the correction, which is added
+to the group. Two repairs at a time would both add it, so a repair stops when another one begins.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from ..sql.tables import EntityTable, quoted
 
 __all__ = ["Repair"]
 
-_MANY = (
-    10_000  # problems of an index or an aggregate above which it is built anew, if more than 1 in 100 entities have one
-)
-_CHUNK = 100  # rows of indexes, or groups, that are made right in a transaction
-_NOTE = "repair"  # under which the repair that has begun last notes its token
+# An index or an aggregate with more problems is built anew, if more than 1 in 100 entities have one.
+_MANY = 10_000
+_CHUNK = 100  # index rows, or groups, that are corrected in a transaction
+_NOTE = "repair"  # the name under which a repair notes its token when it begins
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 _SUPERSEDED = "another repair() has begun since, and goes on with it"
 
@@ -64,15 +63,15 @@ class _Group:
     key: tuple[Any, ...]
     problems: list[Problem]
     readable: bool
-    """Whether its state is; else nobody can write to the group."""
+    """Whether its state can be read; else no program can write to the group."""
     correction: Delta
     values: list[tuple[int, Any, Any, int]]
-    """Slot, value, how often it is counted, and how often it is there."""
+    """Live values with a wrong count: slot, value, the stored count, the true count."""
 
 
 @attrs.frozen(eq=False)
 class _Large:
-    """Large values of no entity."""
+    """Large values that belong to no entity."""
 
     table: EntityTable
     problems: list[Problem]
@@ -85,7 +84,7 @@ class Repair:
     """One repair of a file; for ``with``.
 
     Attributes:
-        repaired: what was made right.
+        repaired: the problems that were corrected.
     """
 
     def __init__(self, file: File) -> None:
@@ -97,77 +96,79 @@ class Repair:
     # ------------------------------------------------------------------------------------------ one at a time
 
     def __enter__(self) -> Self:
-        """Stop a repair that has begun before: what is found from now on is this one's."""
-        self._note(lambda held: Note(_NOTE, held, self._token))
+        """Note this repair's token, which stops a repair that began earlier."""
+        self._note(lambda token: Note(_NOTE, token, self._token))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._note(lambda held: Note(_NOTE, held, None if held == self._token else held))
+        self._note(lambda token: Note(_NOTE, token, None if token == self._token else token))
 
     def _note(self, change: Callable[[str | None], Note]) -> None:
+        """Change the noted token."""
+
         def apply(writer: Writer) -> None:
-            (held,) = writer.get(READ_NOTE, (_NOTE,)) or (None,)
-            note = change(held)
+            (token,) = writer.get(READ_NOTE, (_NOTE,)) or (None,)
+            note = change(token)
             if note.old != note.new:
                 writer.proof = write_note(writer, note)
 
         self._file.write(apply)
 
-    # ------------------------------------------------------------------------------------------ what to do
+    # ------------------------------------------------------------------------------------------ all problems
 
     def plan(self, sqlite: SqliteSchema, check: Check, findings: Iterable[Finding], rows: Rows) -> list[Fix]:
-        """Return what to do about findings, within the state of the store that they are of."""
+        """Return the fixes for the findings of a check; ``rows`` reads the state of the store that the check read."""
         fixes: list[Fix] = []
         groups: dict[tuple[AggregateMaintenance, tuple[Any, ...]], list[Problem]] = {}
         for finding in findings:
-            problem, of = finding.problem, finding.of
+            problem, subject = finding.problem, finding.of
             if problem in self._hopeless:
                 continue
-            if isinstance(of, IndexMaintenance):
-                fixes.append(_Entry(of, [problem]))
-            elif isinstance(of, EntityTable):
-                fixes.append(_Large(of, [problem]))
-            elif isinstance(of, AggregateMaintenance):
-                groups.setdefault((of, problem.key[:2]), []).append(problem)
-        fixes += [_group(sqlite, check, *of, problems, rows) for of, problems in groups.items()]
+            if isinstance(subject, IndexMaintenance):
+                fixes.append(_Entry(subject, [problem]))
+            elif isinstance(subject, EntityTable):
+                fixes.append(_Large(subject, [problem]))
+            elif isinstance(subject, AggregateMaintenance):
+                groups.setdefault((subject, problem.key[:2]), []).append(problem)
+        fixes += [_group(sqlite, check, *group, problems, rows) for group, problems in groups.items()]
         return fixes
 
     def to_build_anew(
         self, sqlite: SqliteSchema, check: Check, findings: Iterable[Finding]
     ) -> dict[str, list[Problem]]:
-        """Return the indexes and aggregates, by label, of which so much is wrong that they are built anew sooner."""
+        """Return the problems of each index and aggregate, by label, that is faster built anew than repaired."""
         problems: dict[str, list[Problem]] = {}
         for finding in findings:
-            if (label := _built_anew(sqlite, finding.of)) is not None:
+            if (label := _label_to_build(sqlite, finding.of)) is not None:
                 problems.setdefault(label, []).append(finding.problem)
         most = max(_MANY, check.entity_count // 100)
-        return {label: found for label, found in problems.items() if len(found) > most}
+        return {label: several for label, several in problems.items() if len(several) > most}
 
     def left(self, findings: Iterable[Finding], *, untouched: bool) -> Iterator[Problem]:
-        """Yield what is wrong all the same, each with what can be done; ``untouched``: the file itself is damaged."""
-        again = "restore a backup" if untouched else "it changed while it was repaired: call repair() again"
+        """Yield the problems that are left, each with what to do; ``untouched``: the file is damaged, so nothing was repaired."""
+        remedy = "restore a backup" if untouched else "it changed while it was repaired: call repair() again"
         for finding in findings:
             problem = finding.problem
-            why = self._hopeless.get(problem) or (finding.remedy if finding.of is None else again)
-            yield attrs.evolve(problem, detail=f"{problem.detail}; {why}")
+            reason = self._hopeless.get(problem) or (finding.remedy if finding.of is None else remedy)
+            yield attrs.evolve(problem, detail=f"{problem.detail}; {reason}")
 
     def run(self, sqlite: SqliteSchema, fixes: Iterable[Fix]) -> None:
-        """Make right what can be.
+        """Correct the problems, as far as possible.
 
         Raises:
-            OtherGeneration: the catalogue is not that of the models any more.
+            OtherGeneration: another process has changed the catalogue.
         """
-        rest = iter(fixes)
-        while some := list(islice(rest, _CHUNK)):
-            outcomes, _, _ = self._file.write_alone(partial(self._apply, sqlite, some), generation=sqlite.generation)
-            for fix, outcome in zip(some, outcomes, strict=True):
+        left = iter(fixes)
+        while chunk := list(islice(left, _CHUNK)):
+            outcomes, _, _ = self._file.write_alone(partial(self._apply, sqlite, chunk), generation=sqlite.generation)
+            for fix, outcome in zip(chunk, outcomes, strict=True):
                 if outcome is None:
                     self.repaired.update(dict.fromkeys(fix.problems))
                 elif outcome:
                     self._hopeless.update(dict.fromkeys(fix.problems, outcome))
 
     def _apply(self, sqlite: SqliteSchema, fixes: list[Fix], writer: Writer) -> list[str | None]:
-        """Make things right; return of each why it cannot be, "" if that can be another time, None if it is."""
+        """Apply fixes; return None for each that succeeded, why it never can, or "" if a later try may succeed."""
         tables = _Tables(sqlite, writer)
         superseded = writer.get(READ_NOTE, (_NOTE,)) != (self._token,)
         outcomes: list[str | None] = []
@@ -199,7 +200,7 @@ class _Tables:
         }
 
     def fix(self, fix: Fix) -> str | None:
-        """Make one thing right; return why it cannot be."""
+        """Apply one fix; return why that is impossible, None if it succeeded."""
         if isinstance(fix, _Entry):
             return self._fix_entry(fix.index, fix.key)
         if isinstance(fix, _Group):
@@ -212,11 +213,11 @@ class _Tables:
         expected = self._expected(index, key[2:4])
         if expected is None:
             return f"{index.owner.name} {key[2:4]} cannot be read: restore a backup"
-        wanted = next((one for one in expected if one[:4] == key), None)
+        row = next((row for row in expected if row[:4] == key), None)
         contested = index in self._sqlite.contested
         if contested:
             execute(FORGET, (index.label, *key))
-        if wanted is None:
+        if row is None:
             if contested and get(table.get, key) is not None:
                 delete_contested(self._sqlite, index, self._writer, [key])  # the next holder moves up
             else:
@@ -224,19 +225,19 @@ class _Tables:
             return None
         holder = get(table.holder, key[:2]) if index.model.unique else None
         if holder is not None and holder != key[2:4]:
-            theirs = self._expected(index, holder)
-            if theirs is None or any(one[:2] == key[:2] for one in theirs):
+            rows_of_holder = self._expected(index, holder)
+            if rows_of_holder is None or any(other[:2] == key[:2] for other in rows_of_holder):
                 if contested:
-                    put_contested(index, table, self._writer, [wanted])
+                    put_contested(index, table, self._writer, [row])
                     return None
                 return f"{index.owner.name} {holder} has the same value: change that one, then repair again"
-        execute(table.put, wanted)
+        execute(table.put, row)
         return None
 
     def _expected(self, index: IndexMaintenance, key: tuple[Any, ...]) -> list[IndexRow] | None:
-        """Return the rows that an entity or a group should have in an index; None if nobody knows them."""
+        """Return the rows that an entity or a group should have in an index; None if the entity cannot be read."""
         if index in self._passed and not self._passed[index](key):
-            return []  # it is not built so far
+            return []  # the build of the index has not come to it
         statements = self._sqlite.statements_of(index)
         return index.rows_of(self._writer.get(statements.get, key), statements.model)
 
@@ -248,55 +249,58 @@ class _Tables:
         before = slots.unpack(stored[0]) if stored is not None and fix.readable else None
         state = slots.combine(before, fix.correction, _no_seek)
         if values is not None:
-            for slot, value, counted, there in fix.values:
+            for slot, value, stored_count, true_count in fix.values:
                 place = (*key, slot, value)
-                if counted.__class__ is not int:
+                if stored_count.__class__ is not int:
                     execute(values.drop, place)
-                    counted = 0
-                execute(values.count, (*place, there - counted))
+                    stored_count = 0
+                execute(values.count, (*place, true_count - stored_count))
                 execute(values.forget, place)
             if state is not None:
                 slots.settle(state, partial(seek_value, self._writer, values, key))
         old = get(statements.get, key)
         owner = self._sqlite.owners.get(model.name)
-        owned = None if owner is None else get(self._sqlite.statements[owner].get, key)
+        owner_row = None if owner is None else get(self._sqlite.statements[owner].get, key)
         new = None if state is None else self._put_group(aggregate, key, state, old)
         if new is None:
             execute(f'DELETE FROM {quoted(statements.table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', key)
-        self._follow(model, key, old, new)
-        if owner is not None and owned is not None:
-            self._follow(owner, key, owned, get(self._sqlite.statements[owner].get, key))
+        self._fix_index_rows(model, key, old, new)
+        if owner is not None and owner_row is not None:
+            self._fix_index_rows(owner, key, owner_row, get(self._sqlite.statements[owner].get, key))
         return None
 
-    def _follow(self, model: Model, key: tuple[Any, ...], *rows: Row | None) -> None:
-        """Make right the rows that a group, or an entity with maintained fields, had in indexes, and those that it has."""
-        whole = self._sqlite.statements[model].model
+    def _fix_index_rows(self, model: Model, key: tuple[Any, ...], *rows: Row | None) -> None:
+        """Correct all index rows of some rows of one key: the old row of a group, and the new one."""
+        stored_model = self._sqlite.statements[model].model
         for maintenance, passed in owed(self._sqlite, self._writer.get, model):
             for index in maintenance.indexes if passed is None or passed(key) else ():
                 for row in rows:
-                    for entry in index.rows_of(row, whole) or ():
+                    for entry in index.rows_of(row, stored_model) or ():
                         self._fix_entry(index, entry[:4])
 
     def _put_group(self, aggregate: AggregateMaintenance, key: tuple[Any, ...], state: State, old: Row | None) -> Row:
         slots, statements = aggregate.aggregate, self._sqlite.statements[aggregate.model]
         packed = slots.pack(state)
-        slots.unpack(packed)  # raises if it cannot be what entities add up to
+        slots.unpack(packed)  # raises if no entities can add up to it
         row = aggregate.row(key[0], key[1], self._writer.timestamp, state)
         if old is not None and old[2].__class__ is int and same(row[3:], old[3 : len(row)]):
-            row = old[: len(row)]  # what is shown did not change, so neither does its ETag
+            row = old[: len(row)]  # the public values did not change, so neither does the ETag
         self._writer.execute(statements.put, (*row, packed))
         return row
 
 
-def _built_anew(sqlite: SqliteSchema, of: object) -> str | None:
-    """Return the label of an index or an aggregate that can be built anew; an index on an aggregate is built with that."""
-    if isinstance(of, IndexMaintenance) and of.owner.aggregate is None:
-        return of.label
-    name = of.owner.name if isinstance(of, IndexMaintenance) else ""
-    name = of.model.name if isinstance(of, AggregateMaintenance) else name
+def _label_to_build(sqlite: SqliteSchema, subject: object) -> str | None:
+    """Return the label to build anew for an index or an aggregate; None if it cannot be built anew.
+
+    An index over an aggregate is built with the aggregate.
+    """
+    if isinstance(subject, IndexMaintenance) and subject.owner.aggregate is None:
+        return subject.label
+    name = subject.owner.name if isinstance(subject, IndexMaintenance) else ""
+    name = subject.model.name if isinstance(subject, AggregateMaintenance) else name
     for model in sqlite.models:
         if model.name == name and model.aggregate is not None:
-            # (What was once the most extreme is known from nothing else.)
+            # (The entities do not tell an _ever measure: they may have been deleted.)
             special = model.aggregate.keeps_empty or model.name in sqlite.owners
             return None if special or len(sqlite.table_of(model).types) > 1 else name
     return None
@@ -310,7 +314,7 @@ def _group(
     problems: list[Problem],
     rows: Rows,
 ) -> _Group:
-    """Return what to add to a group, within the state of the store that the check is of."""
+    """Return the fix of a group: the difference between its stored state and its entities, both as the check read them."""
     slots, live = aggregate.aggregate, check.live(aggregate, key)
     stored = next(rows(sqlite.statements[aggregate.model].get_state, key), None)
     state, readable = None, True
@@ -319,12 +323,12 @@ def _group(
     except CorruptStore:
         readable = False
     values = sqlite.values.get(aggregate.model)
-    counted = {} if values is None else {(slot, value): n for slot, value, n in rows(values.of_group, key)}
-    wanted = {(slot, value): n for slot in slots.counted_slots for value, n in live[slot + 1].items()}
+    stored_counts = {} if values is None else {(slot, value): n for slot, value, n in rows(values.of_group, key)}
+    true_counts = {(slot, value): n for slot in slots.counted_slots for value, n in live[slot + 1].items()}
     differing = [
-        (place[0], place[1], counted.get(place, 0), wanted.get(place, 0))
-        for place in dict.fromkeys((*counted, *wanted))
-        if place not in counted or place not in wanted or counted[place] != wanted[place]
+        (*place, stored_counts.get(place, 0), true_counts.get(place, 0))
+        for place in dict.fromkeys((*stored_counts, *true_counts))
+        if place not in stored_counts or place not in true_counts or stored_counts[place] != true_counts[place]
     ]
     return _Group(aggregate, key, problems, readable, slots.correction(live, state), differing)
 
