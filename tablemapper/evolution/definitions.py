@@ -50,7 +50,7 @@ def former_name(name: str, taken: Collection[str]) -> str:
 
 def as_declared(stored: IndexForm, declared: IndexForm) -> bool:
     """Return whether an index of a catalogue is exactly the one that a class declares."""
-    return replace(stored, include_all=False) == replace(declared, include_all=False)
+    return stored == declared or replace(stored, include_all=False) == replace(declared, include_all=False)
 
 
 def _serves_for(stored: IndexForm, declared: IndexForm) -> bool:
@@ -81,6 +81,9 @@ def indexes_in(
     """
     stored_names: dict[str, str] = {}
     for name, form in declared.items():
+        if stored.get(name) == form:
+            stored_names[name] = name
+            continue
         # Its own name first, then former definitions of that, then indexes that only have another name.
         for candidate in sorted(stored, key=lambda other: (other != name, plain_name(other) != name)):
             same_name = plain_name(candidate) == name
@@ -102,7 +105,10 @@ def _same_aggregate(stored: ModelForm, declared: ModelForm) -> bool:
     return (
         (a, list(a.measures), stored.partition, stored.row) == (b, list(b.measures), declared.partition, declared.row)
         and stored.fields.keys() == declared.fields.keys()
-        and all(_same_type(stored.fields[name], field) for name, field in declared.fields.items())
+        and (
+            stored.fields == declared.fields
+            or all(_same_type(stored.fields[name], field) for name, field in declared.fields.items())
+        )
     )
 
 

@@ -210,14 +210,14 @@ def follow(
     """
     followed_classes = {}
     declared = {model.name for model in schema.models if names[model] == model.name}
+    undeclared = {name: form for name, form in forms.items() if form.aggregate and name not in declared}
+    unopened = {name: form for name, form in forms.items() if name not in schema.by_name}
     for model in schema.models:
         form = forms.get(model.name)
         if form is None or model.name not in declared:  # (a former definition is maintained by the catalogue's form)
             continue
-        targets = {
-            name: target for name, target in forms.items() if target.source == model.name and name not in declared
-        }
-        special = tuple(_special_classes(model, schema, forms))
+        targets = {name: target for name, target in undeclared.items() if target.source == model.name}
+        special = tuple(_special_classes(model, unopened))
         source = model if model.aggregate is None else schema.by_class[model.aggregate.source]
         refusals = tuple(refused.get(model.name, ()))
         if targets or special or refusals or _has_more(form, model.form):
@@ -254,6 +254,8 @@ def _keepers_of_unknown_fields(model: Model, forms: Forms) -> dict[str, ModelFor
 
 def _has_more(form: ModelForm, own: ModelForm) -> bool:
     """Return whether a catalogue's form has anything that a class lacks."""
+    if form == own:
+        return False
     if form.type != own.type or form.fields.keys() != own.fields.keys() or form.indexes.keys() != own.indexes.keys():
         return True
     if not all(as_declared(index, own.indexes[name]) for name, index in form.indexes.items()):
@@ -270,10 +272,10 @@ def _is_narrow(form: FieldForm, own: FieldForm) -> bool:
     return form.type != own.type or form.members != own.members
 
 
-def _special_classes(model: Model, schema: Schema, forms: Forms) -> Iterator[tuple[str, Template, Template]]:
+def _special_classes(model: Model, unopened: Forms) -> Iterator[tuple[str, Template, Template]]:
     """Yield the classes of the same table whose keys are a part of those that the model's templates could make."""
-    for name, form in forms.items():
-        if form.table == model.table and name not in schema.by_name:
+    for name, form in unopened.items():
+        if form.table == model.table:
             templates = key_templates(form)
             if disjoint(model.declaration.templates, templates) == "carve b":
                 yield name, *templates

@@ -37,9 +37,9 @@ from .rows.clearing import clear
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads
 from .rows.twins import unkept
-from .rows.writes import Get, Vanished, apply, insert, missing, stale
-from .sql.catalogue import READ_NOTE, Catalogue, Read, read_catalogue, trusted, write_catalogue, write_note
-from .sql.schema import ByModel, SqliteSchema
+from .rows.writes import Get, Gets, Vanished, apply, insert, missing, stale
+from .sql.catalogue import READ_NOTE, SCHEMA, Catalogue, Read, read_catalogue, trusted, write_catalogue, write_note
+from .sql.schema import SqliteSchema
 from .sql.statements import Statements
 from .sql.tables import quoted
 from .sql.zone_rules import outdated
@@ -49,7 +49,6 @@ __all__ = ["SqliteEngine"]
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
-_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _OUTDATED = (NoSuchName, SchemaMismatch)  # of reads by a catalogue that may not be that of the file any more
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
@@ -68,9 +67,8 @@ class SqliteEngine:
     def _use(self, sqlite: SqliteSchema) -> None:
         self._sqlite = self.reads.sqlite = sqlite
         self.unready: Mapping[str, str] = sqlite.unready
-        self._gets: dict[Model, Any] = ByModel(sqlite.retired)
-        self._gets |= {model: Get(statements) for model, statements in sqlite.statements.items()}
-        for model in sqlite.names:
+        self._gets: dict[Model, Any] = Gets(sqlite.statements)
+        for model in sqlite.names if self.unready else ():
             if any(label in self.unready for label in self.needed(model)):
                 self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
 
@@ -105,24 +103,26 @@ class SqliteEngine:
         """
         file = open_file(path, durability=durability, timeout=timeout, **options)
         try:
-            written = None
-            while True:
-                # One snapshot, since another process may change the file meanwhile.
-                with file.snapshot() as snapshot, trusted():
-                    catalogue, generation = read_catalogue(snapshot.read), _generation(snapshot)
-                    if generation == written or not _extends(catalogue, schema, snapshot.read):
-                        sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
-                        verify(snapshot.read(_SCHEMA), sqlite, catalogue)
-                        break
+            written: int | None = None
 
-                def write(writer: Writer) -> int:
-                    def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
-                        return writer.execute(sql, args).fetchall()
+            def look(read: Read) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
+                with trusted():
+                    catalogue, generation = read_catalogue(read), _generation(read)
+                    if generation != written and _extends(catalogue, schema, read):
+                        return None
+                    sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
+                    verify(read(SCHEMA), sqlite, catalogue)
+                    return sqlite
 
-                    with trusted():
-                        take_over(writer, schema, read)
-                    return writer.generation
+            def write(writer: Writer) -> int:
+                def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
+                    return writer.execute(sql, args).fetchall()
 
+                with trusted():
+                    take_over(writer, schema, read)
+                return writer.generation
+
+            while (sqlite := file.by_writer(look)) is None:
                 written = file.write(write)
             return cls(file, sqlite)
         except BaseException:
@@ -378,7 +378,7 @@ class SqliteEngine:
     def catch_up(self) -> None:
         """Follow the catalogue, if another process changed it."""
         with self._catching_up, self.file.snapshot() as snapshot:
-            if (generation := _generation(snapshot)) != self._sqlite.generation:
+            if (generation := _generation(snapshot.read)) != self._sqlite.generation:
                 self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation, self._sqlite.ways_back))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
@@ -472,7 +472,7 @@ class SqliteEngine:
             catalogue = read_catalogue(snapshot.read)
             if generation != sqlite.generation:
                 sqlite = SqliteSchema(self.schema, catalogue, generation, self._sqlite.ways_back)
-            verify(snapshot.read(_SCHEMA), sqlite, catalogue)
+            verify(snapshot.read(SCHEMA), sqlite, catalogue)
         except CorruptStore as error:
             damage.append(str(error))
         return sqlite, damage, *examine(sqlite, partial(_rows, snapshot), damage, last, meter)
@@ -517,9 +517,9 @@ class _UnreadyGet:
         return getattr(self._ready(), name)
 
 
-def _generation(snapshot: Snapshot) -> int:
-    row = snapshot.get("SELECT generation FROM tablemapper_state")
-    return row[0] if row else 0
+def _generation(read: Read) -> int:
+    rows = read("SELECT generation FROM tablemapper_state")
+    return rows[0][0] if rows else 0
 
 
 def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:

@@ -469,3 +469,19 @@ def test_a_store_that_another_process_extends_while_it_is_opened_is_not_taken_fo
     monkeypatch.setattr(engine, "read_catalogue", read_and_extend)
     with tm.open(path, models=[reading()]) as store:
         assert store.check().ok
+
+
+def test_a_store_that_one_thread_opens_and_reads_by_key_has_one_connection(path: Path) -> None:
+    plain = reading()
+    with tm.open(path, models=[plain]) as store:
+        assert store.get(plain.key("d0", START)) is not None
+        assert len(store._engine.file._known) == 1  # type: ignore[attr-defined]
+
+
+def test_a_catalogue_that_another_program_changed_is_found_by_a_process_that_has_read_it(path: Path) -> None:
+    tm.open(path, models=[reading()]).close()
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE tablemapper_catalogue SET form = replace(form, 'value', 'volume') WHERE name = 'tables'")
+    connection.close()
+    with pytest.raises(tm.CorruptStore):
+        tm.open(path, models=[reading()])

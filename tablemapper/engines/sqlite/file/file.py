@@ -37,6 +37,7 @@ T = TypeVar("T")
 _all: Callable[[apsw.Cursor], list[Row]] = apsw.Cursor.fetchall
 _first: Callable[[apsw.Cursor], Row | None] = apsw.Cursor.fetchone
 
+_CORES = os.cpu_count() or 1
 _files: weakref.WeakSet[File] = weakref.WeakSet()
 
 
@@ -84,7 +85,7 @@ class File:
             location,
             self._known,
             lambda: _members(self._held),
-            keep=readers if readers is not None else os.cpu_count() or 1,
+            keep=readers if readers is not None else _CORES,
             most=most_readers,
             check_open=self.check_open,
             monotonic=monotonic,
@@ -201,6 +202,31 @@ class File:
         with self.snapshot() as snapshot:
             yield from read(snapshot)
 
+    def by_writer(self, use: Callable[[Callable[..., list[Row]]], T]) -> T:
+        """Call a function with one that reads one state of the file, by the connection that writes; return what it returns.
+
+        So a file can be looked at when it is opened, and no second connection has to learn its schema before one is needed.
+        """
+        return self._outside(lambda: self._by_writer(use))
+
+    def _by_writer(self, use: Callable[[Callable[..., list[Row]]], T]) -> T:
+        connection = self._writes.connection or self._writes.reconnect()
+
+        def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
+            try:
+                return connection.execute(sql, args).fetchall()
+            except Exception as error:
+                raise translated(error, self.path) from error
+
+        try:
+            read("BEGIN")
+            result = use(read)
+            read("ROLLBACK")
+        except BaseException:
+            self._writes.disconnect()  # a page that was read wrongly would stay in its cache
+            raise
+        return result
+
     def upper_keys(
         self, table: str, columns: int, wanted: int, reaches: Callable[[Key | None, Key | None], bool]
     ) -> list[Key]:
@@ -280,7 +306,7 @@ class File:
 
     def store_id(self) -> str:
         """Return the random name of the store, which copies and backups share."""
-        row = self.get(f"SELECT store FROM {STATE}")
+        row = self.seek(f"SELECT store FROM {STATE}")
         return str(row[0]) if row else ""
 
     def generation(self) -> int:

@@ -28,6 +28,7 @@ from .twins import sides_of
 
 __all__ = [
     "Get",
+    "Gets",
     "Vanished",
     "apply",
     "completed_rows",
@@ -425,6 +426,18 @@ class Get:
                 if (row := read(self._whole, key)) is not None:
                     rows[key] = row
         return rows
+
+
+class Gets(dict[Model, Any]):
+    """How the rows of each class are got by their keys, made when the first row is."""
+
+    def __init__(self, statements: Mapping[Model, Statements]) -> None:
+        super().__init__()
+        self._statements = statements
+
+    def __missing__(self, model: Model) -> Get:
+        get = self[model] = Get(self._statements[model])
+        return get
 
 
 # ---------------------------------------------------------------------------------------------- entity rows

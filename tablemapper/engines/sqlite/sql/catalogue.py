@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 import attrs
@@ -40,6 +41,7 @@ __all__ = [
     "CREATE_CATALOGUE",
     "NAME",
     "READ_NOTE",
+    "SCHEMA",
     "Catalogue",
     "CopyForm",
     "Read",
@@ -56,6 +58,7 @@ __all__ = [
 
 NAME = "tablemapper_catalogue"
 COPIES = "tablemapper_copies"
+SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 READ_NOTE = f"SELECT form FROM {NAME} WHERE name = ?"
 _CONTRADICTIONS: tuple[type[Exception], ...] = (*DAMAGE, AssertionError, SyntaxError)
 CREATE_CATALOGUE = f"CREATE TABLE {NAME}(name PRIMARY KEY, form) WITHOUT ROWID"
@@ -175,6 +178,8 @@ class Catalogue:
 
     def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
+        if not self.tombstones:
+            return None
         held = aggregate_in(self.models, name, form)
         if held is None or held not in self.models:
             labels = {name}
@@ -275,19 +280,18 @@ def trusted() -> Iterator[None]:
 
 def read_catalogue(read: Read) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new."""
-    if not read("SELECT 1 FROM sqlite_schema WHERE name = ?", (NAME,)):
+    created = {name: sql for _, name, _, sql in read(SCHEMA)}
+    if NAME not in created:
         return Catalogue()
-    rows = dict(
-        read(
-            f"SELECT name, form FROM {NAME} "
-            "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
-        )
+    rows = read(
+        f"SELECT name, form FROM {NAME} "
+        "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
     )
     with trusted():
-        catalogue = _decoded(rows, _jobs(read), _copies(read)) if "versions" in rows else _first_format(rows)
-        catalogue.check()
+        catalogue = _decoded(tuple(rows))
+        if not catalogue.first_format:
+            catalogue = attrs.evolve(catalogue, jobs=_jobs(read), copies=_copies(read))
         others = [table for part in catalogue.beside for table in part.tables.values()]
-    created = dict(read("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for table in (*catalogue.tables.values(), *others):
         for name, sql in table.ddl().items():
             if created.get(name) != sql:
@@ -317,7 +321,16 @@ def _copies(read: Read) -> tuple[CopyForm, ...]:
     return tuple([CopyForm(copy, tuple(sources.split(", "))) for copy, sources in rows])
 
 
-def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[CopyForm, ...]) -> Catalogue:
+@lru_cache(maxsize=32)  # a process opens the same file again and again, or follows it from one generation to the next
+def _decoded(texts: tuple[tuple[str, str], ...]) -> Catalogue:
+    """Return what the rows of a catalogue say; it is shared, and nobody changes it."""
+    rows = dict(texts)
+    catalogue = _second_format(rows) if "versions" in rows else _first_format(rows)
+    catalogue.check()
+    return catalogue
+
+
+def _second_format(rows: dict[str, str]) -> Catalogue:
     decode = msgspec.json.decode
     catalogue = _of_forms(
         decode(rows["models"], type=dict[str, ModelForm]),
@@ -341,9 +354,8 @@ def _decoded(rows: dict[str, str], jobs: tuple[JobForm, ...], copies: tuple[Copy
     history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
     return attrs.evolve(
-        catalogue, jobs=jobs, copies=copies, staged=staged, twins=tuple(twins), former=former, history=history,
-        tombstones=tombstones,
-    )  # fmt: skip
+        catalogue, staged=staged, twins=tuple(twins), former=former, history=history, tombstones=tombstones
+    )
 
 
 def _of_forms(

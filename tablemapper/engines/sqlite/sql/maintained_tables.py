@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from ....entities.declaration import IndexModel
 from ....schema.maintenance import index_columns
@@ -39,20 +40,44 @@ class IndexTable:
         self.index = index
         included = [field.property for field in index_columns(model, index)]
         names = index_column_names([renames.get(property, property) for property in included])
-        columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
         self.columns = dict(zip(included, names, strict=True))
-        key = columns[:2] if index.unique else columns[:4]
-        listed = ", ".join(map(quoted, columns))
-        name = quoted(table)
-        hot, places = short(table), ",".join(["?"] * len(columns))
-        self.create = f"CREATE TABLE {name}({listed}, PRIMARY KEY({', '.join(map(quoted, key))})) WITHOUT ROWID"
-        self.insert = f"INSERT INTO {hot} VALUES({places})"
-        self.put = upsert(self.insert, columns[len(key) :])
-        self.delete = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
-        self.get = f"SELECT {listed} FROM {name} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
-        self.holder = f'SELECT "_pk", "_rk" FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
-        self.drop = f"DELETE FROM {hot} WHERE PartitionKey=? AND RowKey=? AND _pk IS ? AND _rk IS ?"
-        self.scan = f'SELECT {listed} FROM {name} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
+        self._columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
+        self._key = self._columns[:2] if index.unique else self._columns[:4]
+        self._listed = ", ".join(map(quoted, self._columns))
+        self._hot = short(table)
+
+    @property
+    def create(self) -> str:
+        key = ", ".join(map(quoted, self._key))
+        return f"CREATE TABLE {quoted(self.name)}({self._listed}, PRIMARY KEY({key})) WITHOUT ROWID"
+
+    @cached_property
+    def insert(self) -> str:
+        return f"INSERT INTO {self._hot} VALUES({','.join(['?'] * len(self._columns))})"
+
+    @cached_property
+    def put(self) -> str:
+        return upsert(self.insert, self._columns[len(self._key) :])
+
+    @cached_property
+    def delete(self) -> str:
+        return f"DELETE FROM {self._hot} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+
+    @cached_property
+    def get(self) -> str:
+        return f"SELECT {self._listed} FROM {quoted(self.name)} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+
+    @cached_property
+    def holder(self) -> str:
+        return f'SELECT "_pk", "_rk" FROM {quoted(self.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+
+    @cached_property
+    def drop(self) -> str:
+        return f"DELETE FROM {self._hot} WHERE PartitionKey=? AND RowKey=? AND _pk IS ? AND _rk IS ?"
+
+    @cached_property
+    def scan(self) -> str:
+        return f'SELECT {self._listed} FROM {quoted(self.name)} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
 
 class Values:

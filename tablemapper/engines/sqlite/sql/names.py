@@ -57,6 +57,8 @@ def lives_beside(catalogue: Catalogue, model: Model) -> str | None:
 
 def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
     """Return the twins that classes find where others find those of the file."""
+    if not catalogue.twins:
+        return ()
     migrations = {lives_beside(catalogue, model) for model in models}
     return tuple([twin for twin in catalogue.twins if twin.migration in migrations])
 

@@ -24,7 +24,7 @@ from .maintained_tables import IndexTable, Values
 from .names import guests, seen_by
 from .statements import Statements
 from .tables import EntityTable, has_values
-from .zone_rules import refused_writes, states_here
+from .zone_rules import other_rules, refused_writes, states_here
 
 __all__ = ["ByModel", "Job", "SqliteSchema"]
 
@@ -117,12 +117,13 @@ class SqliteSchema:
         unopened = tuple(owners_of(schema, catalogue.models))
         self.names |= {model: model.name for model in unopened}
         known = Schema((*schema.models, *unopened))
-        self.followed = follow(known, catalogue.models, self.names, refused_writes(catalogue))
+        others = other_rules(catalogue)
+        self.followed = follow(known, catalogue.models, self.names, refused_writes(catalogue, others))
         aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
         self.statements: dict[Model, Statements] = ByModel(self.retired)
-        self.keepers = {model: self._keepers(model) for model in self.names if self._keepers(model)}
+        self.keepers = {model: keepers for model in self.names if (keepers := self._keepers(model))}
         """The names of the aggregates that keep the maintained fields of classes, by field."""
         self.statements |= {
             model: Statements(self.table_of(model), model, self.followed.get(model), name, self._kept(model))
@@ -149,7 +150,7 @@ class SqliteSchema:
             and not any(followed.checked for followed in self.followed.values())
         )
         states = {one.label: "dropping" for one in catalogue.tombstones if one.tables}
-        states |= states_here(catalogue, self.guests)
+        states |= states_here(catalogue, others, self.guests)
         self.unready = {label: state for label, state in states.items() if state != "ready"}
         self.contested: dict[IndexMaintenance, bool] = {}
         for model, kept in whole.items():

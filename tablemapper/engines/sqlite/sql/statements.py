@@ -52,17 +52,24 @@ class Statements:
         narrow_keys = followed is not None and followed.narrow_keys
         self._key_check = SqlFunction(followed.check_key) if followed is not None and narrow_keys else None
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
-        self.spilled = tuple(
-            at
-            for at, field in enumerate(model.columns, FIRST)
-            if field.type.spillable and not field.maintained and table.column(field.property) in table.spills
-        )
         self.has_big = "_big" in table.has
         self._several: dict[int, str] = {}  # statements, by their number of keys
-        # The parts of a large value lie one behind the other: a subselect for each would pass those before it again.
-        self.wide = sum(field.type.kind is bytes for field in model.columns) >= WIDE
 
     # ------------------------------------------------------------------------------------------ columns
+
+    @cached_property
+    def spilled(self) -> tuple[int, ...]:
+        """The places in a row of values that can be moved aside."""
+        return tuple(
+            at
+            for at, field in enumerate(self.model.columns, FIRST)
+            if field.type.spillable and not field.maintained and self.table.column(field.property) in self.table.spills
+        )
+
+    @cached_property
+    def wide(self) -> bool:
+        """Whether large values have many parts: they lie one behind the other, and a subselect for each passes those before it."""
+        return sum(field.type.kind is bytes for field in self.model.columns) >= WIDE
 
     @cached_property
     def width(self) -> int:

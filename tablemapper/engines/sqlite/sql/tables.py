@@ -103,7 +103,7 @@ class EntityTable:
     spills: tuple[str, ...]
     """The columns that can be moved aside."""
 
-    @property
+    @cached_property
     def create(self) -> str:
         names = [*map(quoted, FIXED), *(column.sql for column in self.columns)]
         return (
@@ -114,7 +114,7 @@ class EntityTable:
     def big_name(self) -> str:
         return f"{self.name}_big"
 
-    @property
+    @cached_property
     def create_big(self) -> str:
         columns = ", ".join(["id INTEGER PRIMARY KEY", *map(quoted, self.spills)])
         return f"CREATE TABLE {quoted(self.big_name)}({columns})"
@@ -173,7 +173,7 @@ class EntityTable:
             tuple(map(other, self.spills)),
         )
 
-    @property
+    @cached_property
     def has(self) -> frozenset[str]:
         return frozenset(column.name for column in self.columns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -87,24 +87,28 @@ def _newer(state: StateForm) -> bool:
     return here is not UNSET and state.release > here
 
 
-def states_here(catalogue: Catalogue, guests: Iterable[Twin]) -> dict[str, str]:
+def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[Twin]) -> dict[str, str]:
     """Return the states of indexes and aggregates, as those know them who may live in twins.
 
     ``ruled`` is what is maintained by other rules than those here, ``beside`` what is disabled in a twin: there nothing is built.
+
+    Args:
+        catalogue: as these know it.
+        others: the labels of what is maintained by other rules.
+        guests: the twins.
     """
-    others = other_rules(catalogue).keys()
     states: dict[str, str] = {
-        label: "ruled" if {label, label.partition(".")[0]} & others else form.state
+        label: "ruled" if {label, label.partition(".")[0]}.intersection(others) else form.state
         for label, form in catalogue.states.items()
     }
     beside = {label for twin in guests for label, form in twin.catalogue.states.items() if form.state == "disabled"}
     return states | dict.fromkeys(beside, "beside")
 
 
-def refused_writes(catalogue: Catalogue) -> dict[str, list[str]]:
-    """Return why entities cannot be written, by the name of their class."""
+def refused_writes(catalogue: Catalogue, others: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return why entities cannot be written because of `other_rules`, by the name of their class."""
     found: dict[str, list[str]] = {}
-    for label, rules in other_rules(catalogue).items():
+    for label, rules in others.items():
         owner = label.partition(".")[0]
         aggregate = catalogue.models[owner].aggregate
         found.setdefault(aggregate.of if aggregate else owner, []).append(
