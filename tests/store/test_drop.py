@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,13 @@ def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
         store._engine.drop("Part.by_name", "0004_drop")
         assert state(store, "Part.by_name") == "dropping"
         write(store, PLAIN, "b")
-        assert len(store._engine.file.read("SELECT * FROM PartsByName")) == 30  # type: ignore[attr-defined]
+        assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 30  # type: ignore[attr-defined]
         for report in (store.check(), store.repair()):
             assert report.ok
         batch = store._engine.build(12, None)
         assert batch is not None
         assert (batch.clearing, batch.entities) == (True, 12)
-        assert len(store._engine.file.read("SELECT * FROM PartsByName")) == 18  # type: ignore[attr-defined]
+        assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 18  # type: ignore[attr-defined]
     with relaxed(path, PLAIN) as store:
         assert state(store, "Part.by_name") == "dropping"
         report = store.build(rest=0)
@@ -159,7 +159,7 @@ def test_large_values_go_with_a_class_that_shares_its_table(tmp_path: Path) -> N
         store.insert_many(Photo(number, b"x" * 30_000) for number in range(2))
         store._engine.drop("Report")
     with relaxed(tmp_path / "s.db", Photo) as store:
-        assert len(store._engine.file.read("SELECT id FROM Files_big")) == 2  # type: ignore[attr-defined]
+        assert len(store._engine.file.read("SELECT id FROM Files_2_big")) == 2  # type: ignore[attr-defined]
         assert store[Photo.key(1)].data == b"x" * 30_000
         assert store.check().ok
 
@@ -262,3 +262,45 @@ def test_a_unique_index_goes_when_the_same_one_without_that_promise_is_ready(
         assert [(one.where, one.state) for one in tm.status(tmp_path / "s.db").items] == [
             ("Part", "ready"), ("Part.by_name", "ready"), ("Part.by_name#1", "dropped")
         ]  # fmt: skip
+
+
+READS: dict[str, Callable[[tm.Store, Any, Any], object]] = {
+    "an index by name": lambda store, cls, names: list(store.query(cls.by_name("N1"))),
+    "an index": lambda store, cls, names: list(store.query(cls).where(cls.name == "N1")),
+    "an aggregate": lambda store, cls, names: store.get(names.key("N1")),
+    "some of an aggregate": lambda store, cls, names: list(store.query(names).where(names.name == "N1")),
+    "an index of an aggregate": lambda store, cls, names: list(store.query(names.by_parts(5))),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_nobody_reads_what_was_dropped_or_disabled_and_is_not_maintained_any_more(path: Path, read: str) -> None:
+    label = "Names" if "aggregate" in read else "Part.by_name"
+    with relaxed(path, OLD, NAMES) as running, relaxed(path, OLD, NAMES) as other, relaxed(path, PLAIN) as store:
+        assert READS[read](running, OLD, NAMES)
+        assert READS[read](other, OLD, NAMES)
+        store._engine.disable(label)  # type: ignore[attr-defined]
+        store.insert(PLAIN("z", 1, "N1"))
+        with pytest.raises((tm.NotReady, tm.ScanRefused), match="it must be built again"):
+            READS[read](other, OLD, NAMES)
+        store._engine.drop(label, "0004_drop")
+        with pytest.raises(tm.SchemaMismatch, match="was dropped by 0004_drop"):
+            READS[read](running, OLD, NAMES)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nobody_reads_a_class_that_was_dropped(tmp_path: Path, *, shared: bool) -> None:
+    def numbered(name: str, table: str) -> Any:
+        body = {"__annotations__": {"number": tm.Field[int]}, "__module__": __name__}
+        key = tm.Key[int](partition=name, row="{number}")
+        return type(tm.Entity)(name, (tm.Entity,), {**body, "key": key}, table=table)
+
+    kept, gone = numbered("Kept", "Things"), numbered("Gone", "Things" if shared else "Others")
+    with relaxed(tmp_path / "s.db", kept, gone) as running, relaxed(tmp_path / "s.db", kept) as store:
+        running.insert_many([kept(1), gone(1)])
+        assert running.get(gone.key(1)) is not None
+        store._engine.drop("Gone", "0004_drop")
+        with pytest.raises(tm.SchemaMismatch, match="Gone was dropped by 0004_drop"):
+            running.get(gone.key(1))
+        assert [running.get(kept.key(1)), store.get(kept.key(1))] == [kept(1), kept(1)]
+        assert store.check().ok

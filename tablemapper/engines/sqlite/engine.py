@@ -60,7 +60,7 @@ class SqliteEngine:
         self.file = file
         self.schema = sqlite.schema
         self.store_id = file.store_id()
-        self.reads = SqliteReads(file, sqlite, self.catch_up)
+        self.reads = SqliteReads(file, sqlite, self.catch_up, self._check_ready)
         self._catching_up = threading.Lock()
         self._use(sqlite)
 
@@ -74,11 +74,14 @@ class SqliteEngine:
 
     def _ready_get(self, model: Model) -> Get:
         self.catch_up()
-        for label in self.needed(model):
-            if label in self.unready:
-                raise self.describe(label).error()
+        self._check_ready(model)
         get: Get = self._gets[model]
         return get
+
+    def _check_ready(self, model: Model, index: str | None = None) -> None:
+        for label in (*self.needed(model), self.label(model, index)):
+            if label in self.unready:
+                raise self.describe(label).error()
 
     @classmethod
     def open(

@@ -1,7 +1,8 @@
 """Indexes, aggregates and classes are dropped or disabled, and their tables are cleared.
 
-A drop removes the definition from the catalogue at once, and leaves a tombstone. The tables may be large, so short
-transactions clear them afterwards.
+A drop removes the definition from the catalogue at once, and leaves a tombstone. In the same transaction the tables get
+other names: a program that knows the old ones would go on to read what nobody maintains, so its next statement fails, and it
+follows the catalogue. The tables may be large, so short transactions clear them afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ __all__ = [
     "disable",
     "drop",
     "drop_former",
+    "fenced",
     "finished",
+    "is_shared",
     "tidy",
     "unused",
 ]
@@ -80,21 +83,52 @@ def drop(
             catalogue = drop(writer, catalogue, name, by, with_owner=True)
         catalogue, physical = _without_class(writer, catalogue, owner)
     writer.executemany(_FORGET, [(each,) for each in labels])
-    created = {name for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()}
-    tombstone = TombstoneForm(
-        label,
-        msgspec.to_builtins(form.indexes[index] if index else form),
-        writer.timestamp,
-        by,
-        replacement,
-        [name for name in physical if name in created],
-    )
+    renamed = _renamed(writer, catalogue, physical)
+    definition = msgspec.to_builtins(form.indexes[index] if index else form)
+    tombstone = TombstoneForm(label, definition, writer.timestamp, by, replacement, renamed)
     return attrs.evolve(
         _without_jobs(writer, catalogue, labels),
         states={other: state for other, state in catalogue.states.items() if other not in labels},
-        past=catalogue.past | {name.lower() for name in physical},
+        past=catalogue.past | {name.lower() for name in (*physical, *renamed)},
         tombstones=(*catalogue.tombstones, tombstone),
     )
+
+
+def _renamed(writer: Writer, catalogue: Catalogue, names: Iterable[str]) -> list[str]:
+    """Rename the tables that exist, so that nobody reads them any more; return their names after that."""
+    taken = _taken(writer, catalogue)
+    created = {
+        str(name) for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    }
+    renamed = []
+    for name in names:
+        if name in created:
+            renamed.append(fresh_name(f"{name}_dropped", taken))
+            taken.add(renamed[-1].lower())
+            writer.execute(f"ALTER TABLE {quoted(name)} RENAME TO {quoted(renamed[-1])}")
+    return renamed
+
+
+def _taken(writer: Writer, catalogue: Catalogue) -> set[str]:
+    """Return the names, in lower case, that tables have or had."""
+    return {
+        str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema").fetchall()
+    } | catalogue.past
+
+
+def is_shared(table: EntityTable) -> bool:
+    """Return whether several classes have their rows in a table."""
+    return len([name for name in table.types if not name.endswith("#")]) > 1
+
+
+def fenced(writer: Writer, catalogue: Catalogue, public: str) -> Catalogue:
+    """Return a catalogue in which a table has another physical name, so that a program that reads it follows."""
+    table = catalogue.tables[public]
+    after = attrs.evolve(table, name=fresh_name(public, _taken(writer, catalogue)))
+    for old, new in zip(table.ddl(), after.ddl(), strict=True):
+        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+    past = catalogue.past | {name.lower() for name in (*table.ddl(), *after.ddl())}
+    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after}, past=past)
 
 
 def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
@@ -109,13 +143,16 @@ def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalo
 
 def _without_class(writer: Writer, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without a class, and the physical names of its tables; its rows in a shared table are deleted."""
-    models, index_tables, tables = dict(catalogue.models), dict(catalogue.index_tables), dict(catalogue.tables)
+    models, index_tables = dict(catalogue.models), dict(catalogue.index_tables)
     form = models.pop(name)
     physical = [index_tables.pop(label) for label in sorted(f"{name}.{index}" for index in form.indexes)]
     if (values := index_tables.pop(values_label(name), None)) is not None:
         physical.append(values)
+    if shared := is_shared(catalogue.tables[form.table]):
+        catalogue = fenced(writer, catalogue, form.table)
+    tables = dict(catalogue.tables)
     table = tables[form.table]
-    if len([other for other in table.types if not other.endswith("#")]) > 1:
+    if shared:
         _delete_all(writer, table, name)
         types = tuple([f"{other}#" if other == name else other for other in table.types])  # (its number stays taken)
         tables[form.table] = attrs.evolve(table, types=types)
@@ -207,7 +244,7 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     labels = {label, *index_labels}
     rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     created = {str(name): str(sql) for name, sql in rows}
-    taken = {name.lower() for name in created} | catalogue.past
+    taken = _taken(writer, catalogue)
     replaced: list[str] = []
 
     def empty_table_like(name: str) -> str:
@@ -223,6 +260,8 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
             index_tables[each] = empty_table_like(index_tables[each])
     if not index and table is not None and len(table.types) > 1:
         _delete_all(writer, table, owner)
+        catalogue = fenced(writer, catalogue, form.table)
+        tables[form.table] = catalogue.tables[form.table]
     elif not index and table is not None:
         after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if table.spills:
@@ -234,13 +273,14 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
         for each, state in catalogue.states.items()
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
+    renamed = _renamed(writer, catalogue, replaced)
     return attrs.evolve(
         _without_jobs(writer, catalogue, labels),
         index_tables=index_tables,
         tables=tables,
         states=states,
-        past=catalogue.past | {name.lower() for name in replaced},
-        tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=replaced)),
+        past=catalogue.past | {name.lower() for name in (*replaced, *renamed)},
+        tombstones=(*catalogue.tombstones, TombstoneForm(label, definition, writer.timestamp, tables=renamed)),
     )
 
 

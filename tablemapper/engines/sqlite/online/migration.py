@@ -32,7 +32,7 @@ from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms, is_one_way
-from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
+from .dropping import delete_class_rows, delete_rows, drop, drop_former, fenced, is_shared, unused
 from .switch import ended, linked, swapped, switched, with_drops
 from .takeover import stage, take_format, take_over
 
@@ -364,6 +364,10 @@ class SqliteMigrations:
             if entry.id == id or entry.undone is not None:
                 catalogue = ended(writer, catalogue, twin, entry.id)
         dropped = set(_dropped_classes(catalogue, id))
+        begun = any(entry.id == id and entry.undone is None and entry.contracted for entry in catalogue.history)
+        for table in set() if begun else {catalogue.models[name].table for name in dropped}:
+            if is_shared(catalogue.tables[table]):
+                catalogue = fenced(writer, catalogue, table)
         versions = {
             name: [
                 replace(version, until=now, retired_by=id)

@@ -17,6 +17,7 @@ from ....planning.parts import Part, Place, narrowed
 from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout
 from ....planning.ranges import BoundPlan
+from ....schema.model import Model
 from ....schema.rows import Row, readable
 from ...protocol import Position
 from ..driver.driver_errors import NoSuchName
@@ -58,13 +59,24 @@ def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatena
 class SqliteReads:
     """Runs searches over one file."""
 
-    def __init__(self, file: File, sqlite: SqliteSchema, catch_up: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        file: File,
+        sqlite: SqliteSchema,
+        catch_up: Callable[[], None],
+        check_ready: Callable[[Model, str | None], None],
+    ) -> None:
         self._file = file
         self.sqlite = sqlite
         self.catch_up = catch_up
+        self._check_ready = check_ready
 
     def select(self, plan: Plan) -> Select:
-        """Return a plan as SQL; made once."""
+        """Return a plan as SQL; made once.
+
+        Raises:
+            NotReady: what it reads was given up since it was planned.
+        """
         select: Select
         sqlite, select = plan.lowered.get(self, _NOTHING)
         if sqlite is not self.sqlite:
@@ -73,6 +85,7 @@ class SqliteReads:
             except SchemaMismatch:  # its version had ended: that may be undone by now
                 self.catch_up()
                 select = Select(plan, self.sqlite)
+            self._check_ready(plan.model, None if plan.index is None else plan.index.name)
             plan.lowered[self] = self.sqlite, select
         return select
 
