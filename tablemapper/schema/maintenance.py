@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from operator import itemgetter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
@@ -53,6 +52,8 @@ IndexRow = tuple[Any, ...]
 """``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
 Groups = dict[Any, Delta]
 """What changes in each group, by what entities are grouped by."""
+Differing: TypeAlias = Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]
+"""Pairs of old and new rows → the old and the new ones of the entities for which something that is read changes."""
 
 
 @attrs.define(eq=False)
@@ -71,8 +72,9 @@ class IndexMaintenance:
     model: IndexModel
     owner: Model
     rows: Callable[[Iterable[Row]], list[IndexRow]]
-    read: Callable[[Row], Any] | None
-    """Picks from an entity's row what the index reads beside the key; None if that is nothing."""
+    places: tuple[int, ...]
+    """Where an entity's row has what the index reads beside the key."""
+    differing: Differing
 
     @property
     def label(self) -> str:
@@ -88,7 +90,7 @@ class IndexMaintenance:
         """
         if row is None:
             return []
-        if _places(self.read) & model.faulty(row):
+        if not model.faulty(row).isdisjoint(self.places):
             return None
         try:
             return self.rows((row,))
@@ -109,8 +111,9 @@ class AggregateMaintenance:
     row: Callable[[str, str, int, State], Row]
     """(partition key, row key, timestamp, state) → the row of a group"""
     advance: Advance
-    read: Callable[[Row], Any] | None
-    """Picks from an entity's row what the aggregate reads beside the key; None if that is nothing."""
+    places: tuple[int, ...]
+    """Where an entity's row has what the aggregate reads beside the key."""
+    differing: Differing
 
 
 @attrs.frozen(eq=False)
@@ -122,13 +125,9 @@ class Maintenance:
 
     def without(self, faulty: frozenset[int]) -> Maintenance:
         """Return what does not depend on some places of an entity's row."""
-
-        def sound(read: Callable[[Row], Any] | None) -> bool:
-            return not faulty & _places(read)
-
         return Maintenance(
-            tuple([index for index in self.indexes if sound(index.read)]),
-            tuple([aggregate for aggregate in self.aggregates if sound(aggregate.read)]),
+            tuple([index for index in self.indexes if faulty.isdisjoint(index.places)]),
+            tuple([aggregate for aggregate in self.aggregates if faulty.isdisjoint(aggregate.places)]),
         )
 
     def only(self, labels: Collection[str]) -> Maintenance:
@@ -154,15 +153,6 @@ class Maintenance:
             tuple([index for index in self.indexes if index not in indexes]),
             tuple([aggregate for aggregate in self.aggregates if aggregate not in aggregates]),
         )
-
-
-def _places(read: Callable[[Row], Any] | None) -> frozenset[int]:
-    """Return the places of a row that a function picks."""
-    picked = () if read is None else read(_PLACES)
-    return frozenset(picked if isinstance(picked, tuple) else (picked,))
-
-
-_PLACES: Row = tuple(range(1_000))
 
 
 @attrs.define(eq=False)
@@ -196,7 +186,7 @@ class ChangeSet:
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
         for index in maintenance.indexes:
-            before, after = _differing(index.read, pairs)
+            before, after = index.differing(pairs)
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
                 if index.model.fan_out is None and len(old) == len(new) == len(before):
@@ -204,7 +194,7 @@ class ChangeSet:
                 else:
                     self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
-            before, after = _differing(aggregate.read, pairs)
+            before, after = aggregate.differing(pairs)
             if before:
                 groups = self._groups(aggregate)
                 _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
@@ -262,14 +252,6 @@ def _maintain_stored(model: Model, rows: Sequence[Row], maintain: Callable[..., 
         raise
 
 
-def _differing(read: Callable[[Row], Any] | None, pairs: Sequence[tuple[Row, Row]]) -> tuple[list[Row], list[Row]]:
-    """Return the old and the new rows of the entities that differ in something that is read."""
-    if read is None:
-        return [], []
-    some = [pair for pair in pairs if read(pair[0]) != read(pair[1])]
-    return [old for old, _ in some], [new for _, new in some]
-
-
 def maintenance(schema: Schema, model: Model) -> Maintenance:
     """Return what is maintained from a model."""
     return Maintenance(
@@ -325,11 +307,24 @@ class _Fields:
     def optional(self, name: str) -> bool:
         return name in self._model.position and self._model.optional(name)
 
-    def read(self, wanted: Iterable[str]) -> Callable[[Row], Any] | None:
-        """Return the function that picks fields from a row; None if the key holds all of them, which never changes."""
+    def places(self, wanted: Iterable[str]) -> tuple[int, ...]:
+        """Return where a row has fields, without those that the key holds, which never change."""
         position = self._model.position
-        at = sorted({position[name] for name in wanted if name in position})
-        return itemgetter(*at) if at else None
+        return tuple(sorted({position[name] for name in wanted if name in position}))
+
+
+@lru_cache(maxsize=None)
+def _differing(places: tuple[int, ...]) -> Differing:
+    """Return the function that gives the old and the new rows of the entities that differ in some places."""
+    differs = " or ".join([f"old[{at}] != new[{at}]" for at in places]) or "False"
+    source = [
+        "def differing(pairs):",
+        "    before = []; after = []",
+        "    for old, new in pairs:",
+        f"        if {differs}: before.append(old); after.append(new)",
+        "    return before, after",
+    ]
+    return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
 def _loop(label: str, head: str, prologue: list[str], body: list[str], result: str, names: Names) -> Callable[..., Any]:
@@ -420,7 +415,8 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
             "made += found.values()",
         ]
     function = _loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
-    return IndexMaintenance(index, model, function, fields.read(read | {field.name for field in included}))
+    places = fields.places(read | {field.name for field in included})
+    return IndexMaintenance(index, model, function, places, _differing(places))
 
 
 def _where_names(where: Predicate[Any] | None) -> set[str]:
@@ -481,12 +477,16 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
                 what = f"{target.name}: {slot.attr.label}"
                 body += [indent + line for line in _calculated(value, slot, model.name, what, names)]
             else:
-                body.append(f"{indent}{value} = {attribute_source(slot.attr, f'f_{slot.attr.name}', names)}")
+                value = attribute_source(slot.attr, f"f_{slot.attr.name}", names)
+                if not value.isidentifier():
+                    body.append(f"{indent}s{at} = {value}")
+                    value = f"s{at}"
             if any(attr.path or fields.optional(attr.name) for attr in slot.attr.attributes()):
                 body.append(f"{indent}if {value} is not None:")
                 indent += "    "
             if slot.ordered and (source := sortable_source(slot.attr.type, value, names)) != value:
-                body.append(f"{indent}{value} = {source}")
+                body.append(f"{indent}s{at} = {source}")
+                value = f"s{at}"
         body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
     several = any(group.elements for group in groups)
     body = [*begin, *[f"    {line}" if several else line for line in body]]
@@ -495,8 +495,9 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = _measured(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
+    places = fields.places(read)
     return AggregateMaintenance(
-        target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.read(read)
+        target, aggregate, collect, group_key, *group_rows(target, aggregate), places, _differing(places)
     )
 
 

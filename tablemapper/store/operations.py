@@ -273,11 +273,11 @@ def stamp(operations: Iterable[Operation]) -> None:
         entity = operation.entity
         if entity is None:
             continue
-        if operation.verb == "upsert" and operation.change is not None:
+        if operation.verb == "delete":
+            set_row(entity, None)
+        elif operation.change is not None:
             merged = operation.model.build_one(operation.new)  # type: ignore[arg-type]
             entity.__setstate__(merged.__getstate__())
-        elif operation.verb == "delete":
-            set_row(entity, None)
         elif operation.model.maintained:
             _stamp(operation.model, entity, operation.new)
         else:

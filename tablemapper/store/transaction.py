@@ -90,8 +90,7 @@ class Buffer:
         """Return an entity as it will be after the operations so far, or None."""
         if key.__class__ is not KeyOf or misplaced or (model := self.operations.models.get(key[0])) is None:
             model = self.operations.key(key, misplaced)[0]
-        _, partition, row = key
-        engine = self.operations.engine
+        partition, row, engine = key.partition, key.row, self.operations.engine
         pending = self._pending.get((model.table, partition, row)) if self._pending else None
         if pending is None or pending.verb == "require":
             stored = engine.get(model, partition, row)

@@ -97,7 +97,9 @@ class ExactSum(Generic[V]):
     def add_source(self, state: str, value: str, names: Names) -> list[str]:
         """Return statements that do what ``add`` does, with the variables ``state``, ``value`` and ``sign``."""
         call = f"{names.name('add', self.add)}({state}, {value}, sign)"
-        return [call] if not self.inline else self.inline.format(state=state, value=value, call=call).splitlines()
+        frexp = names.name("frexp", math.frexp)
+        inline = self.inline.format(state=state, value=value, call=call, frexp=frexp)
+        return inline.splitlines() if inline else [call]
 
 
 def _pack_int(number: int) -> int | bytes:
@@ -356,10 +358,12 @@ def _check_decimal(value: Decimal) -> Decimal:
 
 _INLINE_FLOAT = """\
 s = {state}
-try: n, d = {value}.as_integer_ratio()
-except OverflowError: {call}
-else: s[0] += sign; s[1] += sign * n << 1075 - d.bit_length()
+n, d = {frexp}({value})
+try: n = sign * int(n * 9007199254740992.0) << d + 1021
+except (OverflowError, ValueError): {call}
+else: s[0] += sign; s[1] += n
 """
+"""(A float has 53 bits. What is infinite, or tiny, is left to the function; as_integer_ratio takes twice as long.)"""
 _INLINE_INT = """\
 s = {state}
 s[0] += sign; s[1] += sign * {value}

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tablemapper.codegen import Names, compile_functions
 from tablemapper.values.sums import DECIMAL, FLOAT, INT, SUMS, TIMEDELTA, ExactSum, State
 
 FLOATS = st.one_of(
@@ -232,6 +233,21 @@ def test_a_sum_of_prices_packs_into_twenty_bytes() -> None:
     rng = random.Random(7)
     packed = FLOAT.pack(state_of(FLOAT, [rng.randrange(1, 100_000) / 100 for _ in range(1000)]))
     assert len(msgspec.msgpack.encode(packed)) <= 20
+
+
+@every_kind
+@given(data=st.data())
+def test_a_loop_adds_what_the_function_adds(
+    sums: ExactSum[Any], values: st.SearchStrategy[Any], oracle: Callable[[Sequence[Any]], Any], data: st.DataObject
+) -> None:
+    value, sign = data.draw(values), data.draw(st.sampled_from([1, -1]))
+    names = Names()
+    lines = [f"    {line}" for line in sums.add_source("state", "value", names)]
+    loop = compile_functions("loop", "\n".join(["def add(state, value, sign):", *lines]), names)["add"]
+    expected, state = sums.zero(), sums.zero()
+    sums.add(expected, value, sign)
+    loop(state, value, sign)
+    assert state == expected
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ Insert: TypeAlias = Callable[[Writer, Operation], None]
 
 _CHUNK = 2_000  # rows that stay in a processor's cache
 _PAGES = 8_000  # that the connection's cache holds
+_NO_WIDTH = -1
 _FEW, _SOME = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
 
 
@@ -52,6 +53,8 @@ _FEW, _SOME = 8, 64  # keys that one statement has places for: to compile anothe
 class _Batch:
     """The operations of a transaction on entities of one class, by what they turned out to do."""
 
+    width: int
+    """Of an entity's row. One that an operation brings with it is read again if it has another."""
     inserts: list[Operation] = attrs.field(factory=list)
     updates: list[Operation] = attrs.field(factory=list)
     deletes: list[Operation] = attrs.field(factory=list)
@@ -63,7 +66,8 @@ class _Batch:
     def only(self, passed: Passed) -> _Batch:
         """Return the operations on entities that a cursor has passed."""
         return _Batch(
-            *[[one for one in some if passed(one.key)] for some in (self.inserts, self.updates, self.deletes)]
+            self.width,
+            *[[one for one in some if passed(one.key)] for some in (self.inserts, self.updates, self.deletes)],
         )
 
 
@@ -155,22 +159,22 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             continue
         batch = batches.get(model)
         if batch is None:
-            batch = batches[model] = _Batch()
+            # (What was read before the file had more properties is too short; maintained fields change at any time.)
+            width = _NO_WIDTH if model in sqlite.keepers else sqlite.statements[model].width
+            batch = batches[model] = _Batch(width)
         if verb == "insert":
             batch.inserts.append(operation)
             continue
-        # (What was read before the file had more properties is too short; maintained fields change at any time.)
-        dependent = model in sqlite.keepers
-        if dependent and old is not None and operation.etag is None:
-            operation.etag = old[2]
-        if dependent or old is None or len(old) != sqlite.statements[model].width:
+        if old is None or len(old) != batch.width:
+            if old is not None and operation.etag is None and batch.width == _NO_WIDTH:
+                operation.etag = old[2]
             _read(sqlite, writer, operation)
         if verb == "delete":
             batch.deletes.append(operation)
-        else:
-            if operation.change is not None:
-                operation.new = operation.change(operation.old)
-            (batch.inserts if operation.old is None else batch.updates).append(operation)
+            continue
+        if operation.change is not None:
+            operation.new = operation.change(operation.old)
+        (batch.inserts if operation.old is None else batch.updates).append(operation)
     for model, followed in sqlite.followed.items():
         if followed.checked and (found := batches.get(model)) is not None:
             _complete(followed, found)
@@ -227,7 +231,7 @@ def _collect(
             if some.deletes:
                 changes.removed(kept, _olds(some.deletes))
             if some.updates:
-                changes.changed(kept, list(zip(_olds(some.updates), _news(some.updates), strict=True)))
+                changes.changed(kept, [(one.old, one.new) for one in some.updates])  # type: ignore[misc]
             if some.inserts:
                 changes.added(kept, _news(some.inserts))
 
@@ -500,10 +504,11 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    _drop_big(statements, writer, group)
+    olds = _olds(group)
+    _drop_big(statements, writer, olds)
     stored, large = statements.stamp(_news(group), writer.timestamp)
     in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
-    changed = [(*row, old[2]) for row, old in zip(in_table, _olds(group), strict=True)]
+    changed = [(*row, old[2]) for row, old in zip(in_table, olds, strict=True)]
     before = writer.total_changes()
     writer.run(statements.update, sorted_rows(changed))
     if writer.total_changes() - before != len(group):
@@ -513,18 +518,17 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    _drop_big(statements, writer, group)
+    olds = _olds(group)
+    _drop_big(statements, writer, olds)
     before = writer.total_changes()
-    writer.run(statements.delete, sorted_rows([old[:3] for old in _olds(group)]))
+    writer.run(statements.delete, sorted_rows([old[:3] for old in olds]))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=False)
 
 
-def _drop_big(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    if statements.has_big:
-        old = [(operation.old[-1],) for operation in group if operation.old and operation.old[-1] is not None]
-        if old:
-            writer.executemany(statements.big_delete, old)
+def _drop_big(statements: Statements, writer: Writer, olds: list[Row]) -> None:
+    if statements.has_big and (moved := [old[-1:] for old in olds if old[-1] is not None]):
+        writer.executemany(statements.big_delete, moved)
 
 
 def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, written: bool) -> Exception:
