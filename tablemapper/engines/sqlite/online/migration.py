@@ -26,7 +26,7 @@ from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, write_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, trusted, write_catalogue
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
@@ -285,6 +285,7 @@ class SqliteMigrations:
         assert copying is not None
         read, done, total, switched = 0, 0, 0, False
 
+        @trusted()
         def write(writer: Writer) -> None:
             nonlocal read, done, total, switched
             staged = self._catalogue.staged
@@ -298,13 +299,14 @@ class SqliteMigrations:
                 return
             read, switched = copying.batch(writer, most), copying.ended
             done, total = writer.get(f"SELECT sum(done), sum(total) FROM {COPIES}") or (0, 0)
+            total = max(total, done)
             if switched:
                 self._switch(writer, transition, staged.catalogue, done)
 
         _, pace = self._paced(write)
         if switched:
             self._look()
-        return Copied(read, done, max(total, done), pace, switched, copying.passed, copying.stuck)
+        return Copied(read, done, total, pace, switched, copying.passed, copying.stuck)
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Replace the old classes by the staged ones."""
