@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..errors import InvalidQuery, shown
+from ..errors import CorruptStore, InvalidQuery, shown
 from ..limits import MAX_INT64, MIN_INT64
 from .constraints import Constraint
 from .scalars import TIMESTAMP, Fault, Int32, ValueType
@@ -149,11 +149,15 @@ class ArrowColumn:
 
         Raises:
             InvalidQuery: there is none.
+            CorruptStore: the text is none of a Decimal.
         """
         whole, scale = 0, 0
         for text in column.unique().to_pylist():
             if text is not None:
-                _, digits, exponent = Decimal(text).as_tuple()
+                try:
+                    _, digits, exponent = Decimal(text).as_tuple()
+                except InvalidOperation:
+                    raise CorruptStore(f"{name}: {shown(text)} is no Decimal; run check()") from None
                 assert isinstance(exponent, int)
                 scale = max(scale, -exponent)
                 whole = max(whole, len(digits) + exponent)

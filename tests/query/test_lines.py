@@ -392,6 +392,18 @@ def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
         store.query(Thing).allow_scan().select(Thing.number, Thing.whole).to_arrow()
 
 
+def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
+    path = tmp_path / "decimal.db"
+    with tm.open(path, models=[Thing]) as store:
+        store.insert_many(_thing(at, whole=at) for at in range(20))
+    connection = apsw.Connection(str(path))
+    connection.execute("""UPDATE "Things" SET "price" = 'cheap' WHERE "whole" = 9""")
+    connection.close()
+    for lines in (True, False):
+        with tm.open(path, models=[Thing]) as store, _read_by(lines, 4), pytest.raises(tm.CorruptStore, match="cheap"):
+            store.query(Thing).allow_scan().select(Thing.number, Thing.price).to_arrow()
+
+
 def test_lines_are_json() -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at, text="é") for at in range(3))
