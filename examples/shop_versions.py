@@ -96,10 +96,9 @@ def deploy(version: int, place: Path, before: Service) -> tuple[Service, int]:
     return service, written
 
 
-def main() -> None:
+def deploy_all(place: Path) -> None:
     """Deploy one version after the other, and count the products at the end."""
     shop(1)
-    place = Path(tempfile.mkdtemp()) / "shop.db"
     with tm.open(place, models=shop(1).MODELS) as store:
         total: int = store.insert_many(
             shop(1).new_product(number) for number in range(5_000)
@@ -118,6 +117,12 @@ def main() -> None:
         )
         print(store.check())
         print(store.status())
+
+
+def main() -> None:
+    """Deploy all versions of a shop that is kept in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        deploy_all(Path(folder) / "shop.db")
 
 
 if __name__ == "__main__":

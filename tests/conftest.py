@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -32,3 +37,14 @@ def examples(short: int, *, long: int) -> settings:
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remove what a test, or a program that it runs, leaves behind; after a kill, pytest does so in one of its next runs."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setitem(os.environ, "TMPDIR", folder)
+        yield
+    shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
@@ -84,7 +85,8 @@ def _load() -> str:
 
 
 def add_options(parser: argparse.ArgumentParser, *, rounds: int) -> None:
-    """Add the options that all benchmarks have."""
+    """Add the options that all benchmarks have; one that is told to end removes its files first."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     add = parser.add_argument
     add("--rounds", type=int, default=rounds, help=f"medians are shown (default {rounds})")
     add("--durability", choices=("full", "relaxed"), default="relaxed", help="of all of them (default relaxed)")

@@ -481,13 +481,14 @@ def main() -> None:
     while time.monotonic() < start + options.seconds:
         for name in scenes:
             for durability in options.durability or ["relaxed", "full"]:
-                folder = Path(tempfile.mkdtemp(prefix="kills"))
-                counts, wrong = play(folder, name, durability, seed, options.kills, options.fault)
-                total += counts
-                if wrong:
-                    print(f"{name} {durability} {seed} in {folder}: {total}\n" + "\n".join(wrong), flush=True)
-                    sys.exit(1)
-                shutil.rmtree(folder)
+                with tempfile.TemporaryDirectory(prefix="kills") as place:
+                    folder = Path(place)
+                    counts, wrong = play(folder, name, durability, seed, options.kills, options.fault)
+                    total += counts
+                    if wrong:
+                        kept = shutil.copytree(folder, tempfile.mkdtemp(prefix="kills-wrong"), dirs_exist_ok=True)
+                        print(f"{name} {durability} {seed} in {kept}: {total}\n" + "\n".join(wrong), flush=True)
+                        sys.exit(1)
         seed += 1
         if time.monotonic() > noted + 60 or seed == options.seed + 1:
             noted = time.monotonic()
