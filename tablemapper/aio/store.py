@@ -27,7 +27,7 @@ from ..schema.model import compile_schema
 from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting
 from ..store.opening import check_limits, new_store
-from ..store.operations import Operations, not_found
+from ..store.operations import ByKey, Operations, not_found
 from ..store.store import Partition, Store, Unknown
 from ..store.transaction import Buffer
 from ..store.windows import Pace, write_many
@@ -157,7 +157,7 @@ class Opening:
             await self._store.close()
 
 
-class AsyncStore(Face[Store]):
+class AsyncStore(Face[Store], ByKey):
     """A `Store` with verbs to await. For the tasks of one event loop; `open_async` opens it.
 
     A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
@@ -428,7 +428,7 @@ class _Noted(Awaitable[None]):
 _NOTED = _Noted()
 
 
-class AsyncTransaction:
+class AsyncTransaction(ByKey):
     """Buffered operations, sent together at the end of the ``async with`` block; for one task.
 
     The verbs that write only take note: they need not be awaited, and can be. What reads is awaited.

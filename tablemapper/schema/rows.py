@@ -10,7 +10,7 @@ own at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import repeat
 from typing import Any, TypeVar
@@ -289,13 +289,13 @@ def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     return bad
 
 
-def _extra_faults(made: Declaration, declared: int, extra: dict[str, Any]) -> Iterator[str]:
+def _check_undeclared(made: Declaration, row: Row, undeclared: Iterable[str]) -> None:
     taken = {field.property for field in made.fields}
-    for name in extra:
-        if name in taken:
-            yield f'the undeclared property "{name}" is a declared one; set that instead'
-    if declared + len(extra) > MAX_PROPERTIES:
-        yield f"{declared + len(extra)} properties, but an entity may have {MAX_PROPERTIES}"
+    faults = [
+        f'the undeclared property "{name}" is a declared one; set that instead' for name in undeclared if name in taken
+    ]
+    if faults:
+        raise InvalidEntity(f"{made.name} {row[:2]}", faults)
 
 
 def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
@@ -310,7 +310,10 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
                         faults.append(fault)
                 properties.append((field.property, field.type.edm, value))
                 if field.type.undeclared:
-                    faults += _extra_faults(made, len(columns) - 1, msgspec.json.decode(value))
+                    undeclared = msgspec.json.decode(value)
+                    _check_undeclared(made, row, undeclared)
+                    if (number := len(columns) - 1 + len(undeclared)) > MAX_PROPERTIES:
+                        faults.append(f"{number} properties, but an entity may have {MAX_PROPERTIES}")
         if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
         if faults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from ..engines.context import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
@@ -19,9 +19,21 @@ from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
 
-__all__ = ["Operations", "not_found", "stamp_batch"]
+__all__ = ["ByKey", "Operations", "not_found", "stamp_batch"]
 
 A = TypeVar("A", bound=Aggregate)
+
+
+class ByKey:
+    """What has entities by their keys, in brackets: Python would take it for a sequence and count from 0."""
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(f"{type(self).__name__}: all entities of a class are store.query(Model).allow_scan()")
+
+        def __contains__(self, _: object) -> NoReturn:
+            raise TypeError(f"{type(self).__name__}: whether a key is there is .exists(key)")
 
 
 class Operations:

@@ -32,7 +32,7 @@ from ..query.writing import by_function
 from ..schema.check import RepairReport, Report
 from .builds import HOLD, REST, BuildReport, build
 from .columns import entities_of, has_hooks, values_of
-from .operations import Operations, not_found
+from .operations import ByKey, Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_columns, write_many
 
@@ -68,7 +68,7 @@ class Partition:
     """The fields that the key gives back."""
 
 
-class Store:
+class Store(ByKey):
     """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child.
 
     Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread that

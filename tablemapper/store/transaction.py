@@ -14,7 +14,7 @@ from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
-from .operations import Operations, not_found
+from .operations import ByKey, Operations, not_found
 
 __all__ = ["Buffer", "Transaction"]
 
@@ -145,7 +145,7 @@ class Buffer:
                     raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
 
 
-class Transaction:
+class Transaction(ByKey):
     """Buffered operations, sent together at the end of the ``with`` block; for one thread.
 
     A verb checks what it is given, and the limits of an entity group transaction. What depends on the store comes at the

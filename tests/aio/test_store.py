@@ -158,6 +158,10 @@ def test_what_is_not_awaited_says_so(path: Path) -> None:
         for one in (store, query, store.transaction()):
             with pytest.raises(TypeError, match="cannot be pickled or copied"):
                 pickle.dumps(one)
+        container: Any
+        for container in (store, store.transaction()):
+            with pytest.raises(TypeError, match=r"\.exists\(key\)"):
+                _ = Twin.key("a", 1) in container
 
     run(work, path)
 

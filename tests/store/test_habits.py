@@ -83,6 +83,29 @@ def test_a_store_can_not_be_pickled_or_copied(store: tm.Store, copied: Callable[
             copied(one)
 
 
+def test_a_store_is_no_container_of_keys(store: tm.Store) -> None:
+    for one in (store, store.transaction()):
+        untyped: Any = one
+        with pytest.raises(TypeError, match=r"whether a key is there is \.exists\(key\)"):
+            _ = Item.key("a", 1) in untyped
+        with pytest.raises(TypeError, match=r"store\.query\(Model\)\.allow_scan\(\)"):
+            list(untyped)
+
+
+def test_an_undeclared_property_with_the_name_of_a_declared_one_is_invalid_and_not_too_large() -> None:
+    class Loose(tm.Entity, table="Loose"):
+        name: tm.Field[str]
+        more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+        key = tm.Key[str](partition="{name}")
+
+    with tm.open(":memory:", models=[Loose]) as store:
+        with pytest.raises(tm.InvalidEntity, match='the undeclared property "name" is a declared one') as caught:
+            store.insert(Loose("a", tm.Extra(name="b")))
+        assert not isinstance(caught.value, tm.EntityTooLarge)
+        with pytest.raises(tm.EntityTooLarge, match="300 properties"):
+            store.insert(Loose("a", tm.Extra({f"p{number}": 1 for number in range(300)})))
+
+
 def test_a_store_and_a_transaction_are_shown_by_their_path(store: tm.Store, tmp_path: Path) -> None:
     assert repr(store) == f"<Store SQLite {str(tmp_path / 'items.db')!r}>"
     with store.transaction() as tx:
