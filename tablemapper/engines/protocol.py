@@ -33,6 +33,7 @@ __all__ = [
     "NoteChanged",
     "Operation",
     "Pace",
+    "Part",
     "Position",
     "Reads",
     "Unready",
@@ -71,14 +72,29 @@ class Operation:
         return f"{self.verb} {self.model.name} {self.key}"
 
 
+Part: TypeAlias = tuple[list[Row], int]
+"""Rows, and a number of characters that the text in none of them is above, but for its key."""
+
+
 @attrs.define(eq=False)
 class Batch:
-    """New entities of one class, and their rows; of columns only rows."""
+    """New entities of one class, and their rows; of columns, what makes rows."""
 
     model: Model
     entities: list[Any] = attrs.field(factory=list)
     rows: list[Row] = attrs.field(factory=list)
     """As long as the entities, if there are any; their timestamp is left open until the engine replaces them by what was stored."""
+    parts: Callable[[], Iterator[Part]] | None = None
+    """Makes the rows of columns as they are written, some at a time and from the first on with each call. What it makes is new
+    to the processor's cache once, and not again when it is written; and no object is kept that Python's garbage collection
+    would look through."""
+    made: int = 0
+    """How many rows the last call made."""
+
+    @property
+    def count(self) -> int:
+        """How many entities there are, once they are written."""
+        return len(self.rows) if self.parts is None else self.made
 
 
 @attrs.frozen

@@ -38,8 +38,10 @@ class Model:
     Raises InvalidEntity, EntityTooLarge."""
     to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
     """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
-    columns_to_rows: Callable[[Sequence[Sequence[Any]], list[Row]], int]
-    """Values of all fields, a list for each, which are checked as the constructor checks them → rows, as `to_rows`."""
+    columns_to_rows: Callable[[Sequence[Sequence[Any]], list[Row]], tuple[int, int]]
+    """Values of all fields, a list for each, which are checked as the constructor checks them → rows, as `to_rows`.
+
+    Returns also how many characters the text of none of them is above, but for its key."""
     most: Callable[[Row], int]
     """The size in bytes that an entity cannot be above, for as long as that is enough to know."""
     build: Callable[[Iterable[Row]], list[Any]]

@@ -151,18 +151,19 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
             texts.append(column)
     yield "    longest = total = 0"
     for column in texts:
-        yield f"    lengths = list(map(len, filter(None, {column}))); most = max(lengths, default=0)"
-        yield "    longest += most; total += sum(lengths)"
+        yield f"    lengths = list(map(len, filter(None, {column}))); total += sum(lengths)"
         if column in ("pk", "rk"):
             what = f"{made.name} {'partition' if column == 'pk' else 'row'} key"
-            yield "    if most > 256:"
+            yield "    if max(lengths, default=0) > 256:"
             yield f"        for key in {column}: check_key(key, what={what!r})"
+        else:
+            yield "    longest += max(lengths, default=0)"
     yield f"    block = list(zip({', '.join(stored)}))"
     extra = any(field.type.undeclared for field in columns)
     yield f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:"
     yield "        for row in block: check_sizes(row)"
     yield "    rows += block"
-    yield "    return total"
+    yield "    return total, longest"
 
 
 def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:

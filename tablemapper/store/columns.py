@@ -58,11 +58,16 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
     checks = {name: _check(fields[name]) for name in plain}
-    values: dict[str, list[Any]] = {name: [] for name in plain}
+    changed: dict[str, list[Any]] = {}
     try:
         for at in range(0, max(map(len, plain.values()), default=0), _BLOCK):
             for name, check in checks.items():
-                values[name] += check.values(plain[name][at : at + _BLOCK])
+                block = plain[name][at : at + _BLOCK]
+                checked = check.values(block)
+                if checked is not block:
+                    if name not in changed:
+                        changed[name] = list(plain[name])
+                    changed[name][at : at + _BLOCK] = checked
     except (ValueError, TypeError):
         faults += _faults(checks, plain)
     count = 0
@@ -75,6 +80,7 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
         ]
     if faults:
         raise InvalidEntity(f"{model.name} columns", faults)
+    values = plain | changed
     return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
 
 

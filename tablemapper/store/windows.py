@@ -10,12 +10,13 @@ from itertools import groupby, islice
 from typing import Any, Literal, TypeAlias
 
 from ..engines.context import check_outside
-from ..engines.protocol import Batch, Operation
+from ..engines.protocol import Batch, Operation, Part
 from ..entities.entity import Record, set_row
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, shown, tell_written
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
+from ..schema.rows import Row
 from .operations import Operations, stamp_batch
 
 __all__ = ["Pace", "load", "write_columns", "write_many"]
@@ -71,7 +72,7 @@ def write_columns(
 ) -> int:
     """Insert the rows of values of all fields of a class, which are checked already; return their number."""
     check_outside(operations.engine, "insert_columns")
-    windows = _windows(operations, [(model, _columns_taker(model, columns))], Pace(time.monotonic))
+    windows = _column_windows(operations, model, columns, time.monotonic)
     if atomic:
         return _load(operations, "insert_columns", windows, progress)
     with start_meter(progress, "insert_columns") as meter, _telling("insert_columns", meter):
@@ -84,7 +85,7 @@ def _insert(operations: Operations, windows: Iterable[list[Batch]], meter: Meter
         operations.engine.insert(window)
         for batch in window:
             stamp_batch(batch)
-            meter.advance(len(batch.rows))
+            meter.advance(batch.count)
 
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
@@ -166,16 +167,31 @@ def _take(model: Model, run: Iterator[Any], count: int, batch: Batch) -> int:
     return model.to_rows(islice(run, count), batch.entities, batch.rows)
 
 
-def _columns_taker(model: Model, columns: Sequence[Sequence[Any]]) -> Callable[[int, Batch], int]:
-    at = 0
+def _column_windows(
+    operations: Operations, model: Model, columns: Sequence[Sequence[Any]], clock: Clock
+) -> Iterator[list[Batch]]:
+    """Yield columns in batches that make rows until enough are written together; each goes on where the last one ended."""
+    start = 0
 
-    def take(count: int, batch: Batch) -> int:
-        nonlocal at
-        part = [column[at : at + count] for column in columns]
-        at += count
-        return model.columns_to_rows(part, batch.rows)
+    def parts(batch: Batch) -> Iterator[Part]:
+        began, characters, batch.made = clock(), 0, 0
+        while batch.made < _ENTITIES and characters < _CHARACTERS and clock() - began < _SECONDS:
+            at = start + batch.made
+            end = min(at + _CHUNK, start + _ENTITIES)
+            rows: list[Row] = []
+            more, longest = model.columns_to_rows([column[at:end] for column in columns], rows)
+            if not rows:
+                break
+            operations.refuse_reserved(model, rows)
+            batch.made += len(rows)
+            characters += more
+            yield rows, longest
 
-    return take
+    while start < len(columns[0]):
+        batch = Batch(model)
+        batch.parts = partial(parts, batch)
+        yield [batch]
+        start += batch.made
 
 
 def _windows(

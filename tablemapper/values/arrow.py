@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from importlib import import_module
+from operator import is_
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -186,8 +187,8 @@ class ColumnCheck:
     def __init__(self, kind: ValueType, *, optional: bool, constraint: Constraint | None = None) -> None:
         self._one, self._all = _checks(kind, optional, constraint)
 
-    def values(self, plain: Sequence[Any]) -> list[Any]:
-        """Return plain values, checked.
+    def values(self, plain: Sequence[Any]) -> Sequence[Any]:
+        """Return plain values, checked: themselves, if all of them are stored as they are.
 
         Raises:
             Fault: a value cannot be stored, with the row as its path.
@@ -210,7 +211,7 @@ def _checks(
     kind: ValueType,
     optional: bool,  # noqa: FBT001
     constraint: Constraint | None,
-) -> tuple[Callable[[Any], Any], Callable[[Sequence[Any]], list[Any]]]:
+) -> tuple[Callable[[Any], Any], Callable[[Sequence[Any]], Sequence[Any]]]:
     """Return the check of one value, and that of a column; made once, as to compile it takes as long as 1,000 rows."""
 
     def check(value: Any) -> Any:
@@ -229,19 +230,28 @@ def _checks(
     test = kind.fast_source("v", names)
     if constraint is not None:
         test += f" and {constraint.source_for('v', names)}"
-    missing = "None if v is None else " if optional else ""
-    source = f"def checked(values):\n    return [v if {test} else {missing}check(v) for v in values]\n"
-    one_by_one = compile_functions(f"a column of {kind.name}", source, names)["checked"]
+    missing = "v is None or " if optional else ""
+    source = [
+        "def checked(values):",
+        "    for v in values:",
+        f"        if not ({missing}{test}): break",
+        "    else:",
+        "        return values",
+        f"    return [v if {missing}{test} else check(v) for v in values]",
+    ]
+    one_by_one = compile_functions(f"a column of {kind.name}", "\n".join(source) + "\n", names)["checked"]
     if constraint is not None or kind.name not in _AT_ONCE:
         return check, one_by_one
     plain = _AT_ONCE[kind.name]
     listed: Any = list[plain | None] if optional else list[plain]  # type: ignore[valid-type]
 
-    def checked(values: Sequence[Any]) -> list[Any]:
+    def checked(values: Sequence[Any]) -> Sequence[Any]:
         with suppress(msgspec.ValidationError):
             found: list[Any] = msgspec.convert(values, listed)
-            if not kind.text or "".join(filter(None, found)).isascii():
-                return found
+            if not kind.text:  # (what is of a subclass of int became an int)
+                return values if all(map(is_, found, values)) else found
+            if "".join(filter(None, values)).isascii():
+                return values
         return one_by_one(values)  # type: ignore[no-any-return]
 
     return check, checked

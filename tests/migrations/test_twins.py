@@ -134,7 +134,7 @@ def write(store: tm.Store, cls: Any, draw: random.Random) -> None:
     id, number = f"i{draw.randrange(5)}", draw.randrange(40)
     new = one(cls, id, number, draw)
     key = cls.key(id, number)
-    verb = draw.choice(["upsert", "merge", "replace", "delete", "several", "many", "atomic", "query"])
+    verb = draw.choice(["upsert", "merge", "replace", "delete", "several", "many", "atomic", "columns", "query"])
     if verb == "upsert":
         store.upsert(new)
     elif verb == "merge" and store.exists(key):
@@ -149,9 +149,14 @@ def write(store: tm.Store, cls: Any, draw: random.Random) -> None:
         with store.transaction(across_partitions=True) as tx:
             for at in range(number, number + 3):
                 tx.upsert(one(cls, f"i{at % 5}", at, draw))
-    elif verb in ("many", "atomic"):
+    elif verb in ("many", "atomic", "columns"):
         first = draw.randrange(100, 100_000)
-        store.insert_many((one(cls, id, at, draw) for at in range(first, first + 3)), atomic=verb == "atomic")
+        several = [one(cls, id, at, draw) for at in range(first, first + 3)]
+        if verb == "columns":
+            names = [field.name for field in cls.__declaration__.parameters]
+            store.insert_columns(cls, {name: [getattr(part, name) for part in several] for name in names})
+        else:
+            store.insert_many(several, atomic=verb == "atomic")
     elif verb == "query":
         store.query(cls).where(cls.number < draw.randrange(6)).allow_scan().delete()
 

@@ -19,6 +19,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.schema.model import model_of
+from tablemapper.schema.rows import FIRST
 
 
 class Color(Enum):
@@ -566,9 +567,11 @@ def test_rows_of_columns_are_those_of_entities() -> None:
     for entities in (wides(), [thing(number) for number in range(1, 9)]):
         model = model_of(type(entities[0]))
         rows: list[Any] = []
-        characters = model.columns_to_rows(list(columns_of(entities).values()), rows)
+        characters, most = model.columns_to_rows(list(columns_of(entities).values()), rows)
         wanted: list[Any] = []
         assert characters == model.to_rows(entities, [], wanted)
+        texts = [at for at, field in enumerate(model.columns, FIRST) if field.type.spillable]
+        assert most >= max(sum(len(row[at] or "") for at in texts) for row in rows)
         assert rows == wanted
         assert [list(map(type, row)) for row in rows] == [list(map(type, row)) for row in wanted]
 

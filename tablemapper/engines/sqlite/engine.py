@@ -258,8 +258,6 @@ class SqliteEngine:
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             insert(sqlite, writer, batches)
-            first = batches[0]
-            writer.proof = sqlite.statements[first.model].there, first.rows[0][:3]
 
         self._write(write, of=batches)
 
@@ -390,7 +388,7 @@ class SqliteEngine:
             with meter("sorting", None) as sorting:
                 for window in windows:
                     rows.add(window)
-                    sorting.advance(sum(len(batch.rows) for batch in window))
+                    sorting.advance(sum(batch.count for batch in window))
             with meter("insert_many", rows.count) as writing:
                 of = [Batch(model) for model in rows.models]
                 self._write(lambda sqlite, writer: rows.write(sqlite, writer, writing), of=of)

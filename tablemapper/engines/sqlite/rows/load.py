@@ -57,8 +57,9 @@ class SortedLoad:
         """Keep entities."""
         try:
             for batch in batches:
-                self._keep(batch.model, batch.rows)
-                self.count += len(batch.rows)
+                for rows, _ in [(batch.rows, 0)] if batch.parts is None else batch.parts():
+                    self._keep(batch.model, rows)
+                    self.count += len(rows)
         except DRIVER_ERRORS as error:
             raise translated(error, "the temporary file of a load") from error
 

@@ -6,6 +6,7 @@ Statement by statement would cost more: each table's rows are written together, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 import apsw
@@ -14,13 +15,14 @@ import attrs
 from ....entities.etag import etag_text
 from ....errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
 from ....evolution.following import Followed
+from ....limits import MAX_ENTITY
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Groups, Maintenance
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
-from ...protocol import Batch, Operation
+from ...protocol import Batch, Operation, Part
 from ..file.writer import Writer, sorted_rows
 from ..sql.schema import SqliteSchema
-from ..sql.statements import Statements
+from ..sql.statements import SPILL_ROW, Statements
 from .building import settle
 from .jobs import Passed, owed, queue
 from .maintained import changed_groups, is_followed, put_rows, write_changes, write_groups, write_indexes
@@ -277,13 +279,20 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
     (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
         statements = sqlite.statements[batch.model]
+        bare = batch.parts is not None and _is_bare(sqlite, batch.model)
+        at = 0
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
-        chunk = _CHUNK if pages < _PAGES else len(batch.rows)
-        for at in range(0, len(batch.rows), chunk):
-            rows = insert_rows(
-                statements, writer, completed_rows(sqlite, writer, batch.model, batch.rows[at : at + chunk])
-            )
-            batch.rows[at : at + chunk] = rows
+        for part, most in _parts(batch, whole=pages >= _PAGES):
+            if writer.proof is None:
+                writer.proof = statements.there, (*part[0][:2], writer.timestamp)
+            if bare and most <= SPILL_ROW:
+                part = sorted_rows(part)
+                _insert_sorted(statements, writer, statements.insert_at(writer.timestamp), part, part)
+                continue
+            rows = insert_rows(statements, writer, completed_rows(sqlite, writer, batch.model, part))
+            if batch.parts is None or sqlite.twins:
+                batch.rows[at : at + len(rows)] = rows
+                at += len(rows)
             # In the order of the keys, so that index rows that are equal in their own key have it too.
             changes = ChangeSet(groups=groups)
             for kept, passed in owed(sqlite, writer.get, batch.model):
@@ -293,6 +302,26 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Iterable[Batch]) -> No
     write_changes(sqlite, writer, ChangeSet(groups=groups))
     for batch in batches if sqlite.twins else ():
         keep_in_step(sqlite, writer, batch.model, batch.rows)
+
+
+def _is_bare(sqlite: SqliteSchema, model: Model) -> bool:
+    """Return whether rows go into their table as their class makes them, and nothing else is written for them."""
+    kept = sqlite.maintenance[model]
+    own = model not in sqlite.keepers and sqlite.statements[model].own_values is None
+    return sqlite.plain and own and bool(model.columns) and not (kept.indexes or kept.aggregates)
+
+
+def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:
+    """Yield the rows of a batch, all at once or in parts; of rows that are there it is not known how long they are."""
+    if batch.parts is None:
+        size = len(batch.rows) if whole else _CHUNK
+        for at in range(0, len(batch.rows), size):
+            yield batch.rows[at : at + size], MAX_ENTITY
+    elif whole:
+        parts, longest = zip(*batch.parts(), strict=True)
+        yield list(chain.from_iterable(parts)), max(longest)
+    else:
+        yield from batch.parts()
 
 
 def keep_in_step(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Sequence[Sequence[Any]]) -> None:
@@ -451,16 +480,17 @@ def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list
     """Insert rows; return them as they are read."""
     stored, large = statements.stamp(rows, writer.timestamp)
     in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
+    _insert_sorted(statements, writer, statements.insert, sorted_rows(in_table), stored)
+    return stored
+
+
+def _insert_sorted(statements: Statements, writer: Writer, sql: str, in_table: list[Row], rows: list[Row]) -> None:
     before = writer.total_changes()
     try:
-        if len(in_table) == 1:
-            writer.execute(statements.insert, in_table[0])
-        else:
-            writer.executemany(statements.insert, sorted_rows(in_table))
+        writer.run(sql, in_table)
     except apsw.ConstraintError:
-        row = sorted_rows(stored)[writer.total_changes() - before]  # those in front of it were inserted
+        row = sorted_rows(rows)[writer.total_changes() - before]  # those in front of it were inserted
         raise _taken(statements, writer, row) from None
-    return stored
 
 
 def _taken(statements: Statements, writer: Writer, row: Row) -> EntityExists:

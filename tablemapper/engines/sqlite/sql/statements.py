@@ -116,11 +116,19 @@ class Statements:
 
     @cached_property
     def insert(self) -> str:
+        return self._insert(["?"] * len(self._written))
+
+    def insert_at(self, timestamp: int) -> str:
+        """What inserts rows as their class makes them, of which nothing is moved aside, with one timestamp."""
+        places = [f"?{at}" for at in range(1, FIRST + len(self.model.columns) + 1)]
+        places[FIRST - 1] = str(timestamp)
+        return self._insert([*places, *["NULL"] * self.has_big])
+
+    def _insert(self, places: list[str]) -> str:
         names = [*self._written, *self._constants]
         whole = names == [*FIXED, *(column.name for column in self.table.columns)]  # no other table is ever written to
         listed = "" if whole else f"({','.join(map(short, names))})"
-        places = ",".join([*["?"] * len(self._written), *self._constants.values()])
-        return f"INSERT INTO {short(self.table.name)}{listed} VALUES({places})"
+        return f"INSERT INTO {short(self.table.name)}{listed} VALUES({','.join([*places, *self._constants.values()])})"
 
     @cached_property
     def put(self) -> str:
