@@ -9,7 +9,7 @@ index and the check all use these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import attrs
@@ -122,6 +122,12 @@ class Maintenance:
 
     indexes: tuple[IndexMaintenance, ...]
     aggregates: tuple[AggregateMaintenance, ...]
+
+    @cached_property
+    def places(self) -> frozenset[int]:
+        """The places of an entity's row that it reads beside the key."""
+        of_indexes = [index.places for index in self.indexes]
+        return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
     def without(self, faulty: frozenset[int]) -> Maintenance:
         """Return what does not depend on some places of an entity's row."""

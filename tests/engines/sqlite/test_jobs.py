@@ -16,6 +16,7 @@ from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import jobs as jobs_module
 from tablemapper.engines.sqlite.rows import maintained as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
+from tablemapper.engines.sqlite.sql.statements import Statements
 
 
 def versions() -> tuple[list[Any], list[Any]]:
@@ -272,6 +273,13 @@ def noted_rows_that_are_rewritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(maintained_module, "is_noted", lambda *_: False)
 
 
+def a_scan_that_leaves_a_property_out(patch: pytest.MonkeyPatch) -> None:
+    scan = Statements.scan_some
+    patch.setattr(
+        Statements, "scan_some", lambda self, places, *, after: scan(self, frozenset(sorted(places)[1:]), after=after)
+    )
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -280,6 +288,7 @@ def noted_rows_that_are_rewritten(patch: pytest.MonkeyPatch) -> None:
         a_cursor_that_excludes_its_own_key,
         a_holder_that_nobody_follows,
         noted_rows_that_are_rewritten,
+        a_scan_that_leaves_a_property_out,
     ],
     ids=lambda fault: fault.__name__,
 )
@@ -288,3 +297,25 @@ def test_the_comparison_finds(fault: Any, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises((AssertionError, tm.TableMapperError)):
         for seed in range(20):
             run(tmp_path / f"{seed}.db", seed)
+
+
+def test_a_build_reads_no_property_that_it_does_not_need(tmp_path: Path) -> None:
+    def note(**body: Any) -> Any:
+        annotations = {"number": tm.Field[int], "name": tm.Field[str], "text": tm.Field[str]}
+        body |= {"__annotations__": annotations, "__module__": __name__}
+        key = tm.Key[int](partition="note", row="{number}")
+        return type(tm.Entity)("Note", (tm.Entity,), body | {"key": key}, table="Notes")
+
+    plain, indexed = note(), note(by_name=tm.Index[str](partition="{name}"))
+    with tm.open(tmp_path / "s.db", models=[plain]) as store:
+        store.insert(plain(1, "a", "long " * 1_000))
+    with tm.open(tmp_path / "s.db", models=[indexed], build=False) as store:
+        engine = store._engine
+        assert isinstance(engine, SqliteEngine)
+        (job,) = engine._sqlite.all_jobs
+        scan = engine._sqlite.statements[job.model].scan_some(job.targets.places, after=False)
+        ((*_, name, text, _),) = engine.file.read(scan)
+        assert (name, text) == ("a", None)
+        assert store.build().built == ("Note.by_name",)
+        assert store.check().ok
+        assert len(store.query(indexed.by_name("a")).one().text) == 5_000

@@ -30,7 +30,7 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
     statements = sqlite.statements[job.model]
     pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
     after = () if pk is None else (pk, rk)
-    sql = statements.scan_after if after else statements.scan
+    sql = statements.scan_some(job.targets.places, after=bool(after))
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
     changes = ChangeSet()
     changes.added(job.targets, rows)

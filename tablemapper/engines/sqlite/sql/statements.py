@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -26,6 +26,7 @@ WIDE = 4  # properties of bytes: so many are the parts of one large value, and a
 
 
 _KEY = "PartitionKey=?1 AND RowKey=?2"
+_AFTER = ' AND (t."PartitionKey", t."RowKey") > (?, ?)'
 _ORDER = 't."PartitionKey", t."RowKey"'
 _STATE = """CASE typeof(t."_state") WHEN 'text' THEN hex(t."_state") ELSE t."_state" END"""  # text may not be UTF-8
 
@@ -54,6 +55,7 @@ class Statements:
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
         self.has_big = "_big" in table.has
         self._several: dict[int, str] = {}  # statements, by their number of keys
+        self._some: dict[tuple[frozenset[int], bool], str] = {}  # others, by the places that they read
 
     # ------------------------------------------------------------------------------------------ columns
 
@@ -159,8 +161,12 @@ class Statements:
     @cached_property
     def select_list(self) -> str:
         """The values of a row, from a source that ends in ``beside``."""
+        return self._select_list()
+
+    def _select_list(self, places: Collection[int] | None = None) -> str:
         values = [f"t.{quoted(name)}" for name in FIXED]
-        values += [self._selected(field) for field in self.model.columns]
+        for at, field in enumerate(self.model.columns, FIRST):
+            values.append(self._selected(field) if places is None or at in places else "NULL")
         return ", ".join([*values, 't."_big"'] if self.has_big else values)
 
     def _selected(self, field: FieldModel) -> str:
@@ -299,11 +305,19 @@ class Statements:
     @cached_property
     def scan_after(self) -> str:
         """Those after a key."""
-        return self._scan(condition=' AND (t."PartitionKey", t."RowKey") > (?, ?)')
+        return self._scan(condition=_AFTER)
 
-    def _scan(self, more: str = "", condition: str = "") -> str:
+    def scan_some(self, places: frozenset[int], *, after: bool) -> str:
+        """What `scan` reads, or `scan_after`, with NULL in other places of a row than these and those of the key."""
+        if (known := self._some.get((places, after))) is None:
+            listed, condition = self._select_list(places), _AFTER if after else ""
+            known = self._some[places, after] = self._scan(condition=condition, listed=listed)
+        return known
+
+    def _scan(self, more: str = "", condition: str = "", listed: str = "") -> str:
         mine = self.type_filter("t") or "TRUE"
-        return f"SELECT {self.select_list}{more} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
+        listed = listed or self.select_list
+        return f"SELECT {listed}{more} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
 
     # ------------------------------------------------------------------------------------------ large values
 
