@@ -35,6 +35,7 @@ from ..schema.model import Model, Schema, model_of
 from ..schema.rows import DAMAGE, FIRST, Row
 from .definitions import as_declared, is_former, keepers_of, plain_name
 from .rules import key_templates, reads
+from .versions import Versions, newest
 
 __all__ = ["Followed", "entity_model", "follow", "owners_of"]
 
@@ -59,6 +60,8 @@ class Followed:
     """The fields with columns, by name, that can hold values in the file which the class cannot read."""
     narrow_keys: frozenset[str]
     """The fields without columns, which only the key holds, that can hold such values."""
+    others: str
+    """Which other form of the class there is, for a value that this one does not know."""
     special: tuple[tuple[str, Template, Template], ...]
     """The classes that the program did not open and whose keys this class must leave free, with their key templates."""
 
@@ -193,18 +196,19 @@ class Followed:
         name = self.known.name
         return SchemaMismatch(
             f"{name} {(partition, row)}",
-            [f"{what}, which this version does not know (another version of {name} in the file does)"],
+            [f"{what}, which this version does not know ({self.others})"],
         )
 
 
 def follow(
-    schema: Schema, forms: Forms, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
+    schema: Schema, forms: Forms, versions: Versions, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
 ) -> dict[Model, Followed]:
     """Return the classes of which the catalogue stores or maintains more than their code declares.
 
     Args:
         schema: the opened classes.
         forms: the catalogue.
+        versions: the forms of each class that were opened.
         names: the name of each class in the catalogue.
         refused: why entities of a class cannot be written, by its name.
     """
@@ -225,7 +229,9 @@ def follow(
             keepers = _keepers_of_unknown_fields(model, forms) if model.aggregate is None else {}
             key = msgspec.json.encode([form, source_form, targets, keepers])
             followed = _followed(model, source, key)
-            followed_classes[model] = attrs.evolve(followed, special=special, refusals=followed.refusals + refusals)
+            followed_classes[model] = attrs.evolve(
+                followed, others=newest(model, versions), special=special, refusals=followed.refusals + refusals
+            )
     return followed_classes
 
 
@@ -313,7 +319,7 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
     columns = {name: field for name, field in narrow.items() if name in model.position}
     return Followed(
         model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
-        frozenset(narrow.keys() - columns.keys()), (),
+        frozenset(narrow.keys() - columns.keys()), "", (),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..schema.forms import VersionForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Versions", "ahead", "ended", "retired", "retirement"]
+__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every version that was ever opened, by the name of the class."""
@@ -32,6 +32,17 @@ def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions
 def ended(version: VersionForm, now: int) -> VersionForm:
     """Return a version that ends now, unless it ended before."""
     return replace(version, until=now) if version.until is None else version
+
+
+def newest(model: Model, versions: Versions) -> str:
+    """Return in words which form a class has, and which is the newest; only that there is another, if it is the newest itself."""
+    numbered = [*enumerate(versions.get(model.name, ()), 1)]
+    own = [number for number, version in numbered if version.form == model.form_hash]
+    number, version = next(((at, one) for at, one in reversed(numbered) if one.in_use), (0, None))
+    if version is None or not own or number <= own[-1]:
+        return f"another version of {model.name} in the file does"
+    since = datetime.fromtimestamp(version.since / 1e6, UTC).date()
+    return f"it has form {own[-1]} of {model.name}; the newest is form {number}, which was first opened on {since}"
 
 
 def retirement(model: Model, versions: Versions) -> str | None:

@@ -118,7 +118,8 @@ class SqliteSchema:
         self.names |= {model: model.name for model in unopened}
         known = Schema((*schema.models, *unopened))
         others = other_rules(catalogue)
-        self.followed = follow(known, catalogue.models, self.names, refused_writes(catalogue, others))
+        refused = refused_writes(catalogue, others)
+        self.followed = follow(known, catalogue.models, catalogue.versions, self.names, refused)
         aggregates = [one for followed in self.followed.values() for one in followed.aggregates]
         self.names |= {model: model.name for model in aggregates}
         self.models = (*[one for one in schema.models if self.names[one] == one.name], *aggregates)
