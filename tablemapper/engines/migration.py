@@ -1,6 +1,6 @@
-"""What a runner of migrations needs of an engine: to turn entities into others beside writers, and to switch to these.
+"""The protocol between a runner of migrations and an engine, which converts entities beside writers, then switches to them.
 
-What a script says is decided before; here it is data: classes, and functions of entities.
+The runner has read the script; the engine gets data: classes, and functions of entities.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["Conversion", "Copied", "Edit", "Fault", "Former", "MigrationEngine",
 
 @attrs.frozen
 class Fault:
-    """What keeps a migration from coming to its end."""
+    """An entity that a migration cannot convert."""
 
     where: str
-    """The class of an entity."""
+    """Its class."""
     key: tuple[str, str]
     """Its partition key and row key."""
     detail: str
@@ -32,54 +32,54 @@ class Fault:
 
 
 def name_of(id: str, *, back: bool) -> str:
-    """Return what a migration is called while it runs."""
+    """Return the name of a migration, or of its undoing, while it runs."""
     return f"the undoing of {id}" if back else id
 
 
 @attrs.frozen
 class Former:
-    """What is to be known of an entity as it was before a migration that is undone."""
+    """How an undoing finds the entity that there was before the migration, for the values that only that one has."""
 
     key: Callable[[Any], tuple[str, str]]
-    """Its key then, by the entity as it is now."""
+    """From the entity of now to the key that it had before the migration."""
     fields: tuple[str, ...]
-    """Those of which the values come back."""
+    """The fields that get back their values."""
     lacking: Callable[[Any], Sequence[str]]
-    """By the entity as it is now: the fields that it needs, and only the former entity has values for."""
+    """From the entity of now to those of its fields that need a value which only the former entity has."""
 
 
 @attrs.frozen(eq=False)
 class Conversion:
-    """What entities are turned into."""
+    """How the entities of one or more old classes become entities of new ones."""
 
     sources: tuple[Model, ...]
-    """One class, or several whose entities of equal keys are turned into others together."""
+    """One class, or several; then the entities that have one key are converted together."""
     targets: tuple[Model, ...]
     convert: Callable[[Sequence[Any]], Iterable[Any]]
     """From an entity of each source, or None where it has none, to new entities. It may be called several times."""
     combine: Callable[[Any, Any], Any] | None = None
-    """Makes one of two new entities that have one key, in the order of the old keys; without it that is a fault."""
+    """From two new entities that have one key to one, in the order of the old keys; without it that is a fault."""
     back: Conversion | None = None
-    """Makes the old entity of a new one, or none, where the old version goes on by that alone."""
+    """The conversion of a new entity to the old one, or to none, if a twin is kept in step by it."""
     former: Former | None = None
-    """If there is one, ``convert`` also gets the entity as it was before, or None."""
+    """If given, ``convert`` also gets the entity that there was before the migration, or None."""
 
 
 @attrs.frozen(eq=False)
 class WayBack:
-    """What a script says of how two versions are the same, and a catalogue cannot."""
+    """The conversions of a script from new entities to old ones, where a catalogue alone does not tell the old ones."""
 
     migration: str
     """The id of the script."""
     script: str
-    """32 hex digits of it."""
+    """32 hex digits of its text."""
     conversion: Callable[[str, str], Conversion]
-    """By the names of a new class and of the old one: what makes the old entity of a new one, or none."""
+    """From the names of a new class and of the old one to the conversion between them."""
 
 
 @attrs.frozen(eq=False)
 class Transition:
-    """A migration, as an engine runs it: some classes end, and others take their place."""
+    """A migration that copies, as an engine runs it: new classes replace old ones."""
 
     id: str
     script: str
@@ -91,32 +91,32 @@ class Transition:
     """The classes that they are converted to, with what is maintained from them; nothing else is in their tables."""
     conversions: tuple[Conversion, ...]
     drops: tuple[str, ...] = ()
-    """The labels of what goes when it is contracted."""
+    """The labels of the definitions that contracting drops."""
     contested: frozenset[str] = frozenset()
-    """The labels of unique indexes that values may be held twice in at first."""
+    """The labels of unique indexes that may have duplicates at first."""
     former: frozenset[str] = frozenset()
     """Former definitions of aggregates, which older versions use and no script can name; they end with the classes."""
     links: tuple[LinkForm, ...] = ()
-    """How each class that ends is the same as one that takes its place; none: the old version stops at the switch."""
+    """The links from old classes to new ones; without links the old version stops at the switch."""
     writes: bool = False
-    """Whether the old version can write after the switch, too, if there are links."""
+    """Whether the old version can also write after the switch, if there are links."""
     back: bool = False
     """Whether it undoes a migration."""
 
     @property
     def name(self) -> str:
-        """What it is called while it runs."""
+        """Its name while it runs."""
         return name_of(self.id, back=self.back)
 
     @property
     def ending(self) -> frozenset[str]:
-        """The classes that end, by name."""
+        """The names of the classes that it replaces."""
         return self.former.union(self.old.by_name)
 
 
 @attrs.frozen(eq=False)
 class Edit:
-    """A migration that only the catalogue of a store has to know: older versions go on beside it."""
+    """A migration that changes only the catalogue of a store; older versions go on beside it."""
 
     id: str
     script: str
@@ -125,39 +125,39 @@ class Edit:
     names: Mapping[str, Mapping[str, str]]
     """By class: properties, each with its new name."""
     new: tuple[Model, ...]
-    """The classes that have other names, as they are from then on, and the aggregates of them."""
+    """The classes with renamed properties, as they are from now on, and their aggregates."""
     drops: tuple[str, ...]
-    """The labels of what goes when it is contracted."""
+    """The labels of the definitions that contracting drops."""
     back: bool = False
     """Whether it undoes a migration."""
 
 
 @attrs.frozen
 class Copied:
-    """What one transaction of a migration did."""
+    """The result of one transaction of a migration."""
 
     entities: int
     done: int
-    """Entities that were turned into others so far, of ``total``."""
+    """Entities that were converted so far, of ``total``."""
     total: int
     pace: Pace = attrs.field(factory=Pace)
     switched: bool = False
-    """Whether it was the last one: everybody reads what was written."""
+    """Whether it was the last one, and switched."""
     passed: bool = False
-    """Whether every entity was read; only those are left that change meanwhile."""
+    """Whether every entity was converted once; only entities that changed meanwhile are left."""
     stuck: bool = False
-    """Whether only entities are left that cannot be turned into others."""
+    """Whether only entities are left that cannot be converted."""
 
 
 class MigrationEngine(Protocol):
-    """A store whose classes are not known."""
+    """A store that is migrated; it needs none of its classes."""
 
     def forms(self) -> Forms:
-        """Return the forms of its classes."""
+        """Return the forms of the classes in its catalogue."""
         ...
 
     def history(self) -> tuple[AppliedForm, ...]:
-        """Return the migrations that were begun, in that order."""
+        """Return the migrations that were started, in that order."""
         ...
 
     def count(self, name: str) -> int:
@@ -165,15 +165,15 @@ class MigrationEngine(Protocol):
         ...
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        """Note migrations, each with its digest, as done: the store was never as they find it."""
+        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
         ...
 
     def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
-        """Begin a migration, or go on with it; return whether anything is to be copied.
+        """Start a migration, or continue it; return whether anything is to be copied.
 
         Args:
-            transition: what is to be done.
-            check: raises if these forms of the store's classes are not those that it starts from.
+            transition: the migration.
+            check: raises if the forms of the store's classes are not those that the migration starts from.
 
         Raises:
             InvalidMigration: another one is under way.
@@ -181,52 +181,52 @@ class MigrationEngine(Protocol):
         ...
 
     def lacking(self, transition: Transition) -> Sequence[Fault]:
-        """Return the entities that cannot be what they were before a migration that is undone; nothing is written.
+        """Return the entities that cannot become again what they were before a migration that is undone; write nothing.
 
         Raises:
-            InvalidMigration: the store does not know what they were.
+            InvalidMigration: the store has not kept the former entities.
         """
         ...
 
     def under_way(self) -> str | None:
-        """Return what the migration is called that was begun and has not switched."""
+        """Return the name of the migration that was started and has not switched; None if there is none."""
         ...
 
     def discard(self, name: str) -> None:
-        """Give up a migration that is under way: what was copied for it goes."""
+        """Abandon a migration that is under way, and drop the tables that it copied to."""
         ...
 
     def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
-        """Do a migration that copies nothing, in one transaction; as `start`."""
+        """Run a migration that copies nothing, in one transaction; errors as for `start`."""
         ...
 
     def take_over(self, schema: Schema) -> None:
-        """Add what classes declare and no step says, as when they are opened; it is not built yet."""
+        """Add to the catalogue what classes declare and no step of a script says, as opening them does, and build nothing."""
         ...
 
     def step(self, most: int) -> Copied:
-        """Turn the next entities into others, at most ``most``, in one transaction; switch with the last ones."""
+        """Convert the next entities, at most ``most``, in one transaction; switch in the transaction of the last ones."""
         ...
 
     @property
     def faults(self) -> Mapping[tuple[str, tuple[str, str]], Fault]:
-        """What could not be turned into others so far."""
+        """The entities that could not be converted so far."""
         ...
 
     def clear(self, most: int) -> int:
-        """Delete what migrations leave behind that are done, at most so many rows in one transaction; return how many."""
+        """Delete the notes of finished migrations in one transaction, at most so many rows; return how many."""
         ...
 
     def has_twin(self, id: str) -> bool:
-        """Return whether a version of before a migration goes on, in tables that are kept in step."""
+        """Return whether the version before a migration goes on, in tables that are kept in step."""
         ...
 
     def contract(self, id: str) -> None:
-        """Drop what a migration left of the classes that it ended; it cannot be undone then."""
+        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
         ...
 
     def drop_former(self) -> None:
-        """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
+        """Drop the former definitions of indexes and aggregates that no version in use declares."""
         ...
 
     def backup(self, path: str) -> None:

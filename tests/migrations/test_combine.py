@@ -203,8 +203,8 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
 
 def test_entities_are_combined_a_batch_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[Any] = []
-    one = Copying._one
-    monkeypatch.setattr(Copying, "_one", lambda self, *args: one_by_one.append(args[3]) or one(self, *args))
+    one = Copying._copy_key
+    monkeypatch.setattr(Copying, "_copy_key", lambda self, *args: one_by_one.append(args[3]) or one(self, *args))
     assert migrate(path, CASE).ok
     assert one_by_one == []
 

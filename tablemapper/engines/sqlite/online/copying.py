@@ -1,17 +1,17 @@
-"""Copies with a queue: the entities of some classes are turned into others beside writers, and these then take their place.
+"""Copies with a queue: the entities of old classes are converted to new ones while other programs write.
 
-What is made is written to tables of its own. One invariant holds at each commit: for each key up to the cursor that is not
-queued, there is exactly what the entity of that key is turned into. A batch turns the queued entities into others, then those
-behind the cursor, and moves it. Whoever writes an entity up to the cursor queues its key in the same transaction, see
-`jobs.queue`, and need not know the function. Once nothing is queued and nothing is behind the cursor, the same transaction
-switches: the tables of the old classes get other names, so that nobody reads them unawares, and the catalogue says what
-took their place.
+New entities are written to tables of their own. One invariant holds at each commit: for each old key up to the cursor that is
+not queued, the new tables hold exactly the entities that the old one is converted to. A batch converts the queued keys, then the
+keys after the cursor, and moves the cursor. A writer of an old entity up to the cursor queues its key in the same transaction,
+see `jobs.queue`; it need not know the script. The transaction that finds no key queued and none after the cursor also switches:
+it renames the tables of the old classes, so that no program reads them unawares, and the catalogue names the new ones.
 
-Where new entities of one key are combined, the ledger also has the old keys that each new entity is made of, under an id of
-its own: see `_parts`. There is a new entity as long as it has such rows. A change of one of them makes it anew from all.
+The ledger has the new entities of each old key. Where new entities of one key are combined, it also has the old keys that each
+new entity is combined from, under an id of its own: see `_parts_id`. A new entity exists as long as it has such rows. A change of
+one part combines all parts anew.
 
-Where the old version is to go on by a function of the script, each old entity has to be what exactly one of the entities is
-turned back into that are made of it. If one is not, that is noted, and the old version stops at the switch.
+Where the old version goes on by a function of the script, the way back must lead from exactly one of the new entities of an old
+key to that key. If it does not for some key, that is noted, and the old version stops at the switch.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _LAST_PART = f"SELECT pk, rk FROM {LEDGER} WHERE id = ? ORDER BY pk DESC, rk DES
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 _ONE_WAY = f"UPDATE {COPIES} SET state = 'one way' WHERE id = ?"
 _IS_ONE_WAY = f"SELECT 1 FROM {COPIES} WHERE state = 'one way'"
-_MAKER = f"SELECT pk, rk FROM {LEDGER} WHERE instr(made, ?) LIMIT 1"
+_ORIGIN = f"SELECT pk, rk FROM {LEDGER} WHERE instr(made, ?) LIMIT 1"
 OF = "\n"  # between the id of a copy and a new entity, in an id of the ledger
-_SHOWN = 20  # faults for which it is looked up who else has the key
+_EXPLAINED = 20  # faults for which the other entity with the key is looked up
 _REFUSED = (EntityExists, UniqueViolation, InvalidEntity, EntityTooLarge)
 
 
 def copy_forms(transition: Transition) -> list[CopyForm]:
-    """Return what is copied for a migration."""
+    """Return the copies that a migration consists of, one for each conversion."""
     return [
         CopyForm(f"{transition.name} {number}", tuple([model.name for model in one.sources]))
         for number, one in enumerate(transition.conversions)
@@ -69,16 +69,16 @@ def copy_forms(transition: Transition) -> list[CopyForm]:
 
 
 def is_one_way(writer: Writer) -> bool:
-    """Return whether an entity was found that the way back does not lead to."""
+    """Return whether the way back does not lead to some old entity."""
     return writer.get(_IS_ONE_WAY, ()) is not None
 
 
 class _Refused(Exception):
-    """An entity cannot be turned into others, and why."""
+    """An entity cannot be converted, and why."""
 
 
 class New(NamedTuple):
-    """A new entity, and its row."""
+    """A new entity with its row."""
 
     entity: Any
     model: Model
@@ -86,13 +86,13 @@ class New(NamedTuple):
 
 
 class Copying:
-    """One migration over one file: what its batches have to know of each other.
+    """One migration over one file, in batches.
 
     Attributes:
-        faults: what could not be turned into others, by the copy and the key.
+        faults: the entities that could not be converted, by the copy and the key.
         ended: whether the last batch came to the end of all entities, and of the queue.
-        passed: whether it found no entity behind the cursors.
-        stuck: whether nothing but faults is left.
+        passed: whether the last batch found no entity after the cursors.
+        stuck: whether only entities are left that cannot be converted.
     """
 
     def __init__(self, transition: Transition) -> None:
@@ -104,60 +104,61 @@ class Copying:
             for models in transition.new.tables().values()
             for cls, special in reserved_keys(models).items()
         }
-        self._places: dict[str, Key] = {}  # in the queue, so that faults do not hide what is behind them
-        self._looked: set[Key] = set()  # for whose faults it is looked up who else has the key
-        self._successes = 0  # since the queue was begun from its start
+        self._queue_places: dict[str, Key] = {}  # by copy: the last key read, as keys with faults stay in the queue
+        self._explained: set[Key] = set()  # keys for whose faults the other entity was looked up
+        self._successes = 0  # since the queue was last read from its start
 
     def use(self, source: SqliteSchema, target: SqliteSchema, former: SqliteSchema) -> None:
         """Go on by another state of the catalogue.
 
         Args:
-            source: what is read.
-            target: what is written.
-            former: what the entities were before the migration, where that is undone.
+            source: the old classes, which are read.
+            target: the new classes, which are written.
+            former: the new classes as they were before the migration that is undone; empty otherwise.
         """
         self._source = source
         self._target = target
         self._former = former
 
     def batch(self, writer: Writer, most: int) -> int:
-        """Turn the next entities into others, at most ``most``; return how many were read."""
+        """Convert the next entities, at most ``most``; return how many were read."""
         read = 0
         self.ended = self.stuck = False
         self.passed = True
         for copy, conversion in self._copies:
             if read < most:
-                read += self._requeued(writer, copy, conversion, most - read)
+                read += self._copy_queued(writer, copy, conversion, most - read)
             if read < most:
-                fresh = self._fresh(writer, copy, conversion, most - read)
+                fresh = self._copy_next(writer, copy, conversion, most - read)
                 self.passed = self.passed and not fresh
                 read += fresh
         if read < most:
             left = any(writer.get(_QUEUED, (copy, 1)) for copy, _ in self._copies)
             self.ended, self.stuck = not left, left and not self._successes
-            self._places.clear()
+            self._queue_places.clear()
             self._successes = 0
         return read
 
-    # ------------------------------------------------------------------------------------------ what is queued
+    # ------------------------------------------------------------------------------------------ the queue
 
-    def _requeued(self, writer: Writer, copy: str, conversion: Conversion, most: int) -> int:
-        place = self._places.get(copy)
+    def _copy_queued(self, writer: Writer, copy: str, conversion: Conversion, most: int) -> int:
+        """Convert the next queued keys; return how many."""
+        place = self._queue_places.get(copy)
         sql, args = (_QUEUED, (copy, most)) if place is None else (_QUEUED_AFTER, (copy, *place, most))
         keys: list[Any] = writer.execute(sql, args).fetchall()
         for key in keys:
-            self._one(writer, copy, conversion, key, self._read(writer, conversion, key))
+            self._copy_key(writer, copy, conversion, key, self._read(writer, conversion, key))
         if keys:
-            self._places[copy] = keys[-1]
+            self._queue_places[copy] = keys[-1]
         return len(keys)
 
     def _read(self, writer: Writer, conversion: Conversion, key: Key) -> list[Any]:
-        """Return the old entities of a key, of each source or None."""
+        """Return the old entities of a key: one of each source, or None."""
         rows = [(model, writer.get(self._source.statements[model].get, key)) for model in conversion.sources]
         return [None if row is None else model.build_one(row) for model, row in rows]
 
-    def _one(self, writer: Writer, copy: str, conversion: Conversion, key: Key, entities: Sequence[Any]) -> None:
-        """Replace what was made of one key; queue it again if that is not possible."""
+    def _copy_key(self, writer: Writer, copy: str, conversion: Conversion, key: Key, entities: Sequence[Any]) -> None:
+        """Convert the old entities of one key, and replace its former new entities; queue the key if that is impossible."""
         (text,) = writer.get(_MADE, (copy, *key)) or ("[]",)
         made = msgspec.json.decode(text, type=list[Place])
         replace = self._replace if conversion.combine is None else self._combine
@@ -169,8 +170,8 @@ class Copying:
             except _REFUSED as error:
                 raise _Refused(self._reason(writer, key, error)) from error
         except _Refused as refused:
-            # What it was before is taken back: another entity may need that key.
-            self._take_back(writer, copy, conversion, key, made)
+            # Its former new entities are deleted: another old entity may need their keys.
+            self._delete_made(writer, copy, conversion, key, made)
             writer.execute(_NOTE, (copy, *key, "[]"))
             writer.execute(ENQUEUE, (copy, *key))
             self.faults[copy, key] = Fault(" and ".join(m.name for m in conversion.sources), key, str(refused))
@@ -184,7 +185,7 @@ class Copying:
     def _replace(
         self, writer: Writer, _copy: str, _conversion: Conversion, _key: Key, made: list[Place], new: list[New]
     ) -> None:
-        """Let new entities take the place of those that were made of a key."""
+        """Replace the former new entities of an old key, ``made``, by new ones."""
         places = {_place(one) for one in new}
         if len(places) < len(new):
             raise _Refused("two of the entities that it becomes have one key")
@@ -199,8 +200,8 @@ class Copying:
     def _deletion(self, place: Place) -> Operation:
         return Operation("delete", self._target.schema.by_name[place[0]], *place[1:])
 
-    def _take_back(self, writer: Writer, copy: str, conversion: Conversion, key: Key, made: list[Place]) -> None:
-        """Remove what was made of a key."""
+    def _delete_made(self, writer: Writer, copy: str, conversion: Conversion, key: Key, made: list[Place]) -> None:
+        """Delete the new entities of an old key, or its part in them."""
         if conversion.combine is None:
             if made:
                 apply(self._target, writer, [self._deletion(one) for one in made])
@@ -208,102 +209,111 @@ class Copying:
         try:
             with _undone_if_refused(writer):
                 self._combine(writer, copy, conversion, key, made, [])
-        except (*_REFUSED, _Refused):  # the others are no whole without it: each of them has to be looked at again
+        except (*_REFUSED, _Refused):  # the other parts cannot be combined without it: queue each of them
             for place in made:
-                id = _parts(copy, place)
+                id = _parts_id(copy, place)
                 if parts := writer.execute(_PARTS, (id,)).fetchall():
                     apply(self._target, writer, [self._deletion(place)])
                 for part in parts:
                     writer.execute(_FORGET, (id, *part))
                     writer.execute(ENQUEUE, (copy, *part))
 
-    # ------------------------------------------------------------------------------------------ what is combined
+    # ------------------------------------------------------------------------------------------ combined entities
 
     def _combine(
         self, writer: Writer, copy: str, conversion: Conversion, key: Key, made: list[Place], new: list[New]
     ) -> None:
-        """Make the new entities of which those of a key were a part, or are one now."""
+        """Combine anew each new entity of which an old key was a part, or is one now."""
         for place in dict.fromkeys([*made, *map(_place, new)]):
-            id, own = _parts(copy, place), [one for one in new if _place(one) == place]
+            id, own = _parts_id(copy, place), [part for part in new if _place(part) == place]
             last = writer.get(_LAST_PART, (id,))
-            if last is None or (last < key and place not in made):  # what is there goes before it
-                was = [] if last is None else [self._there(writer, place)]
-                whole = self._whole(conversion, place, [*was, *[one.entity for one in own]]) if own else None
-                gone, come = [], [key] if own else []
+            if last is None or (
+                last < key and place not in made
+            ):  # all parts so far have lesser keys: add to the result
+                combined_so_far = [] if last is None else [self._stored(writer, place)]
+                combined = (
+                    self._combined(conversion, place, [*combined_so_far, *[p.entity for p in own]]) if own else None
+                )
+                removed, added = [], [key] if own else []
             else:
                 before: list[Any] = writer.execute(_PARTS, (id,)).fetchall()
                 parts = {
-                    part: own
-                    if part == key
+                    part_key: own
+                    if part_key == key
                     else [
-                        one
-                        for one in self._convert(writer.get, conversion, self._read(writer, conversion, part))
-                        if _place(one) == place
+                        part
+                        for part in self._convert(writer.get, conversion, self._read(writer, conversion, part_key))
+                        if _place(part) == place
                     ]
-                    for part in sorted({*before, key})
+                    for part_key in sorted({*before, key})
                 }
-                whole = self._whole(conversion, place, [one.entity for news in parts.values() for one in news])
-                # (Another one may have changed, too, and not be a part any more: it is queued.)
-                gone = [part for part in before if not parts[part]]
-                come = [part for part, news in parts.items() if news and part not in before]
-            if whole is not None:
+                combined = self._combined(
+                    conversion, place, [part.entity for several in parts.values() for part in several]
+                )
+                # (Another old entity may have changed, too, and be no part any more: its key is queued.)
+                removed = [part_key for part_key in before if not parts[part_key]]
+                added = [part_key for part_key, several in parts.items() if several and part_key not in before]
+            if combined is not None:
                 verb: Any = "insert" if last is None else "upsert"
-                apply(self._target, writer, [Operation(verb, whole.model, whole.row[0], whole.row[1], new=whole.row)])
+                row = combined.row
+                apply(self._target, writer, [Operation(verb, combined.model, row[0], row[1], new=row)])
             elif last is not None:
                 apply(self._target, writer, [self._deletion(place)])
-            writer.executemany(_FORGET, [(id, *part) for part in gone])
-            writer.executemany(_NOTE, [(id, *part, "") for part in come])
+            writer.executemany(_FORGET, [(id, *part_key) for part_key in removed])
+            writer.executemany(_NOTE, [(id, *part_key, "") for part_key in added])
 
-    def _there(self, writer: Writer, place: Place) -> Any:
-        """Return a new entity as it is so far."""
+    def _stored(self, writer: Writer, place: Place) -> Any:
+        """Return a new entity as it is stored so far."""
         model = self._target.schema.by_name[place[0]]
         row = writer.get(self._target.statements[model].get, place[1:])
         assert row is not None
         return model.build_one(row)
 
-    def _whole(self, conversion: Conversion, place: Place, entities: list[Any]) -> New | None:
-        """Return one entity of several that have one key; None of none."""
+    def _combined(self, conversion: Conversion, place: Place, entities: list[Any]) -> New | None:
+        """Return the one entity that several with one key are combined to; None if there are none."""
         if not entities:
             return None
         assert conversion.combine is not None
         try:
-            whole = reduce(conversion.combine, entities)
+            combined = reduce(conversion.combine, entities)
         except Exception as error:  # whatever the function of a script raises
-            raise _Refused(f"combine=: {_told(error)}") from error
-        (new,) = self._new(conversion, [whole])
+            raise _Refused(f"combine=: {_error_text(error)}") from error
+        (new,) = self._new(conversion, [combined])
         if _place(new) != place:
             raise _Refused(f"combine= gave {new.model.name} {new.row[:2]}, but {place[0]} {place[1:]} is expected")
         return new
 
     def _reason(self, writer: Writer, key: Key, error: Exception) -> str:
+        """Return why an entity could not be written."""
         if isinstance(error, EntityExists) and error.key is not None:
             text = f"it becomes {error.entity} {error.key}"
-            maker = None
-            if key in self._looked or len(self._looked) < _SHOWN:
-                self._looked.add(key)
+            origin = None
+            if key in self._explained or len(self._explained) < _EXPLAINED:
+                self._explained.add(key)
                 place = msgspec.json.encode([error.entity, *error.key]).decode()
-                maker = writer.get(_MAKER, (place,))
-            return f"{text}, and so does {'another entity' if maker is None else maker}"
+                origin = writer.get(_ORIGIN, (place,))
+            return f"{text}, and so does {'another entity' if origin is None else origin}"
         return str(error)
 
-    # ------------------------------------------------------------------------------------------ what is behind the cursor
+    # ------------------------------------------------------------------------------------------ after the cursor
 
-    def _fresh(self, writer: Writer, copy: str, conversion: Conversion, most: int) -> int:
+    def _copy_next(self, writer: Writer, copy: str, conversion: Conversion, most: int) -> int:
+        """Convert the next entities after the cursor; return how many."""
         cursor = writer.get(_CURSOR, (copy,))
         if cursor is None:
             raise changed("copy", copy)
-        found = self._next(writer, conversion.sources, cursor, most)
+        found = self._read_next(writer, conversion.sources, cursor, most)
         if not found:
             return 0
-        for key in self._together(writer, copy, conversion, found):
-            self._one(writer, copy, conversion, key, found[key])
+        for key in self._copy_together(writer, copy, conversion, found):
+            self._copy_key(writer, copy, conversion, key, found[key])
         writer.execute(_MOVE, (*list(found)[-1], len(found), copy))
         return len(found)
 
-    def _together(
+    def _copy_together(
         self, writer: Writer, copy: str, conversion: Conversion, found: Mapping[Key, Sequence[Any]]
     ) -> list[Key]:
-        """Turn entities into others all at once; return the keys of those for which that is not possible."""
+        """Convert entities, and write the new ones in one go; return the keys for which that is impossible."""
         made: dict[Key, list[New]] = {}
         refused: list[Key] = []
         for key, entities in found.items():
@@ -315,7 +325,7 @@ class Copying:
         try:
             with _undone_if_refused(writer):
                 add(writer, copy, conversion, made)
-        except (*_REFUSED, _Refused):  # which of them it is, is seen one by one
+        except (*_REFUSED, _Refused):  # the caller tries them one by one, to find the one that is refused
             return list(found)
         if notes := [(copy, *key, _text(new)) for key, new in made.items()]:
             self._try_back(writer, copy, conversion, made)
@@ -331,30 +341,29 @@ class Copying:
         insert(self._target, writer, batches.values())
 
     def _add(self, writer: Writer, copy: str, conversion: Conversion, made: Mapping[Key, Iterable[New]]) -> None:
-        """Combine new entities with what those before them were combined to: all parts so far have lesser keys."""
+        """Combine new entities with the results so far: all parts of these have lesser keys."""
         parts: dict[Place, list[tuple[Key, Any]]] = {}
         for key, new in made.items():
-            for one in new:
-                parts.setdefault(_place(one), []).append((key, one.entity))
+            for part in new:
+                parts.setdefault(_place(part), []).append((key, part.entity))
         operations: list[Operation] = []
         notes: list[tuple[str, ...]] = []
         for place, own in parts.items():
-            id = _parts(copy, place)
-            was = [] if writer.get(_LAST_PART, (id,)) is None else [self._there(writer, place)]
-            whole = self._whole(conversion, place, [*was, *[entity for _, entity in own]])
-            assert whole is not None
-            operations.append(
-                Operation("upsert" if was else "insert", whole.model, whole.row[0], whole.row[1], new=whole.row)
-            )
+            id = _parts_id(copy, place)
+            combined_so_far = [] if writer.get(_LAST_PART, (id,)) is None else [self._stored(writer, place)]
+            combined = self._combined(conversion, place, [*combined_so_far, *[entity for _, entity in own]])
+            assert combined is not None
+            verb: Any = "upsert" if combined_so_far else "insert"
+            operations.append(Operation(verb, combined.model, combined.row[0], combined.row[1], new=combined.row))
             notes += [(id, *key, "") for key, _ in own]
         if operations:
             apply(self._target, writer, operations)
             writer.executemany(_NOTE, notes)
 
-    def _next(
+    def _read_next(
         self, writer: Writer, sources: Sequence[Model], cursor: tuple[Any, ...], most: int
     ) -> dict[Key, list[Any]]:
-        """Return the entities behind a cursor, by key, of each source or None."""
+        """Return the entities after a cursor, by key: one of each source, or None."""
         found: dict[Any, list[Any]] = {}
         for at, model in enumerate(sources):
             statements = self._source.statements[model]
@@ -365,10 +374,10 @@ class Copying:
                 found.setdefault(row[:2], [None] * len(sources))[at] = entity
         if len(sources) == 1:
             return found
-        return {key: found[key] for key in sorted(found)[:most]}  # (none of these is behind what a source gave)
+        return {key: found[key] for key in sorted(found)[:most]}  # (each source was read at least up to these keys)
 
     def _try_back(self, writer: Writer, copy: str, conversion: Conversion, made: Mapping[Key, Sequence[New]]) -> None:
-        """Note it if the way back does not lead from what was made of some keys to these, each from one entity."""
+        """Note it if the way back does not lead to each old key from exactly one of its new entities."""
         if conversion.back is None or is_one_way(writer):
             return
         for key, new in made.items():
@@ -383,7 +392,7 @@ class Copying:
     # ------------------------------------------------------------------------------------------ one entity
 
     def _convert(self, get: _Get, conversion: Conversion, entities: Sequence[Any]) -> list[New]:
-        """Return what entities of one key become."""
+        """Return the new entities for the old entities of one key."""
         if all(entity is None for entity in entities):
             return []
         if conversion.former is not None:
@@ -391,17 +400,17 @@ class Copying:
         try:
             new = list(conversion.convert(entities))
         except Exception as error:  # whatever the function of a script raises
-            raise _Refused(_told(error)) from error
+            raise _Refused(_error_text(error)) from error
         return list(self._new(conversion, new))
 
     def _before(self, get: _Get, conversion: Conversion, former: Former, entity: Any) -> Any:
-        """Return an entity as it was before the migration that is undone; None if there was none."""
+        """Return the entity that there was before the migration that is undone; None if there was none."""
         (model,) = conversion.targets
         statements = self._former.statements.get(model)  # (none: the migration found no entities)
         try:
             key = former.key(entity)
         except Exception as error:  # whatever the function of a script raises
-            raise _Refused(_told(error)) from error
+            raise _Refused(_error_text(error)) from error
         row = statements and get(statements.get, key)
         if not row and (lacking := former.lacking(entity)):
             raise _Refused(
@@ -411,7 +420,7 @@ class Copying:
         return model.build_one(row) if row else None
 
     def lacking(self, snapshot: Snapshot) -> list[Fault]:
-        """Return the entities that cannot be what they were before a migration that is undone."""
+        """Return the entities that cannot become again what they were before a migration that is undone."""
         faults = []
         for _, conversion in self._copies:
             if conversion.former is None or not conversion.former.fields:
@@ -426,6 +435,7 @@ class Copying:
         return faults
 
     def _new(self, conversion: Conversion, entities: Iterable[Any]) -> Iterator[New]:
+        """Yield new entities with their rows; raise _Refused if the script may not give one of them."""
         for entity in entities:
             model = self._target.schema.by_class.get(type(entity))
             if model is None or model not in conversion.targets:
@@ -445,23 +455,23 @@ class Copying:
 
 @contextmanager
 def _undone_if_refused(writer: Writer) -> Iterator[None]:
-    """Take back what was written inside if it is refused. (An error of the disk ends the whole transaction.)"""
-    writer.execute("SAVEPOINT whole")
+    """Roll back the writes of a block if one is refused. (An error of the disk ends the whole transaction.)"""
+    writer.execute("SAVEPOINT block")
     try:
         yield
     except (*_REFUSED, _Refused):
-        writer.execute("ROLLBACK TO whole")
-        writer.execute("RELEASE whole")
+        writer.execute("ROLLBACK TO block")
+        writer.execute("RELEASE block")
         raise
-    writer.execute("RELEASE whole")
+    writer.execute("RELEASE block")
 
 
 def _place(new: New) -> Place:
     return (new.model.name, new.row[0], new.row[1])
 
 
-def _parts(copy: str, place: Place) -> str:
-    """Return the id under which the ledger has the old keys that a new entity is made of."""
+def _parts_id(copy: str, place: Place) -> str:
+    """Return the id under which the ledger has the old keys that a new entity is combined from."""
     return f"{copy}{OF}{msgspec.json.encode(place).decode()}"
 
 
@@ -469,6 +479,6 @@ def _text(new: Iterable[New]) -> str:
     return msgspec.json.encode([_place(one) for one in new]).decode()
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -326,7 +326,7 @@ def _group(
     stored_counts = {} if values is None else {(slot, value): n for slot, value, n in rows(values.of_group, key)}
     true_counts = {(slot, value): n for slot in slots.counted_slots for value, n in live[slot + 1].items()}
     differing = [
-        (*place, stored_counts.get(place, 0), true_counts.get(place, 0))
+        (place[0], place[1], stored_counts.get(place, 0), true_counts.get(place, 0))
         for place in dict.fromkeys((*stored_counts, *true_counts))
         if place not in stored_counts or place not in true_counts or stored_counts[place] != true_counts[place]
     ]

@@ -14,7 +14,7 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted
 from .contested import NOTED, NOTES
 from .jobs import owed
-from .twins import made_sides
+from .twins import script_sides
 
 __all__ = ["Rows", "examine", "examine_twins"]
 
@@ -47,12 +47,12 @@ def examine(
 
 
 def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[Finding], tuple[str, ...]]:
-    """Compare what the functions of scripts make for older versions; return what is wrong, and what nobody can tell here."""
+    """Compare twins with the entities that scripts convert to them; return the findings, and the twins of unknown scripts."""
     if integrity:
         return [], ()
     switched = {one.id: one.switched or 0 for one in sqlite.stored.history}
     findings = []
-    for migration, side in made_sides(sqlite):
+    for migration, side in script_sides(sqlite):
         where = f"{side.name} before {migration}"
         for kind, key, detail in side.differences(rows, switched[migration]):
             remedy = "let the old version end, with tm.migrate(…, contract=True)"

@@ -1,17 +1,17 @@
-"""Both versions live: the tables of classes as they were before a migration, kept in step with those that took their place.
+"""Twins: the old classes of a migration go on in tables of their own, which are kept in step with the new classes.
 
-A *twin* is a catalogue of its own, and says how its classes and those of the file are the same: which properties, and which
-values for which. So nobody needs the code of the other version. Those who know the former classes find the twin where the
-others find the classes of the file, see `names.seen_by`, and read it with its keys, indexes and aggregates as ever. Whoever
-writes an entity on one side writes it on the other, too, in the same transaction, with what is maintained from it there.
+A *twin* has a catalogue of its own, and links between its classes and those of the file: which property corresponds to which,
+and which value to which. So no process needs the code of the other version. A program with the old classes uses the tables of
+the twin in place of those of the file, see `names.seen_by`, with their keys, indexes and aggregates. A transaction that writes
+an entity on one side also writes it on the other side, with the indexes and aggregates there.
 
-One invariant holds at each commit: each entity of one side is what the link makes of the entity with that key of the other
-one. What is written is not the change, but what the entity is after it, so the order of writes does not matter, and neither
-does what a class has beyond the link: it stays as it is. If the link leads one way only, from the classes of the file to
-the twin, the former classes can be read, and what they write is refused.
+One invariant holds at each commit: each entity of one side is the translation of the corresponding entity of the other side. A
+write translates the entity as it is after the change. So the order of writes does not matter, and properties that only one side
+has keep their values. If a link leads only from the classes of the file to the twin, the old classes can be read, and their
+writes are refused.
 
-Some links are by functions that only a script has: see `MadeSide`. A process that was opened without the script cannot keep
-them; it ends such a twin before it writes, so that nobody reads what is out of date.
+Some links need functions that only a script has: see `ScriptSide`. A process that opened the store without the script cannot
+keep such a twin in step; it ends the twin before it writes, so that no program reads outdated entities.
 """
 
 from __future__ import annotations
@@ -37,38 +37,46 @@ from ..sql.catalogue import Catalogue, Twin, trusted
 from ..sql.names import seen_by
 from ..sql.schema import SqliteSchema
 
-__all__ = ["MadeSide", "NoWayBack", "Side", "former_row", "made_sides", "sides_of", "unkept"]
+__all__ = ["NoWayBack", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]
 
-Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side
+Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, list[Operation]], None]
 _REFUSED = (EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation)
 
 
 class Side:
-    """The entities of one class, and the same ones as the other side of a twin has them."""
+    """The link from one class to its counterpart on the other side of a twin, followed by each write.
+
+    Args:
+        here: the catalogue of the side that is written.
+        there: the catalogue of the other side.
+        link: from the class to its counterpart.
+    """
 
     def __init__(self, here: Catalogue, there: Catalogue, link: LinkForm) -> None:
         source, target = here.models[link.old], there.models[link.new]
         try:
-            one, other = entity_model(link.old, source), entity_model(link.new, target)
+            model, counterpart = entity_model(link.old, source), entity_model(link.new, target)
         except (TypeError, ValueError, LookupError) as error:
             raise SchemaMismatch(
                 link.old, [f"{error}; so an older version has to end before it can be written; nothing was written"]
             ) from error
-        self._statements = SqliteSchema(Schema((one,)), _alone(here)).statements[one]
-        self._model = other
-        self._translation = Translation(one, other, target, link)
-        self.sqlite = SqliteSchema(Schema((other,)), _alone(there))
-        """Of the other side."""
-        # (What is nested goes over as it is stored, so it loses nothing.)
-        self.sqlite.followed = {model: attrs.evolve(one, narrow={}) for model, one in self.sqlite.followed.items()}
+        self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
+        self._model = counterpart
+        self._translation = Translation(model, counterpart, target, link)
+        self.sqlite = SqliteSchema(Schema((counterpart,)), _alone(there))
+        """The tables of the other side."""
+        # (Nested values are written as they are stored, so they lose no members.)
+        self.sqlite.followed = {
+            model: attrs.evolve(followed, narrow={}) for model, followed in self.sqlite.followed.items()
+        }
 
     def places(self, _writer: Writer, _keys: Iterable[Sequence[Any]]) -> Collection[Place]:
-        """Return what has to be known of some keys before they are written: here nothing, as a key tells the other one."""
+        """Return the keys of the counterparts before a write; none are needed here, as one key tells the other."""
         return ()
 
     def write(self, writer: Writer, keys: Iterable[Sequence[Any]], _before: Collection[Place], apply: Apply) -> None:
-        """Make the other side what this one is, for some keys."""
+        """Write the counterparts of the entities that have some keys now."""
         if operations := list(self._operations(writer, keys)):
             apply(self.sqlite, writer, operations)
 
@@ -83,36 +91,36 @@ class Side:
 
 
 class NoWayBack(Exception):
-    """There is no old entity for a new one, and why."""
+    """A script's functions do not convert a new entity back, and why."""
 
 
 def former_row(conversion: Conversion, entity: Any) -> Row | None:
-    """Return the row of the old entity that the functions of a script make of a new one; None if that stands for none.
+    """Return the row of the old entity that a script's functions convert a new entity to; None if they give none.
 
     Raises:
-        NoWayBack: a function raises, or gives what is no such entity.
+        NoWayBack: a function raises, or gives something else.
     """
     (target,) = conversion.targets
     try:
-        made = list(conversion.convert([entity]))
+        old = list(conversion.convert([entity]))
     except Exception as error:  # whatever the function of a script raises
         raise NoWayBack(f"{type(error).__name__}: {error}") from error
-    if not made:
+    if not old:
         return None
-    if len(made) > 1 or type(made[0]) is not target.cls:
-        given = " and ".join(type(one).__name__ for one in made)
+    if len(old) > 1 or type(old[0]) is not target.cls:
+        given = " and ".join(type(each).__name__ for each in old)
         raise NoWayBack(f"the function gave {given}, but one old {target.name} of the script is expected")
     try:
-        return target.to_row(made[0])
+        return target.to_row(old[0])
     except InvalidEntity as error:
         raise NoWayBack(str(error)) from error
 
 
-class MadeSide:
-    """The entities of one class, and those of the other side of a twin that the functions of a script make of them.
+class ScriptSide:
+    """The link from a new class to the old one by the functions of a script, followed by each write.
 
-    The key of an entity does not tell the other one, so its place there before it is written has to be known, too. Each entity
-    there is made of exactly one here: so it was when the twin came about, and what would change that is refused.
+    The key of an entity does not tell the key of its counterpart, so a write reads that before it changes the entity. Each old
+    entity is the counterpart of exactly one new entity. It was so at the switch, and a write that would change it is refused.
     """
 
     def __init__(self, here: Catalogue, twin: Twin, link: LinkForm, conversion: Conversion) -> None:
@@ -122,94 +130,102 @@ class MadeSide:
         # (Properties of the script's class may have other names by now, as a version in the catalogue says.)
         here, _ = seen_by(attrs.evolve(here, twins=()), Schema((self._source,)))
         known = {name: form for name, form in here.models[link.new].fields.items() if name in self._source.form.fields}
-        one = entity_model(link.new, replace(here.models[link.new], fields=known))
+        model = entity_model(link.new, replace(here.models[link.new], fields=known))
         self._model = entity_model(link.old, twin.catalogue.models[link.old])
-        self._statements = SqliteSchema(Schema((one,)), _alone(here)).statements[one]
+        self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
         self.sqlite = SqliteSchema(Schema((self._model,)), _alone(twin.catalogue))
-        """Of the other side."""
-        # (What is maintained in the classes of the script is not: their functions cannot depend on it.)
-        self._to_source = _places(one, self._source)
+        """The tables of the other side."""
+        # (The catalogue's forms have no maintained fields, and the functions of a script cannot depend on them.)
+        self._to_source = _places(model, self._source)
         self._from_target = _places(self._target, self._model)
 
     def places(self, writer: Writer, keys: Iterable[Sequence[Any]]) -> Collection[Place]:
-        """Return where the entities that some keys have are on the other side."""
-        return {row[:2] for _, row in self._rows(writer, keys)}
+        """Return the keys of the counterparts that the entities with some keys have."""
+        return {row[:2] for _, row in self._counterparts(writer, keys)}
 
     def write(self, writer: Writer, keys: Iterable[Sequence[Any]], before: Collection[Place], apply: Apply) -> None:
-        """Make the other side what this one is, for some keys.
+        """Write the counterparts of the entities that have some keys now.
 
         Args:
             writer: the transaction.
-            keys: of what was written.
-            before: where that was on the other side.
+            keys: the keys that were written.
+            before: the result of `places` before that.
             apply: writes operations.
 
         Raises:
-            InvalidEntity: that is not possible.
+            InvalidEntity: an entity has no counterpart that can be written.
         """
-        made: dict[Place, Any] = {}
+        origins: dict[Place, Any] = {}
         operations: list[Operation] = []
-        for key, row in self._rows(writer, keys):
+        for key, row in self._counterparts(writer, keys):
             place = row[:2]
-            if place in made:
-                raise self._refused(key, f"it becomes {self._target.name} {place}, and so does {made[place]}")
-            made[place] = key
+            if place in origins:
+                raise self._refused(key, f"it becomes {self._target.name} {place}, and so does {origins[place]}")
+            origins[place] = key
             verb: Any = "upsert" if place in before else "insert"
             operations.append(Operation(verb, self._model, row[0], row[1], new=row))
-        operations += [Operation("delete", self._model, *place) for place in sorted(before) if place not in made]
+        operations += [Operation("delete", self._model, *place) for place in sorted(before) if place not in origins]
         if not operations:
             return
         try:
             apply(self.sqlite, writer, operations)
         except _REFUSED as error:
-            there: Any = getattr(error, "key", None)
-            taken = isinstance(error, EntityExists)
-            reason = f"it becomes {self._target.name} {there}, and so does another entity" if taken else str(error)
-            raise self._refused(made.get(there, next(iter(made.values()), None)), reason) from error
+            taken: Any = getattr(error, "key", None)
+            reason = str(error)
+            if isinstance(error, EntityExists):
+                reason = f"it becomes {self._target.name} {taken}, and so does another entity"
+            raise self._refused(origins.get(taken, next(iter(origins.values()), None)), reason) from error
 
     def differences(
         self, read: Callable[..., Iterator[Row]], switched: int
     ) -> Iterator[tuple[ProblemKind, Place, str]]:
-        """Yield what the other side has not, and should: the kind of the problem, the key there, and what it is.
+        """Yield how the other side differs from the counterparts of this one: the kind of problem, the key, the detail.
 
         Args:
             read: runs a statement on one state of the file.
-            switched: when the migration did; what was not written since is as the old version left it.
+            switched: when the migration switched; counterparts that were not written since are those of the old version.
         """
         count, statements = 0, self.sqlite.statements[self._model]
         for row in read(self._statements.scan):
             try:
-                made = self._made(row)
+                counterpart = self._counterpart(row)
             except NoWayBack as error:
                 yield "wrong", row[:2], f"nothing can be made of it: {error}"
                 continue
-            if made is None:
+            if counterpart is None:
                 continue
-            stored = next(read(statements.get, made[:2]), None)
+            key = counterpart[:2]
+            stored = next(read(statements.get, key), None)
             count += stored is not None
             if stored is None:
-                yield "missing", made[:2], f"it is what {self._source.name} {row[:2]} was"
-            elif row[2] > switched and not same(stored[FIRST : len(made)], made[FIRST:]):
-                yield "wrong", made[:2], f"it is not what {self._source.name} {row[:2]} was"
-        there = sum(1 for _ in read(statements.scan))
-        if there > count:
-            yield "dangling", ("", ""), f"{there - count} of {there} entities are what nothing is any more"
+                yield "missing", key, f"it is what {self._source.name} {row[:2]} was"
+            elif row[2] > switched and not same(stored[FIRST : len(counterpart)], counterpart[FIRST:]):
+                yield "wrong", key, f"it is not what {self._source.name} {row[:2]} was"
+        stored_count = sum(1 for _ in read(statements.scan))
+        if stored_count > count:
+            yield (
+                "dangling",
+                ("", ""),
+                f"{stored_count - count} of {stored_count} entities are what nothing is any more",
+            )
 
-    def _rows(self, writer: Writer, keys: Iterable[Sequence[Any]]) -> Iterator[tuple[Place, Row]]:
+    def _counterparts(self, writer: Writer, keys: Iterable[Sequence[Any]]) -> Iterator[tuple[Place, Row]]:
+        """Yield the keys that have an entity with a counterpart, each with the row of that."""
         for key in keys:
             if (row := writer.get(self._statements.get, key[:2])) is None:
                 continue
             try:
-                made = self._made(row)
+                counterpart = self._counterpart(row)
             except NoWayBack as error:
                 raise self._refused(row[:2], str(error)) from error
-            if made is not None:
-                yield row[:2], made
+            if counterpart is not None:
+                yield row[:2], counterpart
 
-    def _made(self, row: Row) -> Row | None:
-        given = (*row[:FIRST], *[None if at is None else row[at] for at in self._to_source])
-        made = former_row(self._conversion, self._source.build_one(given))
-        return made and (*made[:FIRST], *[None if at is None else made[at] for at in self._from_target])
+    def _counterpart(self, row: Row) -> Row | None:
+        """Return the row of the old entity for the row of a new one; None if the script gives none."""
+        source_row = (*row[:FIRST], *[None if at is None else row[at] for at in self._to_source])
+        old = former_row(self._conversion, self._source.build_one(source_row))
+        return old and (*old[:FIRST], *[None if at is None else old[at] for at in self._from_target])
 
     def _refused(self, key: Place | None, reason: str) -> InvalidEntity:
         return InvalidEntity(
@@ -223,31 +239,32 @@ class MadeSide:
 
 
 def _places(source: Model, target: Model) -> list[int | None]:
-    """Return where each column of a class is in the rows of another one that has the same properties."""
+    """Return the position of each column of the target in the rows of the source; None if the source lacks it."""
     places = {field.property: at for at, field in enumerate(source.columns, FIRST)}
     return [places.get(field.property) for field in target.columns]
 
 
-def sides_of(sqlite: SqliteSchema, model: Model) -> list[Side | MadeSide]:
-    """Return the other sides of a class that a write of it owes something to.
+def sides_of(sqlite: SqliteSchema, model: Model) -> list[Side | ScriptSide]:
+    """Return the links that a write of a class must follow.
 
     Raises:
-        SchemaMismatch: the class is one that can only be read by now.
+        SchemaMismatch: the class can only be read by now.
     """
     return [side for twin in sqlite.twins.get(model, ()) for side in _sides(sqlite, model, twin)]
 
 
-def made_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, MadeSide]]:
-    """Yield the sides that functions of scripts are known for, each with its migration."""
+def script_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, ScriptSide]]:
+    """Yield the links by functions of scripts that this process knows, each with its migration."""
     for model, twins in sqlite.twins.items():
         for twin in twins:
             if twin not in sqlite.guests and twin not in sqlite.unkept.get(model, ()):
-                yield from ((twin.migration, one) for one in _sides(sqlite, model, twin) if isinstance(one, MadeSide))
+                sides = _sides(sqlite, model, twin)
+                yield from ((twin.migration, side) for side in sides if isinstance(side, ScriptSide))
 
 
 @trusted()
-def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSide]:
-    sides: list[Side | MadeSide] | None = sqlite.sides.get((model, twin.migration))
+def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | ScriptSide]:
+    sides: list[Side | ScriptSide] | None = sqlite.sides.get((model, twin.migration))
     if sides is None:
         name, main, former = sqlite.names[model], sqlite.stored, twin.catalogue
         if twin in sqlite.guests:
@@ -260,7 +277,7 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSi
             sides = [Side(former, main, link) for link in twin.links if link.old == name]
         else:
             sides = [
-                MadeSide(main, twin, link, sqlite.way_back(twin, link))
+                ScriptSide(main, twin, link, sqlite.way_back(twin, link))
                 if link.steps
                 else Side(main, former, link.reverse)
                 for link in twin.links
@@ -271,11 +288,11 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | MadeSi
 
 
 def unkept(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[Twin]:
-    """Return the twins that only scripts which are not known here could keep in step with what is written."""
-    models = {one.model for one in written if not isinstance(one, Operation) or one.verb != "require"}
+    """Return the twins that a write leaves behind, as this process does not know the scripts that they need."""
+    models = {each.model for each in written if not isinstance(each, Operation) or each.verb != "require"}
     return list(dict.fromkeys([twin for model in models for twin in sqlite.unkept.get(model, ())]))
 
 
 def _alone(catalogue: Catalogue) -> Catalogue:
-    """Return a catalogue without what depends on who looks at it."""
+    """Return a catalogue without versions and twins: every program sees it alike."""
     return attrs.evolve(catalogue, versions={}, twins=())
