@@ -16,64 +16,64 @@ __all__ = ["Fields", "origins"]
 
 
 def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
-    """Return the fields of a new class that an old one has, too, each with its name there."""
+    """Return the fields of a new class that come from fields of an old one, each with its name there."""
     moved = {
         step.new.name: step.old.name
         for step in script.steps
         if isinstance(step, Rename | Convert) and step.new.owner is new
     }
     names = [field.name for field in abstract_declaration(new).parameters]
-    own = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
-    same = {name: name for name in names if name not in moved and name in own}
+    unmoved = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
+    same = {name: name for name in names if name not in moved and name in unmoved}
     return {name: moved[name] for name in names if name in moved} | same
 
 
 class Fields:
-    """What becomes of the fields of a class.
+    """The conversion of entities from an old class to a new one, field by field.
 
     Args:
-        script: its steps say.
-        old: the class.
-        new: the class that it becomes.
+        script: the script with the steps.
+        old: the old class.
+        new: the new class.
 
     Attributes:
-        former: what comes back of an entity as it was before the migration that is undone; None if nothing does.
+        former: how an undoing finds the former entity; None if it needs no values of that.
     """
 
     def __init__(self, script: Script, old: type[Any], new: type[Any]) -> None:
         self._new: Any = new
-        made = abstract_declaration(new)
-        self._properties = {field.property for field in made.fields}
-        before = abstract_declaration(old)
-        moved = origins(script, old, new)
+        self._old = abstract_declaration(old)
+        declaration = abstract_declaration(new)
+        self._properties = {field.property for field in declaration.fields}
         converted: dict[str, Callable[[Any], Any]] = {}
         self._fills: list[tuple[FieldModel, Callable[[Any], Any]]] = []
-        self._filled: dict[str, Callable[[Any], Any]] = {}
+        self._undone_fills: dict[str, Callable[[Any], Any]] = {}
         self._restored: list[Any] = []
         for step in script.steps:
             match step:
                 case Convert(new=attr, with_=with_) if attr.owner is new:
-                    converted[attr.name] = _conversion(with_, optional=made.field(attr.name).optional)
+                    converted[attr.name] = _conversion(with_, optional=declaration.field(attr.name).optional)
                 case Fill(new=attr, with_=with_) if attr.owner is new:
-                    self._fills.append((made.field(attr.name), with_))
-                case Fill(new=attr, with_=with_) if attr.owner is old:  # that is undone
-                    self._filled = {attr.name: with_, **self._filled}
+                    self._fills.append((declaration.field(attr.name), with_))
+                case Fill(new=attr, with_=with_) if attr.owner is old:
+                    self._undone_fills = {attr.name: with_, **self._undone_fills}
                 case Restore(new=attr) if attr.owner is new:
-                    self._restored.append(made.field(attr.name))
+                    self._restored.append(declaration.field(attr.name))
                 case _:
                     pass
-        self._old = before
-        known = self._restored or (self._filled and any(field.type.undeclared for field in made.fields))
-        fields = tuple([field.name for field in self._restored])
-        self.former = Former(self._key, fields, self._lacking) if known else None
-        self._plain = [(name, was) for name, was in moved.items() if name not in converted]
-        self._converted = [(n, moved[n], function) for n, function in converted.items()]
+        undeclared = any(field.type.undeclared for field in declaration.fields)
+        restored_names = tuple([field.name for field in self._restored])
+        needs_former = self._restored or (self._undone_fills and undeclared)
+        self.former = Former(self._key, restored_names, self._lacking) if needs_former else None
+        sources = origins(script, old, new)
+        self._copied = [(name, source) for name, source in sources.items() if name not in converted]
+        self._converted = [(name, sources[name], function) for name, function in converted.items()]
 
     def convert(self, entities: Sequence[Any]) -> list[Any]:
-        """Return the new entity, alone.
+        """Return the new entity, in a list.
 
         Args:
-            entities: the old one; and what the new one was before, or None, if something comes back of it.
+            entities: the old entity; then, if there is `former`, the former entity or None.
         """
         old, *former = entities
         values = self._values(old, *former)
@@ -93,7 +93,7 @@ class Fields:
         return key.partition, key.row
 
     def _lacking(self, old: Any) -> list[str]:
-        """Return the fields that come back and cannot lack a value, and the old entity has none for."""
+        """Return the restored fields that need a value, and that the old entity has no value for."""
         undeclared = _undeclared(old)
         return [
             field.name
@@ -102,10 +102,10 @@ class Fields:
         ]
 
     def _values(self, old: Any, former: Any = None) -> dict[str, Any]:
-        """Return the values of the new entity, those that come back aside."""
-        values = {name: getattr(old, was) for name, was in self._plain}
-        for name, was, function in self._converted:
-            values[name] = function(getattr(old, was))
+        """Return the values of the new entity, without those of restored fields."""
+        values = {name: getattr(old, source) for name, source in self._copied}
+        for name, source, function in self._converted:
+            values[name] = function(getattr(old, source))
         for field, fill in self._fills:
             if values.get(field.name) is None:
                 value = _declared(field, _undeclared(old))
@@ -114,34 +114,37 @@ class Fields:
                     values[field.name] = value
         for name, value in values.items():
             if isinstance(value, Extra):
-                rest = value | self._unfilled(old, former)
-                values[name] = Extra({one: item for one, item in rest.items() if one not in self._properties})
+                undeclared = value | self._unfilled(old, former)
+                values[name] = Extra({key: item for key, item in undeclared.items() if key not in self._properties})
         return values
 
     def _unfilled(self, old: Any, former: Any) -> dict[str, Any]:
-        """Return what the fields that were filled are as undeclared properties.
+        """Return the values that the fields of undone fills have as undeclared properties.
 
-        They are what they were before, where they still have the value that the fill gives; else what they are now.
+        A field that still has the value of its fill gets back what the former entity had; others keep their values.
         """
-        found: dict[str, Any] = {}
-        properties = {self._old.field(name).property for name in self._filled}
-        known = {
-            field.name: getattr(old, field.name) for field in self._old.parameters if field.name not in self._filled
+        unfilled: dict[str, Any] = {}
+        fills = self._undone_fills
+        properties = {self._old.field(name).property for name in fills}
+        other_values = {
+            field.name: getattr(old, field.name) for field in self._old.parameters if field.name not in fills
         }
-        before = {} if former is None else {one: was for one, was in _undeclared(former).items() if one in properties}
-        unset = {name: Extra(value | before) if isinstance(value, Extra) else value for name, value in known.items()}
-        for name, fill in self._filled.items():
+        before = {} if former is None else {key: item for key, item in _undeclared(former).items() if key in properties}
+        values = {
+            name: Extra(value | before) if isinstance(value, Extra) else value for name, value in other_values.items()
+        }
+        for name, fill in fills.items():
             property, value = self._old.field(name).property, getattr(old, name)
             try:
-                filled = former is not None and bool(fill(_unfinished(type(old), unset)) == value)
-            except Exception:  # whatever the function of a script raises: it is not known then
-                filled = False
-            if not filled:
-                found[property] = value
+                is_filled = former is not None and bool(fill(_unfinished(type(old), values)) == value)
+            except Exception:  # whatever the function of a script raises: then the value is not that of the fill
+                is_filled = False
+            if not is_filled:
+                unfilled[property] = value
             elif property in before:
-                found[property] = before[property]
-            unset[name] = value
-        return found
+                unfilled[property] = before[property]
+            values[name] = value
+        return unfilled
 
 
 def _unfinished(cls: Any, values: Mapping[str, Any]) -> Any:
