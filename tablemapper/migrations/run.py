@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import attrs
 
 from ..engines.migration import Copied, Fault, MigrationEngine, Transition, WayBack, name_of
 from ..engines.opening import open_engine, open_migrations
+from ..engines.protocol import Violation
 from ..entities.entity import stored_row
 from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
 from ..progress import ProgressOption, start_meter
@@ -30,11 +31,11 @@ from .undoing import undoing
 
 __all__ = ["migrate"]
 
-_CLEARED = 5_000  # rows that are deleted in one transaction, once a migration is done
-_ROUNDS = 3  # transactions after which one may take longer, so that writers who never pause cannot hold up the switch
-_LONGER = 10
-_SHOWN = 20
-_LISTED = 10_000  # values that are held twice, in a report
+_CLEARED = 5_000  # notes that are deleted in one transaction, once a migration is done
+_ROUNDS = 3  # of these transactions, the last may take longer: then writers who never pause cannot hold up the switch
+_LONGER = 10  # times as many entities
+_SHOWN = 20  # faults in a message
+_LISTED = 10_000  # duplicates in a report
 
 
 def migrate(
@@ -144,13 +145,13 @@ def _rehearse(
         finally:
             engine.close()
         last = run.last if report.done else None
-        if last is not None and last.new and (faults := settle(last) or _held_twice(copy, last)):
+        if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
             report = attrs.evolve(report, done=False, faults=faults)
         return attrs.evolve(report, applied=())
 
 
 def _check_room(place: str | os.PathLike[str], folder: str) -> None:
-    """Raise StoreFull if a copy of a store has no room in a folder."""
+    """Raise StoreFull if a folder has no room for a copy of a store."""
     needed = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{os.fspath(place)}{end}")).exists())
     if (free := shutil.disk_usage(folder).free) < needed:
         raise StoreFull(
@@ -182,7 +183,7 @@ class _Run:
         self._hold = hold
         self._rest = rest
         self._settle = settle
-        """Builds what a script comes to, and makes entities differ as it says; returns those that do not."""
+        """Builds the indexes of a script's new classes, resolves their duplicates, and returns those that are left."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._start = monotonic()
@@ -190,10 +191,10 @@ class _Run:
         self._applied: list[str] = []
         self._entities = 0
         self.last: Script | None = None
-        """The script that was run last, from old to new, also if that was to undo one."""
+        """The script that was run last; for an undoing, the one that undoes."""
 
     def to(self, target: str | None) -> MigrationReport:
-        """Migrate forth or back."""
+        """Migrate forth or back to a script, and return the report; None: to the last script."""
         done = check_history(self._scripts, self._engine.history())
         ids = [script.id for script in self._scripts]
         end = len(ids) if target is None else ids.index(target) + 1 if target else 0
@@ -209,25 +210,29 @@ class _Run:
         else:
             done = self._adopted(done, end)
             if done == end and done and _resolves(self._scripts[done - 1]):
-                self.last = self._scripts[done - 1]  # it may have been killed before that step
+                self.last = self._scripts[done - 1]  # a run may have been killed before it resolved duplicates
             ahead = [(script, False) for script in self._scripts[done:end]]
         if done and any(not back for _, back in ahead):
-            self._resolve(self._scripts[done - 1])  # it may have been killed before that step
-        self._give_up(ahead, named=target is not None)
-        self._clear()  # what a run has left that was killed at its end: bit by bit, as who begins clears all at once
-        self._plan += plan_steps(ahead, self._engine.forms(), self._count)
+            self._resolve(self._scripts[done - 1])  # a run may have been killed before it resolved duplicates
+        self._abandon_other(ahead, named=target is not None)
+        self._clear()  # the notes of a run that was killed at its end, in batches: a start deletes all in one transaction
+        self._plan += plan_steps(ahead, self._engine.forms(), self._engine.count)
         for at, (script, back) in enumerate(ahead):
-            if not self._one(script, back=back):
+            if not self._run_script(script, back=back):
                 return self._report(done=False)
             if at + 1 < len(ahead) and script.new:
-                self._engine.take_over(compile_schema(script.new))  # what no step says, and the next script finds
+                self._engine.take_over(compile_schema(script.new))  # the next script expects what no step says, too
                 if not back:
                     self._resolve(script)
         self._clear()
         return self._report(done=True)
 
     def _resolve(self, script: Script) -> None:
-        """Let entities differ as a script says, before the next one begins."""
+        """Resolve the duplicates of a script before the next one starts.
+
+        Raises:
+            MigrationStopped: some are left.
+        """
         if _resolves(script) and (faults := self._settle(script)):
             raise _stopped(script.id, attrs.evolve(self._report(done=False), faults=faults))
 
@@ -235,11 +240,11 @@ class _Run:
         while self._engine.clear(_CLEARED):
             pass
 
-    def _give_up(self, ahead: Sequence[tuple[Script, bool]], *, named: bool) -> None:
-        """Discard the copy of a migration that was begun, if it is not the one that comes now.
+    def _abandon_other(self, ahead: Sequence[tuple[Script, bool]], *, named: bool) -> None:
+        """Discard the copy of a migration that was started, unless it is the next one.
 
         Raises:
-            InvalidMigration: nobody said where to go instead: a program of another version may copy just now.
+            InvalidMigration: the caller named no target, so another program may be copying for it just now.
         """
         name = self._engine.under_way()
         if name is None or [name] == [name_of(script.id, back=back) for script, back in ahead[:1]]:
@@ -252,9 +257,6 @@ class _Run:
             )
         self._engine.discard(name)
 
-    def _count(self, name: str) -> int:
-        return self._engine.count(name)
-
     def _report(self, *, done: bool) -> MigrationReport:
         faults = tuple(self._engine.faults.values())
         return MigrationReport(
@@ -262,31 +264,32 @@ class _Run:
         )
 
     def _adopted(self, done: int, end: int) -> int:
-        """Note scripts as done that a store was never as they find it, since it was made later; return how many are done."""
-        if done == end or self._running(self._scripts[done]):
+        """Note scripts as done that are older than the store, as it has their new classes; return how many are done."""
+        if done == end or self._is_started(self._scripts[done]):
             return done
         forms = self._engine.forms()
         if matches(self._scripts[done].old, forms):
             return done
         later = [at for at in range(done, end) if self._scripts[at].new and matches(self._scripts[at].new, forms)]
         if forms and not later:
-            return done  # what differs is said where it is begun
+            return done  # the start of the script raises, with the differences
         to = later[-1] + 1 if later else end
         self._engine.adopt([(script.id, script.digest) for script in self._scripts[done:to]])
         return to
 
-    def _running(self, script: Script) -> bool:
-        return any(one.id == script.id and not one.switched and one.undone is None for one in self._engine.history())
+    def _is_started(self, script: Script) -> bool:
+        history = self._engine.history()
+        return any(entry.id == script.id and not entry.switched and entry.undone is None for entry in history)
 
-    def _one(self, script: Script, *, back: bool) -> bool:
-        """Run one script, or undo it; return whether it came to its end."""
+    def _run_script(self, script: Script, *, back: bool) -> bool:
+        """Run one script, which may undo another; return whether it came to its end."""
         self.last = script
         engine = self._engine
-        going = {label for one in engine.history() if one.undone is None for label in one.drops}
-        check_old(script, engine.forms(), going)
-        transition = transition_of(script, engine.forms(), going, back=back)
+        pending = {label for entry in engine.history() if entry.undone is None for label in entry.drops}
+        check_old(script, engine.forms(), pending)
+        transition = transition_of(script, engine.forms(), pending, back=back)
         if transition is None:
-            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms, going))
+            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms, pending))
             self._applied.append(script.id)
             return True
         if faults := engine.lacking(transition):
@@ -294,21 +297,23 @@ class _Run:
                 f"{transition.name}: {len(faults):,} entities cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
-        if engine.start(transition, lambda forms: check_old(script, forms, going)) and not self._copy(transition):
+        if engine.start(transition, lambda forms: check_old(script, forms, pending)) and not self._copy(transition):
             return False
         if transition.links and not back and not engine.has_twin(script.id):  # not every entity has a way back
             self._plan = [
-                attrs.evolve(one, old_version="stops") if one.migration == script.id else one for one in self._plan
+                attrs.evolve(step, old_version="stops") if step.migration == script.id else step for step in self._plan
             ]
         self._applied.append(script.id)
         return True
 
     def _copy(self, transition: Transition) -> bool:
+        """Copy entities in transactions, with pauses; return whether the last one switched."""
         most, rounds = FIRST, 0
-        with start_meter(self._progress, transition.id, total=self._total(transition)) as meter:
+        total = sum(self._engine.count(model.name) for each in transition.conversions for model in each.sources)
+        with start_meter(self._progress, transition.id, total=total) as meter:
             while self._limit is None or self._entities < self._limit:
-                asked = most if self._limit is None else min(most, self._limit - self._entities)
-                copied: Copied = self._engine.step(asked)
+                allowed = most if self._limit is None else min(most, self._limit - self._entities)
+                copied: Copied = self._engine.step(allowed)
                 self._entities += copied.entities
                 meter.advance(copied.entities)
                 if copied.switched:
@@ -322,9 +327,6 @@ class _Run:
                 elif pause := self._rest * copied.pace.burden:
                     self._sleep(pause)
         return False
-
-    def _total(self, transition: Transition) -> int:
-        return sum(self._count(model.name) for one in transition.conversions for model in one.sources)
 
 
 def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
@@ -352,9 +354,9 @@ def _resolved(
     timeout: float,
     ways: Sequence[WayBack],
 ) -> tuple[Fault, ...]:
-    """Let entities differ that hold one value of a unique index, as the script says; return those that do not.
+    """Resolve the duplicates of new unique indexes by the functions of a script; return those that are left.
 
-    Each set of them is changed in one transaction. A run that is killed leaves the rest to the next one.
+    The entities with one value are changed in one transaction. If a run is killed, the next one resolves the rest.
     """
     functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
     if not functions:
@@ -362,68 +364,77 @@ def _resolved(
     engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
     faults: dict[tuple[Any, ...], Fault] = {}
     with Store(engine) as store:
-        while held := [
-            one
-            for one in engine.violations(100 + len(faults))
-            if one.index in functions and (one.index, one.value) not in faults
+        while duplicates := [
+            duplicate
+            for duplicate in engine.violations(100 + len(faults))
+            if duplicate.index in functions and (duplicate.index, duplicate.value) not in faults
         ]:
-            for one in held:
-                name = one.index.partition(".")[0]
-                model = engine.schema.by_name[name]
-                rows = [engine.get(model, *key) for key in sorted(one.holders)]
-                holders = [model.build_one(row) for row in rows if row is not None]
+            for duplicate in duplicates:
+                model = engine.schema.by_name[duplicate.index.partition(".")[0]]
+                rows = [engine.get(model, *key) for key in sorted(duplicate.holders)]
+                holders = {row[:2]: model.build_one(row) for row in rows if row is not None}
                 try:
-                    keys = {(e.key.partition, e.key.row) for e in holders}
-                    left = {(e.key.partition, e.key.row): e for e in functions[one.index](list(holders))}
-                    if not left.keys() <= keys:
-                        raise InvalidEntity(one.index, ["the function gave another entity than it got"])
-                    with store.transaction(across_partitions=True) as tx:
-                        for entity in holders:
-                            if (changed := left.get((entity.key.partition, entity.key.row))) is None:
-                                tx.delete(entity)
-                            else:
-                                tx.replace(changed, if_match=None if stored_row(changed) is not None else "*")
+                    changed = {
+                        (entity.key.partition, entity.key.row): entity
+                        for entity in functions[duplicate.index](list(holders.values()))
+                    }
+                    if not changed.keys() <= holders.keys():
+                        raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
+                    _replace(store, holders, changed)
                 except Exception as error:  # whatever the function of a script raises
-                    faults[one.index, one.value] = Fault(name, one.holders[-1], f"{type(error).__name__}: {error}")
-            again = {(one.index, one.value) for one in engine.violations(100 + len(faults))}
-            for one in held:
-                if (one.index, one.value) in again and (one.index, one.value) not in faults:
-                    detail = f"it still has {one.value} of {one.index}, as {one.holders[0]} has"
-                    faults[one.index, one.value] = Fault(one.index.partition(".")[0], one.holders[-1], detail)
+                    faults[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
+            left = {(duplicate.index, duplicate.value) for duplicate in engine.violations(100 + len(faults))}
+            for duplicate in duplicates:
+                index, value = duplicate.index, duplicate.value
+                if (index, value) in left and (index, value) not in faults:
+                    detail = f"it still has {value} of {index}, as {duplicate.holders[0]} has"
+                    faults[index, value] = _fault(duplicate, detail)
     return tuple(faults.values())
 
 
-def _held_twice(place: str | os.PathLike[str], script: Script) -> tuple[Fault, ...]:
-    """Return the entities that keep a unique index of a script from being one."""
+def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any]) -> None:
+    """Write the changed entities of some, by key, and delete the others, in one transaction."""
+    with store.transaction(across_partitions=True) as tx:
+        for key, entity in holders.items():
+            if key in changed:
+                tx.replace(changed[key], if_match=None if stored_row(changed[key]) is not None else "*")
+            else:
+                tx.delete(entity)
+
+
+def _duplicates(place: str | os.PathLike[str], script: Script) -> tuple[Fault, ...]:
+    """Return the entities with a value of a unique index that another entity has, too."""
     engine = open_engine(place, compile_schema(script.new))
     try:
         return tuple(
             [
-                Fault(
-                    one.index.partition(".")[0], holder, f"it has {one.value} of {one.index}, as {one.holders[0]} has"
-                )
-                for one in engine.violations(_LISTED)
-                for holder in one.holders[1:]
+                _fault(duplicate, f"it has {duplicate.value} of {duplicate.index}, as {duplicate.holders[0]} has", at)
+                for duplicate in engine.violations(_LISTED)
+                for at in range(1, len(duplicate.holders))
             ]
         )
     finally:
         engine.close()
 
 
+def _fault(duplicate: Violation, detail: str, holder: int = -1) -> Fault:
+    return Fault(duplicate.index.partition(".")[0], duplicate.holders[holder], detail)
+
+
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> int:
-    """Return how many scripts of a chain a store has seen; the one that is under way is not one of them.
+    """Return how many scripts of a chain have switched in a store.
 
     Raises:
-        InvalidMigration: the history of the store is another one.
+        InvalidMigration: the store ran other scripts, or in another order.
     """
-    entries = [one for one in history if one.undone is None]
+    entries = [entry for entry in history if entry.undone is None]
     known = {script.id: script for script in scripts}
     faults = []
-    first = next((at for at, one in enumerate(entries) if one.id in known), len(entries))
-    ran = entries[first:]  # (those before may have been deleted, once every store was past them)
+    first = next((at for at, entry in enumerate(entries) if entry.id in known), len(entries))
+    ran = entries[first:]  # (older scripts may have been deleted, once every store was past them)
     for at, entry in enumerate(ran):
         if not entry.switched:
-            continue  # (it goes on, or what was copied for it is discarded)
+            continue  # (the run continues or discards it)
         if entry.id not in known:
             faults.append(f"{entry.id} ran over this store, and is not among the scripts: restore its file")
         elif at < len(scripts) and scripts[at].id != entry.id:
@@ -447,7 +458,7 @@ def _build_new(
     hold: float,
     rest: float,
 ) -> None:
-    """Build the indexes and aggregates that a script comes to and no copy has made."""
+    """Build the new indexes and aggregates of a script over classes that it does not copy."""
     engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout)
     try:
         build(engine, hold=hold, rest=rest)
