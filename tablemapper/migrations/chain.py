@@ -45,18 +45,18 @@ def load_package(package: ModuleType) -> tuple[Script, ...]:
 
 
 def load_functions(functions: Sequence[MigrationFunction]) -> tuple[Script, ...]:
-    """Return the scripts of decorated functions, which are called as these, in order.
+    """Return the scripts of decorated functions, in order; their ids are the names of the functions.
 
     Raises:
         InvalidMigration: with every fault.
     """
     scripts: list[Script] = []
     faults: list[str] = []
-    for one in functions:
-        if isinstance(one, MigrationFunction):
-            scripts += _loaded(one.function.__name__, one, None, faults)
+    for function in functions:
+        if isinstance(function, MigrationFunction):
+            scripts += _loaded(function.function.__name__, function, None, faults)
         else:
-            faults.append(f"{shown(one)} is no migration: decorate the function with @tm.migration(…)")
+            faults.append(f"{shown(function)} is no migration: decorate the function with @tm.migration(…)")
     return _chain("migrations", scripts, faults)
 
 
@@ -84,7 +84,7 @@ def _chain(subject: str, scripts: Sequence[Script], faults: list[str]) -> tuple[
 
 
 def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
-    """Yield why scripts do not follow each other, one after the other."""
+    """Yield why scripts do not form one chain."""
     ids = [script.id for script in scripts]
     for id in dict.fromkeys(ids):
         if ids.count(id) > 1:

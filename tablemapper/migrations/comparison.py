@@ -1,4 +1,4 @@
-"""What changed between the form of an application's classes as it was kept and the classes as they are: no store is needed."""
+"""The changes between an application's classes and the schema.json of their earlier form; they need no store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..schema.model import compile_schema
 __all__ = ["Since", "changes", "dump_form", "load_form", "schema_form"]
 
 Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
-"""A path of a schema.json, or what stands in one."""
+"""A path of a schema.json, or its content."""
 
 
 def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def load_form(since: Since) -> dict[str, ModelForm]:
     """Return the forms that a file holds, or that `schema_form` gave.
 
     Raises:
-        InvalidMigration: it cannot be read, or is no form.
+        InvalidMigration: the file cannot be read, or holds something else.
     """
     name = "the form" if isinstance(since, Mapping) else str(since)
     try:

@@ -1,4 +1,4 @@
-"""The migration scripts of an application, as users hold them: in their order, and compared with the classes."""
+"""The migration scripts of an application in their order: they are checked against its classes, and the next is written."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ class Migrations:
         return f"{last + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
 
     def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelForm]:
-        """Return what the classes were, with what scripts have made of them that somebody wrote by hand."""
+        """Return the forms of the classes in schema.json, brought forward by scripts that were written by hand since."""
         path = None if self._folder is None else self._folder / "schema.json"
         if since is None and path is not None and path.exists():
             since = path
         forms = {} if since is None else load_form(since)
         last: dict[str, ModelForm | None] = {}
-        """What the last script that names a class leaves of it."""
+        """The form of each class after the last script that names it; None if that ends it."""
         for script in self.scripts:
             last |= dict.fromkeys([cls.__name__ for cls in script.old])
             last |= {cls.__name__: _form(cls) for cls in script.new}
@@ -139,7 +139,7 @@ class Migrations:
 
 
 ScriptsOption: TypeAlias = Migrations | str | Sequence[MigrationFunction]
-"""Scripts, as a user names them: what `Migrations` takes, or one."""
+"""Scripts, as an argument of users: a `Migrations`, or what it takes."""
 
 
 def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
@@ -148,7 +148,7 @@ def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
 
 
 def ways_back(migrations: ScriptsOption | None) -> tuple[WayBack, ...]:
-    """Return what scripts say of how an older version is kept in step with the entities that they made."""
+    """Return how a store keeps the twins of scripts in step with new entities."""
     return () if migrations is None else tuple(map(_way_back, scripts_of(migrations)))
 
 

@@ -1,7 +1,7 @@
-"""What a script does to a store: which classes end, which take their place, and what entities are turned into.
+"""The plan of a script for one store: the classes that it replaces, their new classes, and the conversions between them.
 
-A class that a step names is copied to tables of its own, and so is every class that shares a table with one. What a script
-only names in ``old`` and ``new`` is left to the opening of the store.
+A class that a step names is copied to new tables, and so is every class that shares a table with it. A class that a script only
+names in ``old`` and ``new`` is not copied: opening the store takes its changes over.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..engines.migration import Conversion, Edit, Transition
@@ -31,72 +30,79 @@ from .undoing import is_anew, is_edit, is_reversible, names_of
 __all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
 
 
-# ---------------------------------------------------------------------------------------------- is the store as it says
+# ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 
-def check_old(script: Script, forms: Forms, going: Collection[str] = ()) -> None:
-    """Raise InvalidMigration, with every difference, if a store is not as a script finds it.
+def check_old(script: Script, forms: Forms, pending: Collection[str] = ()) -> None:
+    """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
 
     Args:
-        script: that is to run.
-        forms: of the store.
-        going: the labels of what is dropped once an earlier script is contracted; no script can name it any more.
+        script: the script to run.
+        forms: the classes of the store.
+        pending: the labels that contracting an earlier script drops; a later script need not name them.
     """
     affected = affected_classes(script, forms)
-    faults = [fault for cls in script.old for fault in _differences(cls, forms, going, whole=cls.__name__ in affected)]
+    faults = [
+        fault for cls in script.old for fault in _differences(cls, forms, pending, exact=cls.__name__ in affected)
+    ]
     if faults:
         raise InvalidMigration(f"{script.id}: the store differs from old=", faults)
 
 
 def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
     """Return whether a store has classes as they are declared, and maybe more."""
-    return not any(fault for cls in classes for fault in _differences(cls, forms, whole=False))
+    return not any(fault for cls in classes for fault in _differences(cls, forms, exact=False))
 
 
-def _differences(cls: Any, forms: Forms, going: Collection[str] = (), *, whole: bool) -> Iterator[str]:
-    name, own = cls.__name__, model_of(cls).form
+def _differences(cls: Any, forms: Forms, pending: Collection[str] = (), *, exact: bool) -> Iterator[str]:
+    """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class."""
+    name, declared = cls.__name__, model_of(cls).form
     if name not in forms:
         yield f"{name} is not in the store"
         return
-    held = forms[aggregate_in(forms, name, own) or name]  # (it may be a former definition there)
+    stored = forms[aggregate_in(forms, name, declared) or name]  # (it may be a former definition there)
     for part in ("table", "type", "partition", "row"):
-        was, is_ = plain_name(held.table) if part == "table" else getattr(held, part), getattr(own, part)
-        if was != is_:
-            yield f"{name}: its {part} is {was} in the store, and {is_} in old"
-    for one, field in own.fields.items():
-        if one not in held.fields:
-            yield f"{name}.{one}: the field is not in the store"
-        elif replace(field, default=None) != replace(held.fields[one], default=None):
-            yield f"{name}.{one}: the field is another one in the store: {held.fields[one]}, and {field} in old"
-    known = indexes_in(held.indexes, own.indexes)  # (it may have another name there)
-    for one in own.indexes:
-        if one not in known:
-            yield f"{name}.{one}: the index is {'another one' if one in held.indexes else 'not'} in the store"
-    if whole:
-        left = [("field", one) for one in held.fields if one not in own.fields]
-        left += [("index", one) for one in held.indexes if one not in known.values() and not is_former(one)]
+        in_store, in_old = getattr(stored, part), getattr(declared, part)
+        in_store = plain_name(in_store) if part == "table" else in_store
+        if in_store != in_old:
+            yield f"{name}: its {part} is {in_store} in the store, and {in_old} in old"
+    for property, field in declared.fields.items():
+        if property not in stored.fields:
+            yield f"{name}.{property}: the field is not in the store"
+        elif replace(field, default=None) != replace(stored.fields[property], default=None):
+            stored_field = stored.fields[property]
+            yield f"{name}.{property}: the field is another one in the store: {stored_field}, and {field} in old"
+    stored_names = indexes_in(stored.indexes, declared.indexes)
+    for index in declared.indexes:
+        if index not in stored_names:
+            yield f"{name}.{index}: the index is {'another one' if index in stored.indexes else 'not'} in the store"
+    if exact:
+        undeclared = [("field", property) for property in stored.fields if property not in declared.fields]
+        undeclared += [
+            ("index", index) for index in stored.indexes if index not in stored_names.values() and not is_former(index)
+        ]
         yield from (
-            f"{name}.{one}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
-            for kind, one in left
-            if f"{name}.{one}" not in going
+            f"{name}.{part}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+            for kind, part in undeclared
+            if f"{name}.{part}" not in pending
         )
-    if own.aggregate != held.aggregate:
+    if declared.aggregate != stored.aggregate:
         yield f"{name}: what it aggregates is other in the store"
 
 
-# ---------------------------------------------------------------------------------------------- what it does
+# ---------------------------------------------------------------------------------------------- transitions and edits
 
 
 def transition_of(
-    script: Script, forms: Forms, going: Collection[str] = (), *, back: bool = False
+    script: Script, forms: Forms, pending: Collection[str] = (), *, back: bool = False
 ) -> Transition | None:
-    """Return what an engine does for a script; None if there is nothing that it has to do.
+    """Return the transition of a script; None if it copies nothing.
 
     Args:
-        script: that is to run.
-        forms: of the store.
-        going: as for `check_old`.
-        back: whether it undoes a script.
+        script: the script to run.
+        forms: the classes of the store.
+        pending: as for `check_old`.
+        back: whether the script undoes another one.
 
     Raises:
         InvalidMigration: the script does not fit the store.
@@ -105,22 +111,20 @@ def transition_of(
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
-    going = {*going, *(cls.__name__ for cls in script.new if back)}  # (what was dropped may be there again)
+    pending = {
+        *pending,
+        *(cls.__name__ for cls in script.new if back),
+    }  # (an undoing may find a dropped aggregate again)
     former = frozenset(
-        [name for name in affected if is_former(name) or (name in going and name not in old and forms[name].aggregate)]
+        name for name in affected if is_former(name) or (name in pending and name not in old and forms[name].aggregate)
     )
-    faults = [
-        f"{'.'.join(kept_field(name) or (name,))} {'is maintained from' if forms[name].aggregate else 'shares a table with'} "
-        f"what is migrated: name {(kept_field(name) or ('it',))[0]} in "
-        "old=, and in new= or in m.drop(…)"
-        for name in affected
-        if name not in old and name not in former
-    ]
     new = _new_classes(script, affected)
-    for cls in new:
-        name = cls.__name__
-        if name in forms and name not in affected:
-            faults.append(f"{name} is in the store already: name it in old=, too")
+    faults = [_unnamed(name, forms) for name in affected if name not in old and name not in former]
+    faults += [
+        f"{cls.__name__} is in the store already: name it in old=, too"
+        for cls in new
+        if cls.__name__ in forms and cls.__name__ not in affected
+    ]
     if faults:
         raise InvalidMigration(script.id, faults)
     links, level = links_of(script, pairs(script), frozenset(affected), back=back)
@@ -148,43 +152,52 @@ def transition_of(
     )
 
 
+def _unnamed(name: str, forms: Forms) -> str:
+    """Return the fault of a script that does not name a class which it affects."""
+    kept = kept_field(name)
+    reason = "is maintained from" if forms[name].aggregate else "shares a table with"
+    subject, owner = (name, "it") if kept is None else (".".join(kept), kept[0])
+    return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
+
+
 def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
-    """Return the classes of a store that are copied, or end: those of steps, and those that hang together with them."""
+    """Return the classes of a store that a script copies or ends: those of its steps, and all that depend on one another.
+
+    Classes depend on one another if they share a table, if one is maintained from the other, or if an index of one reads a
+    maintained field.
+    """
     if is_edit(script):
         return ()
     affected = {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
     tables = {model_of(cls).table for cls in _new_classes(script, affected)}
     while True:
         tables |= {forms[name].table for name in affected if name in forms}
-        more = {name for name, form in forms.items() if form.table in tables}
+        more = {name for name, form in forms.items() if form.table in tables or form.source in affected}
         for name in forms:
             if (kept := kept_field(name)) is not None and kept[0] in forms:
-                over = any(reads(index, kept[1]) for index in forms[kept[0]].indexes.values())
-                more |= {name} if kept[0] in affected else {kept[0]} if over and name in affected else set()
-        more |= {name for name, form in forms.items() if form.aggregate is not UNSET and form.aggregate.of in affected}
-        more |= {
-            form.aggregate.of for name in affected | more if (form := forms.get(name)) and form.aggregate is not UNSET
-        }
+                owner, property = kept
+                is_read = any(reads(index, property) for index in forms[owner].indexes.values())
+                more |= {name} if owner in affected else {owner} if is_read and name in affected else set()
+        sources = [forms[name].source for name in affected | more if name in forms]
+        more |= {source for source in sources if source is not None}
         if more <= affected:
             return tuple([name for name in forms if name in affected])
         affected |= more
 
 
-def _drops(script: Script, affected: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the labels of the indexes and classes that go, those of classes that end anyway aside."""
-    ending = set(affected)
+def _drops(script: Script, affected: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the labels of the indexes and classes that a script drops, without those of affected classes."""
     labels = []
     for step in script.steps:
         if isinstance(step, Drop) and not isinstance(step.what, Attr):
-            label = (
-                step.what.__name__ if isinstance(step.what, type) else f"{step.what.entity.__name__}.{step.what.index}"
-            )
-            labels += [label] if label.partition(".")[0] not in ending else []
+            what = step.what
+            label = what.__name__ if isinstance(what, type) else f"{what.entity.__name__}.{what.index}"
+            labels += [label] if label.partition(".")[0] not in affected else []
     return tuple(labels)
 
 
 def edit_of(script: Script, *, back: bool = False) -> Edit:
-    """Return what an engine does for a script for which it copies nothing."""
+    """Return the edit of a script that copies nothing."""
     names = names_of(script) if is_edit(script) else {}
     renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
     new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
@@ -201,7 +214,7 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
         case Join(a=a, b=b):
             yield from (a, b)
         case Fill(new=attr) | Restore(new=attr):
-            source = next((o for o, n in pairs(script).items() if attr.owner in (o, n)), None)  # or undone
+            source = next((o for o, n in pairs(script).items() if attr.owner in (o, n)), None)  # (old, if it is undone)
             if source is not None:
                 yield source
         case Drop(what=Attr() as attr):
@@ -213,34 +226,33 @@ def _old_classes(script: Script, step: Step) -> Iterator[Any]:
 
 
 def pairs(script: Script) -> dict[Any, Any]:
-    """Return the class that each old one becomes, where it stays one."""
+    """Return the old classes whose entities become one new entity each, each with its new class."""
     names: dict[str, Any] = {cls.__name__: cls for cls in script.new}
-    found: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
+    successors: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
     for step in script.steps:
         match step:
             case RenameClass(old=old, new=new) | Rekey(old=old, new=new):
-                found[old] = new
+                successors[old] = new
             case Rename(old=attr, new=other) | Convert(old=attr, new=other):
-                found[attr.owner] = other.owner
+                successors[attr.owner] = other.owner
             case _:
                 pass
     for step in script.steps:
         match step:
             case Rewrite(old=old):
-                found.pop(old, None)
+                successors.pop(old, None)
             case Join(a=a, b=b):
-                found.pop(a, None)
-                found.pop(b, None)
+                successors.pop(a, None)
+                successors.pop(b, None)
             case Drop(what=what) if isinstance(what, type):
-                found.pop(what, None)
+                successors.pop(what, None)
             case _:
                 pass
-    return found
+    return successors
 
 
-def _new_classes(script: Script, affected: Iterable[str]) -> list[Any]:
-    """Return the classes that are written for those that are affected, with what is maintained from them."""
-    affected = set(affected)
+def _new_classes(script: Script, affected: Collection[str]) -> list[Any]:
+    """Return the new classes that a copy of the affected ones writes, with their aggregates."""
     new = {n for o, n in pairs(script).items() if o.__name__ in affected}
     for step in script.steps:
         if isinstance(step, Rewrite | Join):
@@ -254,10 +266,10 @@ def _new_classes(script: Script, affected: Iterable[str]) -> list[Any]:
 
 
 def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkForm]) -> Iterator[Conversion]:
-    made = {link.old for link in links if link.steps}
+    linked_by_script = {link.old for link in links if link.steps}
 
     def back(old: Any, new: Any) -> Conversion | None:
-        return way_back(script, old, new) if old.__name__ in made else None
+        return way_back(script, old, new) if old.__name__ in linked_by_script else None
 
     for old, new in pairs(script).items():
         if old.__name__ in affected and abstract_declaration(old).of is None:
@@ -276,15 +288,15 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
                 pass
 
 
-# ---------------------------------------------------------------------------------------------- what a report says
+# ---------------------------------------------------------------------------------------------- the steps of a report
 
 
 def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[PlanStep]:
-    """Yield the steps of scripts as a report shows them.
+    """Yield the steps of scripts for a report.
 
     Args:
-        ahead: the scripts, each with whether it undoes one.
-        forms: of the store.
+        ahead: the scripts, each with whether it undoes another one.
+        forms: the classes of the store.
         count: returns the number of entities of a class of the store.
     """
     known, origins = dict(forms), {name: (name,) for name in forms}
@@ -294,18 +306,18 @@ def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callab
 
     for script, back in ahead:
         yield from _script_steps(script, known, expected, back=back)
-        made = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
+        sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
         for step in script.steps:
             match step:
                 case Rewrite(old=old, into=into):
-                    made |= {cls.__name__: [old.__name__] for cls in into}
+                    sources |= {cls.__name__: [old.__name__] for cls in into}
                 case Join(a=a, b=b, into=into):
-                    made |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
+                    sources |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
                 case _:
                     pass
-        origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in made.items()}
-        gone = affected_classes(script, known)
-        known = {name: form for name, form in known.items() if name not in gone}
+        origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
+        affected = affected_classes(script, known)
+        known = {name: form for name, form in known.items() if name not in affected}
         known |= {cls.__name__: model_of(cls).form for cls in script.new}
 
 

@@ -19,19 +19,19 @@ class PlanStep:
     migration: str
     """The id of its script."""
     text: str
-    """What is done, as ``rename Product.maker to manufacturer``."""
+    """The step in words: ``rename Product.maker to manufacturer``."""
     entities: int
-    """That are copied for it; 0 if only the catalogue changes."""
+    """The number of entities that are copied for it; 0 if only the catalogue changes."""
     reversible: bool
     """Whether the migration can be undone, until it is contracted."""
     old_version: Literal["writes", "reads", "stops"]
-    """What a program that has the old classes can do once this is switched."""
+    """What a program with the old classes can do after the switch."""
     back: bool = False
     """Whether the script is undone."""
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Its columns in a report."""
+        """Its columns in the table of a report."""
         old = {"writes": "reads and writes", "reads": "reads", "stops": "stops"}[self.old_version]
         return (
             self.text,
@@ -46,22 +46,22 @@ class MigrationReport:
     """What a run of migrations did, or would do."""
 
     done: bool
-    """Whether nothing of it is left."""
+    """Whether every step is done."""
     plan: tuple[PlanStep, ...]
     """The steps that were to be done."""
     applied: tuple[str, ...] = ()
     """The migrations that were switched, or undone, by id."""
     entities: int = 0
-    """That were turned into others."""
+    """The number of entities that were converted."""
     seconds: float = 0.0
     faults: tuple[Fault, ...] = ()
-    """The entities that cannot be turned into others."""
+    """The entities that cannot be converted."""
     contracted: tuple[str, ...] = ()
     """The migrations that were contracted, by id: their old tables are gone, and they cannot be undone."""
 
     @property
     def ok(self) -> bool:
-        """Whether all is done, and nothing stands in the way."""
+        """Whether every step is done, without faults."""
         return self.done and not self.faults
 
     def __str__(self) -> str:

@@ -277,13 +277,13 @@ class Migration:
 
 
 def _function(function: Any) -> Callable[..., Any]:
-    """Return what a step is to call; what is none is found when the script is loaded."""
+    """Return the function of a step as it was given; loading the script checks it."""
     return function  # type: ignore[no-any-return]
 
 
 @attrs.frozen(eq=False)
 class MigrationFunction:
-    """A function that `migration` decorates, with the shapes between which it names the steps."""
+    """A decorated function of a script, with the old and the new shape."""
 
     function: Callable[[Migration], None]
     after: str | None
@@ -299,7 +299,7 @@ class Script:
     """A migration script that was loaded."""
 
     id: str
-    """The name of its module, or of its function if that was given itself."""
+    """The name of its module; for a function without a module, that of the function."""
     after: str | None
     """The script before it."""
     old: tuple[type[Record], ...]
@@ -337,7 +337,7 @@ def load_script(id: str, declared: MigrationFunction, *, module: Any = None) -> 
     Args:
         id: its name in the chain.
         declared: the function.
-        module: the module that is the script; None if the function was given itself.
+        module: the module of the script; None for a function without one.
     """
     m = Migration()
     declared.function(m)
@@ -345,13 +345,13 @@ def load_script(id: str, declared: MigrationFunction, *, module: Any = None) -> 
     text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
     digest = hashlib.blake2b(text, digest_size=16).hexdigest()
     old, new = _with_keepers(declared.old), _with_keepers(declared.new)
-    steps = tuple([one for step in m.steps for one in _of_fields(step)])
+    steps = tuple([expanded for step in m.steps for expanded in _with_keeper_steps(step)])
     return Script(id, declared.after, old, new, steps, digest, doc.partition("\n")[0].strip())
 
 
 def _with_keepers(classes: Sequence[type[Record]]) -> tuple[type[Record], ...]:
     """Return classes with the aggregates that keep their maintained fields."""
-    return tuple(dict.fromkeys([*classes, *(one for cls in classes for one in _keepers(cls).values())]))
+    return tuple(dict.fromkeys([*classes, *(keeper for cls in classes for keeper in _keepers(cls).values())]))
 
 
 def _keepers(cls: Any) -> dict[str, Any]:
@@ -362,15 +362,15 @@ def _keepers(cls: Any) -> dict[str, Any]:
     return {field.name: keeper for field, keeper in zip(declaration.maintained, keepers(declaration), strict=True)}
 
 
-def _of_fields(step: Step) -> Iterator[Step]:
-    """Yield a step as what it is where maintained fields are kept."""
+def _with_keeper_steps(step: Step) -> Iterator[Step]:
+    """Yield a step as steps over aggregates, where it is about maintained fields."""
     match step:
         case Drop(what=Attr() as attr) if attr.name in (kept := _keepers(attr.owner)):
             yield Drop(kept[attr.name])
         case RenameClass(old=old, new=new):
             yield step
             after = _keepers(new)
-            yield from (RenameClass(one, after[name]) for name, one in _keepers(old).items() if name in after)
+            yield from (RenameClass(keeper, after[name]) for name, keeper in _keepers(old).items() if name in after)
         case _:
             yield step
 

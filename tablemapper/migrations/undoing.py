@@ -1,4 +1,4 @@
-"""The script that undoes another one, where there is one, and what a script is for that."""
+"""The script that undoes another one, and which scripts only change the catalogue."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def is_reversible(step: Step, script: Script) -> bool:
         case Rewrite(back=back):
             return back is not None
         case Drop(what=Attr() as attr):
-            # (Without a value for it nobody knows the key that an entity had.)
+            # (The key that an entity had is lost with a field of it.)
             return attr.name not in {slot.field for one in declaration_of(attr.owner).templates for slot in one.slots}
         case Drop(what=what):
-            # (What goes stays until it is contracted, unless it was copied.)
+            # (It stays until the migration is contracted, unless the migration copies.)
             return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(script)
         case _:
             return False
 
 
 def _is_one_to_one(step: Convert) -> bool:
-    """Return whether a mapping makes no two values one: none of those that it names, and no other one that the type has."""
+    """Return whether a mapping gives each value of the old type another value of the new one."""
     assert isinstance(step.with_, Mapping)
     old, new = (abstract_declaration(attr.owner).field(attr.name) for attr in (step.old, step.new))
-    given = {old.type.store(a): new.type.store(b) for a, b in step.with_.items()}
+    new_values = {old.type.store(a): new.type.store(b) for a, b in step.with_.items()}
     owner: Any = step.old.owner
     members = model_of(owner).form.fields[old.property].members
-    values = [given.get(one, one) for one in (given if members is UNSET else members)]
-    return len(set(values)) == len(values)
+    results = [new_values.get(value, value) for value in (new_values if members is UNSET else members)]
+    return len(set(results)) == len(results)
 
 
 def _wanted(step: Step) -> str:
@@ -88,7 +88,7 @@ def _undone(step: Step, script: Script) -> Iterator[Step]:
             assert back is not None
             yield from (Rewrite(cls, back, (old,)) for cls in into)
         case Fill():
-            yield step  # of the class that it is undone for
+            yield step  # (`Fields` undoes a fill of its old class)
         case Drop(what=Attr() as attr):
             yield Restore(attr)
         case Drop(what=what) if is_anew(script, what):
@@ -98,8 +98,8 @@ def _undone(step: Step, script: Script) -> Iterator[Step]:
 
 
 def is_edit(script: Script) -> bool:
-    """Return whether only the catalogue has to know: properties get other names, or indexes and classes go."""
-    names = [name for of in names_of(script).values() for name in (*of, *of.values())]
+    """Return whether a script only changes the catalogue: it renames properties, or drops indexes and classes."""
+    names = [name for renames in names_of(script).values() for name in (*renames, *renames.values())]
     return len(names) == len(set(names)) and all(
         isinstance(step, Rename)
         or (isinstance(step, Drop) and not isinstance(step.what, Attr) and not is_anew(script, step.what))
@@ -108,7 +108,7 @@ def is_edit(script: Script) -> bool:
 
 
 def is_anew(script: Script, what: Any) -> bool:
-    """Return whether an aggregate goes and comes as another one, in the table of other classes: that is, by a copy."""
+    """Return whether an aggregate is dropped and declared anew in a table of several classes, so that these are copied."""
     if not isinstance(what, type) or abstract_declaration(what).of is None:
         return False
     tables = [abstract_declaration(cls).table for cls in script.old]
@@ -116,11 +116,11 @@ def is_anew(script: Script, what: Any) -> bool:
 
 
 def names_of(script: Script) -> dict[str, dict[str, str]]:
-    """Return the properties that have other names, by class."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the properties that a script renames, each with its new name, by class."""
+    renames: dict[str, dict[str, str]] = {}
     for step in script.steps:
         if isinstance(step, Rename):
             old, new = (abstract_declaration(attr.owner).field(attr.name).property for attr in (step.old, step.new))
             if old != new:
-                found.setdefault(step.old.owner.__name__, {})[old] = new
-    return found
+                renames.setdefault(step.old.owner.__name__, {})[old] = new
+    return renames

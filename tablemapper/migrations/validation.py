@@ -1,7 +1,7 @@
-"""What is wrong with a script: its steps must turn the old shape into the new one, each field once.
+"""The faults of a script: its steps must turn the old classes into the new ones, with one step for each field.
 
-The steps are done to the old forms. What is left between those and the new ones must be what a store takes over by
-itself, by the rules of `schema.evolution`; the rest are faults, with the step that each needs.
+The steps are applied to the old forms. A store must be able to take over the differences that are left between the results and
+the new forms, by the rules of `evolution`. Each other difference is a fault, which tells the step that it needs.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def _shape(side: str, classes: Sequence[Any], faults: list[str]) -> Schema | Non
         return None
 
 
-# ---------------------------------------------------------------------------------------------- each step by itself
+# ---------------------------------------------------------------------------------------------- each step alone
 
 
 def _step_faults(step: Step, script: Script) -> Iterator[str]:
-    """Yield which arguments of a step are not what it takes, or not in their shape."""
+    """Yield the arguments of a step that have the wrong kind, or stand in the other shape."""
     match step:
         case Rename():
             if (yield from _fields(step, script)):
@@ -130,7 +130,7 @@ def _fields(step: Rename | Convert, script: Script) -> Any:
 
 
 def _field(side: str, attr: Any, script: Script) -> Any:
-    """Yield what is wrong with a field of a step; return whether it is one."""
+    """Yield the fault of an argument that must be a field; return whether it is one."""
     if not isinstance(attr, Attr):
         yield f"expected a field, as in {side}.Product.price, got {shown(attr)}"
         return False
@@ -148,15 +148,16 @@ def _field(side: str, attr: Any, script: Script) -> Any:
 
 
 def _class(side: str, cls: Any, script: Script, kind: type[Record] = Record) -> Any:
+    """Yield the fault of an argument that must be a class; return whether it is one."""
     classes = script.old if side == "old" else script.new
     if not (isinstance(cls, type) and issubclass(cls, Record)):
         yield f"expected a class, as in {side}.Product, got {shown(cls)}"
     elif cls not in classes:
-        name, known = cls.__name__, [one.__name__ for one in classes]
+        name, names = cls.__name__, [other.__name__ for other in classes]
         if cls in (script.new if side == "old" else script.old):
             yield f"{name} is the one of the {'new' if side == 'old' else 'old'} shape; write {side}.{name}"
         else:
-            yield f"{name} is not in {side}=[{', '.join(known)}]{did_you_mean(name, known)}"
+            yield f"{name} is not in {side}=[{', '.join(names)}]{did_you_mean(name, names)}"
     elif not issubclass(cls, kind):
         yield f"{cls.__name__} is maintained; name the class of its entities"
     else:
@@ -165,6 +166,7 @@ def _class(side: str, cls: Any, script: Script, kind: type[Record] = Record) -> 
 
 
 def _index(side: str, index: Any, script: Script) -> Any:
+    """Yield the fault of an argument that must be an index; return whether it is one."""
     if isinstance(index, IndexCall):
         return (yield from _class(side, index.entity, script))
     yield f"expected an index, as in {side}.Product.by_name, got {shown(index)}"
@@ -172,7 +174,7 @@ def _index(side: str, index: Any, script: Script) -> Any:
 
 
 def _unique(index: IndexCall) -> bool:
-    return any(one.name == index.index and one.unique for one in declaration_of(index.entity).indexes)
+    return any(declared.name == index.index and declared.unique for declared in declaration_of(index.entity).indexes)
 
 
 def _model(attr: Attr[Any, Any]) -> FieldModel:
@@ -223,7 +225,7 @@ def _placeholders(script: Script) -> Iterator[str]:
 
 
 def _twice(script: Script) -> Iterator[str]:
-    """Yield which fields and classes have two steps."""
+    """Yield the fields and classes that have two steps."""
     seen: dict[Any, Step] = {}
     for step in script.steps:
         for side, what in _subjects(step):
@@ -266,7 +268,7 @@ def _identity(what: Any) -> tuple[Any, str]:
 
 
 class _Steps:
-    """Does the steps of a script to the forms of its old shape."""
+    """The steps of a script, applied to the forms of its old shape."""
 
     def __init__(self, script: Script, old: Schema, new: Schema) -> None:
         self._script = script
@@ -274,33 +276,33 @@ class _Steps:
         self._copied = affected_classes(script, {model.name: model.form for model in old.models})
         self._forms = {model.name: model.form for model in old.models}
         self._targets = {model.name: model.form for model in new.models}
-        self._made: set[str] = set()
-        """Classes of the new shape that entities are made for, whatever was there."""
+        self._filled: set[str] = set()
+        """New classes that a step or a copy fills: they need not follow from an old form."""
 
     def faults(self) -> Iterator[str]:
-        """Yield what the steps leave of the difference."""
+        """Yield the differences between the shapes that no step bridges."""
         script = self._script
         names = {step.old.__name__: step.new.__name__ for step in self._of(RenameClass)}
         names |= {step.old.__name__: step.new.__name__ for step in self._of(Rekey)}
         yield from self._fields(names)
-        gone = {step.what.__name__ for step in self._of(Drop) if isinstance(step.what, type)}
+        ended = {step.what.__name__ for step in self._of(Drop) if isinstance(step.what, type)}
         for step in self._of(Rewrite, Join):
-            gone |= {step.old.__name__} if isinstance(step, Rewrite) else {step.a.__name__, step.b.__name__}
-            self._made |= {cls.__name__ for cls in step.into}
-        # (What is maintained from classes that are copied is made anew, whatever it was.)
-        self._made |= {model.name for model in self._new.models if model.aggregate and model.name in self._copied}
+            ended |= {step.old.__name__} if isinstance(step, Rewrite) else {step.a.__name__, step.b.__name__}
+            self._filled |= {cls.__name__ for cls in step.into}
+        # (The aggregates of copied classes are computed anew, whatever they were.)
+        self._filled |= {model.name for model in self._new.models if model.aggregate and model.name in self._copied}
         if script.steps:
-            kept = names.keys() | gone | self._targets.keys()
-            for name in [name for name in self._forms if name not in kept]:
+            named = names.keys() | ended | self._targets.keys()
+            for name in [name for name in self._forms if name not in named]:
                 yield f"{name} is in old=[…] and not in new=[…]: m.drop(old.{name}), or m.rename_class(old.{name}, …)?"
-                gone.add(name)
-        self._forms = {name: form for name, form in self._forms.items() if name not in gone}
+                ended.add(name)
+        self._forms = {name: form for name, form in self._forms.items() if name not in ended}
         self._rename_classes(names)
         for step in self._of(Rekey):
             yield from self._rekey(step)
-        left = {name: form for name, form in self._forms.items() if name not in self._made}
-        schema = Schema(tuple([model for model in self._new.models if model.name not in self._made]))
-        for change in form_changes(left, schema):
+        results = {name: form for name, form in self._forms.items() if name not in self._filled}
+        schema = Schema(tuple([model for model in self._new.models if model.name not in self._filled]))
+        for change in form_changes(results, schema):
             if change.stops:
                 yield f"{change}{f': {change.code}?' if change.code else ''}"
 
@@ -343,7 +345,7 @@ class _Steps:
         if old != new:
             self._change(name, lambda form: with_properties(form, {old: new}))
             for other, form in self._forms.items():
-                if form.aggregate and form.aggregate.of == name:
+                if form.source == name:
                     self._forms[other] = with_source(form, name, {old: new})
 
     def _set_field(self, name: str, attr: Attr[Any, Any]) -> None:
@@ -359,8 +361,7 @@ class _Steps:
     def _rename_classes(self, names: Mapping[str, str]) -> None:
         forms = {}
         for name, form in self._forms.items():
-            if form.aggregate:
-                source = form.aggregate.of
+            if (source := form.source) is not None:
                 form = with_source(form, names.get(source, source), {})
             forms[names.get(name, name)] = form
         for step in self._of(RenameClass):
@@ -385,7 +386,7 @@ class _Steps:
 
 
 def _without(form: ModelForm, property: str) -> ModelForm:
-    """Return the form of a class without a property, and without what is made of it."""
+    """Return the form of a class without a property, and without the indexes that hold it."""
     return replace(
         form,
         fields={name: field for name, field in form.fields.items() if name != property},
