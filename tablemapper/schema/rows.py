@@ -94,8 +94,6 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
     for key, template in zip(("pk", "rk"), made.templates, strict=True):
         yield f"    {key} = {template.encode_source(keys, names)}"
-    for key, part in (("pk", "partition"), ("rk", "row")):
-        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
     yield "else:"  # key fields are read-only by now
     yield "    pk = row[0]; rk = row[1]"
     values, lengths = [], ["len(pk)", "len(rk)"]
@@ -118,8 +116,12 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
     yield f"n = {' + '.join(lengths)}"
     extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
-    also = "" if extra is None else f" or (v{extra} is not None and len(v{extra}) > 2)"
-    yield f"if n > {_SAFE_LENGTH}{also}: check_sizes(row)"
+    yield "if n > 256:"  # else neither of the keys is long
+    for key, part in (("pk", "partition"), ("rk", "row")):
+        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
+    yield f"    if n > {_SAFE_LENGTH}: check_sizes(row)"
+    if extra is not None:
+        yield f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)"
 
 
 def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:

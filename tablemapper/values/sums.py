@@ -206,7 +206,9 @@ def _advance_float(packed: list[Any], delta: State) -> tuple[State, list[Any]]:
             units += held << zeros
             zeros = (units & -units).bit_length() - 1 if units else 0
             held = units >> zeros
-            return [n, units, 0, 0], [n, zeros, held if MIN_INT64 <= held <= MAX_INT64 else _pack_int(held)]
+            if (bits := held.bit_length()) > 63:
+                held = held.to_bytes(bits // 8 + 1, "little", signed=True)
+            return [n, units, 0, 0], [n, zeros, held]
     state = _merge_float(_unpack_float(packed), delta)
     return state, _pack_float(state)
 
