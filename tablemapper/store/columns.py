@@ -10,7 +10,7 @@ from ..entities.declaration import maintained_fault
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
-from ..values.arrow import ColumnCheck, load_package, plain_values
+from ..values.arrow import ColumnCheck, ProvenColumn, load_package, plain_values, proven_column
 
 __all__ = ["entities_of", "has_hooks", "values_of"]
 
@@ -54,13 +54,16 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     for name, field in fields.items():
         if name in columns:
             try:
-                plain[name] = plain_values(columns[name], field.type)
+                proven = (
+                    proven_column(columns[name], field.type, optional=field.optional) if not field.constraint else None
+                )
+                plain[name] = plain_values(columns[name], field.type) if proven is None else proven
             except (ValueError, TypeError) as error:
                 faults.append(f"{name}: {error}")
-    checks = {name: _check(fields[name]) for name in plain}
+    checks = {name: _check(fields[name]) for name, values in plain.items() if not isinstance(values, ProvenColumn)}
     changed: dict[str, list[Any]] = {}
     try:
-        for at in range(0, max(map(len, plain.values()), default=0), _BLOCK):
+        for at in range(0, max((len(plain[name]) for name in checks), default=0), _BLOCK):
             for name, check in checks.items():
                 block = plain[name][at : at + _BLOCK]
                 checked = check.values(block)

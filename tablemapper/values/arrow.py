@@ -6,7 +6,7 @@ turns the text of times and Decimals into its own types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -20,14 +20,15 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..errors import CorruptStore, InvalidQuery, shown
-from ..limits import MAX_INT64, MIN_INT64
+from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
 from .constraints import Constraint
-from .scalars import TIMESTAMP, Fault, Int32, ValueType
+from .scalars import INT32, SCALARS, TIMESTAMP, Fault, Int32, ValueType
 
-__all__ = ["ArrowColumn", "ColumnCheck", "load_package", "parse_lines", "plain_values"]
+__all__ = ["ArrowColumn", "ColumnCheck", "ProvenColumn", "load_package", "parse_lines", "plain_values", "proven_column"]
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, datetime.max.replace(tzinfo=UTC))]
 _NATIVE = (str, int, float, bool)
 _AT_ONCE: dict[str, Any] = {"str": str, "int": Annotated[int, msgspec.Meta(ge=MIN_INT64, le=MAX_INT64)], "int32": Int32}
 """Types of which msgspec checks a whole column as `ValueType.check` checks each value, in a fifth of the time."""
@@ -284,8 +285,7 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
     if given.__class__ in (list, tuple):
         return given
     if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        pa = load_package("pyarrow", "arrow", "insert_columns")
-        column = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given)
+        pa, column = _as_arrow(given)
         if pa.types.is_floating(column.type) and wanted is not None and wanted.kind is int:
             with suppress(pa.ArrowInvalid):  # the check finds the row
                 column = column.cast(pa.int64())  # a column of ints with missing values is one of floats in pandas
@@ -314,6 +314,87 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
     return list(given)
 
 
+class ProvenColumn(Sequence[Any]):
+    """A column whose own type proves each of its values: they are made where a part of it is taken, and not checked.
+
+    Args:
+        column: of numpy or Arrow, of which a slice is another one.
+        values: returns the values of a part of it.
+    """
+
+    def __init__(self, column: Any, values: Callable[[Any], list[Any]]) -> None:
+        self._column, self._values = column, values
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._values(self._column[at]) if isinstance(at, slice) else self[at : at + 1][0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values(self._column))
+
+
+def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenColumn | None:
+    """Return a column of numpy or Arrow as one of values of a type; None if its values have to be looked at.
+
+    Args:
+        given: what stands for the column.
+        wanted: the type.
+        optional: whether values may be missing.
+    """
+    bits = 64 if wanted is SCALARS[int] else 32 if wanted is INT32 else 0
+    if type(given).__module__ == "numpy" and getattr(given, "ndim", 0) == 1:
+        kind, width = given.dtype.kind, 8 * given.dtype.itemsize
+        fits = {"i": width <= bits, "u": width < bits, "b": wanted is SCALARS[bool]}.get(kind, False)
+        return ProvenColumn(given, lambda part: part.tolist()) if fits else None
+    if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
+        return None
+    pa, column = _as_arrow(given)
+    if column.null_count and not optional:
+        return None
+    types, kind = pa.types, column.type
+    if types.is_timestamp(kind) and kind.tz is not None and wanted is SCALARS[datetime]:
+        return _proven_times(column, pa)
+    fits = (
+        (types.is_signed_integer(kind) and kind.bit_width <= bits)
+        or (types.is_unsigned_integer(kind) and kind.bit_width < bits)
+        or (types.is_boolean(kind) and wanted is SCALARS[bool])
+        or (wanted is SCALARS[str] and (types.is_string(kind) or types.is_large_string(kind)) and _is_utf8(column))
+    )
+    return ProvenColumn(column, lambda part: part.to_pylist()) if fits else None
+
+
+def _as_arrow(given: Any) -> tuple[Any, Any]:
+    """Return the package pyarrow, and its own column of one that it can read."""
+    pa = load_package("pyarrow", "arrow", "insert_columns")
+    return pa, given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given)
+
+
+def _is_utf8(column: Any) -> bool:
+    try:
+        column.validate(full=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _proven_times(column: Any, pa: Any) -> ProvenColumn | None:
+    """Return a column of times with a zone; None if one of them is too fine, or out of range."""
+    with suppress(pa.ArrowInvalid):
+        ticks = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+        ends = import_module("pyarrow.compute").min_max(ticks).as_py()
+        if ends["min"] is None or _TICKS[0] <= ends["min"] <= ends["max"] <= _TICKS[-1]:
+            return ProvenColumn(ticks, lambda part: _moments(part.to_pylist()))
+    return None
+
+
+def _moments(ticks: list[Any]) -> list[Any]:
+    """Return the times of microseconds since 1970; one object for those that are equal."""
+    distinct = {tick: None if tick is None else _EPOCH + timedelta(0, 0, tick) for tick in set(ticks)}
+    return list(map(distinct.__getitem__, ticks))
+
+
 def _too_fine(row: int) -> Fault:
     return Fault("a time finer than a microsecond cannot be stored; round it first", f"row {row}")
 
@@ -329,8 +410,13 @@ def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
         ticks = column.cast(pa.int64()).to_pylist()
         raise _too_fine(next(row for row, tick in enumerate(ticks) if tick is not None and tick % 1000)) from None
     if pa.types.is_timestamp(kind) and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
-        return [
-            None if tick is None else _EPOCH + timedelta(0, 0, tick) for tick in column.cast(pa.int64()).to_pylist()
-        ]
+        ticks = column.cast(pa.int64()).to_pylist()
+        try:
+            return _moments(ticks)
+        except OverflowError:
+            row = next(at for at, tick in enumerate(ticks) if tick is not None and not _TICKS[0] <= tick <= _TICKS[-1])
+            raise Fault(
+                f"a time outside of the years {MIN_DATETIME.year} to 9999 cannot be stored", f"row {row}"
+            ) from None
     values: list[Any] = column.to_pylist()
     return values

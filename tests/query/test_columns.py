@@ -20,6 +20,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import model_of
 from tablemapper.schema.rows import FIRST
+from tablemapper.values.arrow import ColumnCheck
 
 
 class Color(Enum):
@@ -674,3 +675,95 @@ def test_nothing_of_a_key_is_needed_where_its_fields_are_stored_as_properties_to
         ]
         flags = store.query(Thing).where(Thing.group == "g").select(Thing.flag).to_arrow()
         assert flags.column("flag").to_pylist() == [one.flag for one in things]
+
+
+class Sized(tm.Entity, table="Sized"):
+    name: tm.Field[str]
+    wide: tm.Field[int]
+    small: tm.Field[tm.Int32]
+    flag: tm.Field[bool]
+    at: tm.Field[datetime]
+    maybe: tm.Field[int | None] = tm.field(default=None)
+    cut: tm.Field[datetime | None] = tm.field(default=None, precision="s")
+    least: tm.Field[Annotated[int, msgspec.Meta(ge=0)]] = tm.field(default=0)
+
+    key = tm.Key[int](partition="all", row="{wide}")
+
+
+def sized(**changes: Any) -> dict[str, Any]:
+    """Return columns of Arrow of which the types prove the values."""
+    pa = pytest.importorskip("pyarrow")
+    columns = {
+        "name": pa.array(["", "é", "x"] * 4),
+        "wide": pa.chunked_array([range(-4, 3), range(3, 8)]),
+        "small": pa.array([-(2**31), 2**31 - 1, 0] * 4, pa.int32()),
+        "flag": pa.array([True, False, True] * 4),
+        "at": pa.array([EARLY, LATE, NOON] * 4, pa.timestamp("us", "UTC")),
+        "maybe": pa.array([None, 0, 2**62] * 4),
+    }
+    return columns | changes
+
+
+@pytest.mark.parametrize("container", ["columns", "table", "numpy"])
+def test_columns_of_which_the_types_prove_the_values_are_made_part_by_part(
+    monkeypatch: pytest.MonkeyPatch, container: str
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    np = pytest.importorskip("numpy")
+    monkeypatch.setattr("tablemapper.store.windows._CHUNK", 5)
+    columns = sized()
+    wanted = {name: column.to_pylist() for name, column in columns.items()}
+    if container == "numpy":
+        columns |= {"wide": np.arange(-4, 8, dtype=np.int16), "small": np.array(wanted["small"], np.int32)[:]}
+        columns |= {"flag": np.array(wanted["flag"]), "maybe": np.arange(12, dtype=np.uint32)}
+        wanted["maybe"] = list(range(12))
+    with tm.open(":memory:", models=[Sized]) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(ColumnCheck, "values", None)  # nothing is checked value by value
+            store.insert_columns(Sized, pa.table(columns) if container == "table" else columns)
+        found = list(store.query(Sized).allow_scan())
+        assert found == [Sized(**dict(zip(wanted, row, strict=True))) for row in zip(*wanted.values(), strict=True)]
+        assert all(entity.at.tzinfo is UTC for entity in found)
+        assert store.check().ok
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "fault"),
+    [
+        ("wide", lambda pa, np: pa.array([*range(11), None]), "wide: row 11: no value"),
+        ("wide", lambda pa, np: pa.array([*range(11), 2**63], pa.uint64()), "wide: row 11: "),
+        ("wide", lambda pa, np: np.array([*range(11), 2**63], np.uint64), "wide: row 11: "),
+        ("small", lambda pa, np: pa.array([*range(11), 2**31]), "small: row 11: "),
+        ("small", lambda pa, np: pa.array([*range(11), 2**31], pa.uint32()), "small: row 11: "),
+        ("small", lambda pa, np: np.array([*range(11), 2**31], np.uint32), "small: row 11: "),
+        ("small", lambda pa, np: np.array([True] * 12), "small: row 0: "),
+        ("flag", lambda pa, np: np.array([1] * 12), "flag: row 0: "),
+        ("name", lambda pa, np: pa.array(range(12)), "name: row 0: "),
+        ("wide", lambda pa, np: pa.array(["1"] * 12), "wide: row 0: "),
+        ("at", lambda pa, np: pa.array([*[NOON] * 11, EARLY - timedelta(days=1)], pa.timestamp("us", "UTC")), "at: row 11: "),
+        ("at", lambda pa, np: pa.array([*[0] * 11, 1], pa.timestamp("ns", "UTC")), "at: row 11: a time finer"),
+        ("at", lambda pa, np: pa.array([*[0] * 11, 2**40], pa.timestamp("s", "UTC")), "at: row 11: a time outside of"),
+        ("at", lambda pa, np: pa.array([NOON.replace(tzinfo=None)] * 12, pa.timestamp("us")), "at: row 0: "),
+        ("least", lambda pa, np: np.array([*range(11), -1]), "least: row 11: "),
+        ("least", lambda pa, np: pa.array([*range(11), -1]), "least: row 11: "),
+    ],
+)  # fmt: skip
+def test_what_a_type_does_not_prove_is_checked(name: str, change: Any, fault: str) -> None:
+    pa, np = pytest.importorskip("pyarrow"), pytest.importorskip("numpy")
+    with tm.open(":memory:", models=[Sized]) as store:
+        with pytest.raises(tm.InvalidEntity) as caught:
+            store.insert_columns(Sized, sized(**{name: change(pa, np)}))
+        assert [told for told in caught.value.faults if told.startswith(fault)], caught.value.faults
+        assert not store.query(Sized).allow_scan().exists()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_times_of_other_units_and_zones_go_in_and_are_cut(unit: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    times = pa.array([NOON.replace(microsecond=0)] * 12, pa.timestamp(unit, "Europe/Oslo"))
+    cut = pa.array([NOON] * 11 + [None], pa.timestamp("us", "UTC"))
+    with tm.open(":memory:", models=[Sized]) as store:
+        store.insert_columns(Sized, sized(at=times, cut=cut))
+        found = store.query(Sized).allow_scan().columns()
+    assert found["at"] == [NOON.replace(microsecond=0)] * 12
+    assert found["cut"] == [NOON.replace(microsecond=0)] * 11 + [None]
