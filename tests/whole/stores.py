@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.execution.prepared import Pace
 from tablemapper.schema.model import compile_schema
 
-__all__ = ["back_and_forth", "if_there", "opened", "outdated"]
+__all__ = ["back_and_forth", "if_there", "make_sizes_small", "opened", "outdated"]
 
 _NOW = 1_767_225_600_000_000
+_SMALL: dict[str, dict[str, int]] = {
+    "engines.sqlite.rows.load": {"_CHUNK": 2},
+    "engines.sqlite.rows.reads": {"_CHUNK": 2, "_FIRST": 2, "_MANY": 4, "_SAMPLES": 2},
+    "engines.sqlite.rows.writes": {"_CHUNK": 2, "_FEW": 1, "_SOME": 2},
+    "engines.sqlite.sql.filters": {"MAX_LIST": 2},
+    "engines.sqlite.sql.select": {"_FEW": 1},
+    "execution.columns": {"FEW": 1},
+    "execution.prepared": {"MAX_PLANS": 3},
+    "planning.conditions": {"MAX_ALTERNATIVES": 3},
+    "planning.planner": {"MAX_RANGES": 2},
+    "planning.ranges": {"MAX_RANGES": 2},
+    "query.batches": {"ROWS": 2},
+    "query.columns": {"ROWS": 2},
+    "query.writing": {"MAX_PLANS": 3, "_EXAMINED": 1, "_SPOOL": 64},
+    "schema.assignments": {"MAX_FUNCTIONS": 2},
+}
+"""How many rows, ranges, values or plans are taken at once, in each module."""
+
+
+def make_sizes_small(patch: pytest.MonkeyPatch) -> None:
+    """Let a few rows cross every border between what is read, planned, kept or written at once."""
+    for module, sizes in _SMALL.items():
+        for name, size in sizes.items():
+            patch.setattr(f"tablemapper.{module}.{name}", size)
+    patch.setattr("tablemapper.execution.prepared.Pace", partial(Pace, in_memory=3))
 
 
 def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
