@@ -136,6 +136,13 @@ class ModelForm(_Form):
         """The class whose entities it aggregates; None if it is no aggregate."""
         return None if self.aggregate is UNSET else self.aggregate.of
 
+    @property
+    def keeps_ever(self) -> bool:
+        """Whether it is an aggregate with ``_ever`` measures, which hold more than its entities tell."""
+        return self.aggregate is not UNSET and any(
+            kind in ("min_ever", "max_ever") for kind, *_ in self.aggregate.measures.values()
+        )
+
 
 class VersionForm(_Form):
     """A form of a class that was opened once."""

@@ -365,3 +365,75 @@ def test_a_class_that_holds_nothing_may_have_another_zone(tmp_path: Path) -> Non
             store.insert(sale(zone, BEGIN))
             assert store.query(per_day).allow_scan().count() == 1
             assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- what is gone
+
+
+def ever(shared: str) -> Any:
+    """Return classes with measures that hold values of deleted entities."""
+
+    class Sale(tm.Entity, table="Sales"):
+        shop: tm.Field[str]
+        at: tm.Field[datetime]
+        price: tm.Field[int]
+
+        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
+
+    class PerDay(tm.Aggregate, of=Sale, table=shared):
+        shop: tm.Field[str] = tm.group_by(Sale.shop)
+        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
+        sales: tm.Field[int] = tm.count()
+        total: tm.Field[int] = tm.sum(Sale.price)
+        top: tm.Field[int | None] = tm.max(Sale.price)
+        top_ever: tm.Field[int | None] = tm.max_ever(Sale.price)
+
+        key = tm.Key[str, date](partition="{shop}", row="{day}")
+        by_top = tm.Index[str, int](partition="{shop}", row="{top_ever}")
+        by_sales = tm.Index[int](partition="{sales}")
+
+    class Shop(tm.Entity, table="Shops"):
+        shop: tm.Field[str]
+        at_two: tm.Field[int | None] = tm.max_ever(
+            Sale.price, of=Sale, where=Sale.at.truncate("%H", "Europe/Oslo") == "02"
+        )
+
+        key = tm.Key[str](partition="{shop}")
+        by_two = tm.Index[int](partition="{at_two}")
+
+    return Sale, PerDay, Shop
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("shared", ["PerDay", "Sales"])
+def test_what_ever_measures_hold_of_entities_that_are_gone_outlives_new_rules(
+    tmp_path: Path, new_rules: Any, shared: str, at_once: bool
+) -> None:
+    path = tmp_path / "t.db"
+    sale, per_day, shop = models = ever(shared)
+    night = datetime(2024, 3, 29, 1, 30, tzinfo=UTC)  # 02:30 in Oslo
+    with tm.open(path, models=models) as store:
+        store.insert_many(sale("x", at, 5) for at in TIMES)
+        gone = {night: 77, TIMES[80] + timedelta(seconds=1): 99}
+        store.insert_many([shop("x"), *[sale("x", at, price) for at, price in gone.items()]])
+        store.delete_many(sale.key("x", at) for at in gone)
+        before = {one.day: one.top_ever for one in store.query(per_day).where(per_day.shop == "x")}
+        assert sorted(before.values())[-2:] == [77, 99]
+        assert store[shop.key("x")].at_two == 77
+    new_rules()
+    models = sale, per_day, shop = ever(shared)
+    with tm.open(path, models=models, build=at_once) as store:
+        if not at_once:
+            assert store.check().ok, store.check()
+            store.insert(sale("x", TIMES[-1] + timedelta(hours=1), 5))
+            while not store.build(limit=40).done:
+                store.insert(sale("x", BEGIN - timedelta(days=1, seconds=store.check().entities), 3))
+                assert store.check().ok, store.check()
+        found = {one.day: one for one in store.query(per_day).where(per_day.shop == "x")}
+        live = Counter(one.at.astimezone(HELSINKI).date() for one in store.query(sale).where(sale.shop == "x"))
+        assert {day: one.sales for day, one in found.items() if one.sales} == live
+        assert {day: found[day].top_ever for day in before} == before
+        assert [one.top_ever for one in store.query(per_day.by_top("x"))][-2:] == [77, 99]
+        assert store[shop.key("x")].at_two == 77
+        assert [one.shop for one in store.query(shop.by_two(77))] == ["x"]
+        assert store.check().ok, store.check()

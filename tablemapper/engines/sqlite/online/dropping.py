@@ -225,10 +225,17 @@ def _delete_all(writer: Writer, table: EntityTable, name: str) -> None:
     writer.execute(f'DELETE FROM {quoted(table.name)} WHERE "_type" IS ?', (number,))
 
 
-def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
+def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool = False) -> Catalogue:
     """Return a catalogue in which an index or an aggregate is not maintained until it is built anew.
 
     It gets empty tables. An aggregate that shares its table loses its rows there.
+
+    Args:
+        writer: the transaction.
+        catalogue: the catalogue as it is.
+        label: the index or the aggregate.
+        keep_ever: whether an aggregate with ``_ever`` measures keeps its groups. The build takes over what they hold of entities
+            that are gone.
 
     Raises:
         InvalidQuery: the catalogue does not have it.
@@ -258,12 +265,16 @@ def disable(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     for each in [*index_labels, *([] if index else [values_label(owner)])]:
         if index_tables.get(each) in created:
             index_tables[each] = empty_table_like(index_tables[each])
+    keeps = keep_ever and form.keeps_ever
     if not index and table is not None and len(table.types) > 1:
-        _delete_all(writer, table, owner)
+        if not keeps:
+            _delete_all(writer, table, owner)
         catalogue = fenced(writer, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
     elif not index and table is not None:
         after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
+        if keeps:
+            writer.execute(f"INSERT INTO {quoted(after.name)} SELECT * FROM {quoted(table.name)}")
         if table.spills:
             writer.execute(after.create_big)
             replaced.append(table.big_name)

@@ -278,7 +278,7 @@ def _without_other_rules(writer: Writer, catalogue: Catalogue, *, newer_too: boo
     labels = outdated(catalogue, newer_too=newer_too)
     for label in labels:
         if catalogue.states[label].state != "disabled":  # (an index over an aggregate is disabled with it)
-            catalogue = disable(writer, catalogue, label)
+            catalogue = disable(writer, catalogue, label, keep_ever=True)
     states = {label: ruled_here(catalogue.models, label, catalogue.states[label]) for label in labels}
     return attrs.evolve(catalogue, states=catalogue.states | states) if labels else catalogue
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Literal
 
 from msgspec.structs import replace
 
+from ....errors import CorruptStore
 from ....schema.forms import StateForm
-from ....schema.maintenance import ChangeSet
+from ....schema.maintenance import AggregateMaintenance, ChangeSet
+from ....schema.rows import Row
 from ...protocol import Built, Violation
 from ..file.writer import Writer
 from ..sql.catalogue import read_states, write_states
 from ..sql.schema import Job, SqliteSchema
 from .contested import holders, violated
-from .jobs import BUILDS
+from .jobs import BUILDS, owed
 from .maintained import write_changes
 
 __all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
@@ -32,6 +35,9 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
     after = () if pk is None else (pk, rk)
     sql = statements.scan_some(job.targets.places, after=bool(after))
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
+    if pk is None:
+        for aggregate in job.targets.aggregates:
+            _empty_groups(sqlite, writer, aggregate)
     changes = ChangeSet()
     changes.added(job.targets, rows)
     write_changes(sqlite, writer, changes)
@@ -41,6 +47,29 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
         return Built(job.model.name, len(rows), done, done, tuple(sorted(job.labels)))
     writer.execute(_MOVE, (*rows[-1][:2], len(rows), job.name))
     return Built(job.model.name, len(rows), done, total)
+
+
+def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:
+    """Take everything out of groups that are there before a build but what their ``_ever`` measures hold."""
+    model, slots = aggregate.model, aggregate.aggregate
+    if not slots.keeps_empty:
+        return
+    statements = sqlite.statements[model]
+    stored: list[Row] = writer.execute(statements.scan_state).fetchall()
+    emptied: list[Row] = []
+    for row in stored:
+        state = slots.empty()
+        with suppress(CorruptStore):  # nobody knows what it held
+            for number, held in enumerate(slots.unpack(row[-1])):
+                if number and slots.slots[number - 1].lasting:
+                    state[number] = held
+        emptied.append((*aggregate.row(row[0], row[1], writer.timestamp, state), slots.pack(state)))
+    writer.executemany(statements.put, emptied)
+    changes = ChangeSet()
+    for maintenance, passed in owed(sqlite, writer.get, model):
+        new = [row[:-1] for row in emptied]
+        changes.added(maintenance, new if passed is None else list(filter(passed, new)))
+    write_changes(sqlite, writer, changes)
 
 
 def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
