@@ -127,11 +127,11 @@ class EntityTooLarge(InvalidEntity):
 
 
 class InvalidTransaction(TableMapperError, ValueError):
-    """The operations do not make an entity group transaction: one table and partition, 100 entities, each once."""
+    """The operations are not an entity group transaction: one table and partition, at most 100 entities, each once."""
 
 
 class InvalidQuery(TableMapperError, ValueError):
-    """A query makes no sense: a field of another entity, a negative limit, an order by a field without order."""
+    """A query makes no sense: a field of another class, a negative limit, an order by a field that has no order."""
 
 
 class ScanRefused(InvalidQuery):
@@ -145,7 +145,7 @@ class InvalidToken(InvalidQuery):
 class MigrationStopped(TableMapperError, ValueError):
     """A migration cannot convert some entities, so the store has not switched. Correct them or the script, and run it again.
 
-    ``report`` is the `MigrationReport` of all that was done, ``faults`` lists the entities, each with the reason.
+    ``report`` is the `MigrationReport` of the completed work; ``faults`` lists the entities, each with the reason.
     """
 
     def __init__(self, message: str, /, *, report: Any = None) -> None:
@@ -186,7 +186,7 @@ class _Named(TableMapperError):
 
 
 class EntityExists(_Named, KeyError):
-    """An entity with this key is there already."""
+    """An entity with this key exists already."""
 
 
 class EntityNotFound(_Named, KeyError):
@@ -194,7 +194,7 @@ class EntityNotFound(_Named, KeyError):
 
 
 class PreconditionFailed(_Named, ValueError):
-    """The entity was written by someone else since it was read, or was never read from this store.
+    """Someone else wrote the entity since it was read, or it was never read from this store.
 
     ``etag`` is that of the stored entity, if the store read it.
     """
@@ -249,7 +249,7 @@ class SnapshotTooOld(TableMapperError, TimeoutError):
 
 
 class QueryStopped(TableMapperError, TimeoutError):
-    """A query ran out of its budget. ``examined`` rows were read in ``seconds``."""
+    """A query used up its budget. ``examined`` rows were read in ``seconds``."""
 
     def __init__(self, message: str, /, *, examined: int = 0, seconds: float = 0.0) -> None:
         super().__init__(message)
@@ -287,12 +287,12 @@ class NotAStore(StoreError):
 class CorruptStore(StoreError):
     """The file is damaged, or its rows contradict each other; ``check()`` lists what is wrong.
 
-    `Store.repair` makes indexes and aggregates right again; for the rest, restore a backup.
+    `Store.repair` corrects indexes and aggregates; for other damage, restore a backup.
     """
 
 
 class OutcomeUnknown(StoreError):
-    """COMMIT failed in a way that leaves open whether the transaction is in the file. Read before you retry."""
+    """COMMIT failed, and it is uncertain whether the transaction is in the file. Read the data before you retry."""
 
 
 def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:

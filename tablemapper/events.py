@@ -19,7 +19,7 @@ _log = logging.getLogger("tablemapper.operations")
 
 @attrs.frozen
 class Event:
-    """A call of a store that has ended. It holds names and numbers only, no values of entities."""
+    """A finished call of a store. It holds names and numbers only, no values of entities."""
 
     verb: str
     """``get``, ``insert``, ``transaction`` …; of a query ``query`` for a loop, ``query.first``, ``query.count`` …"""

@@ -22,7 +22,7 @@ _CELLS = 24
 
 @attrs.frozen
 class Progress:
-    """How far work has come. ``total`` is None where it is not known; ``seconds`` is the time since the start."""
+    """The progress of a long call. ``total`` is None if it is unknown; ``seconds`` is the time since the start."""
 
     done: int
     total: int | None

@@ -148,7 +148,7 @@ class AsyncQuery(AsyncColumnResults[E]):
     _sync: Query[E]
 
     def where(self, *predicates: Predicate[E], **named: Never) -> Self:
-        """Keep what satisfies every predicate; as `Query.where`."""
+        """Keep only results that satisfy every condition; as `Query.where`."""
         return self._with(self._sync.where(*predicates, **named))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
@@ -174,7 +174,7 @@ class AsyncQuery(AsyncColumnResults[E]):
         **values: Any,
     ) -> Coroutine[Any, Any, int]: ...
     def update(self, /, *given: Any, progress: ProgressOption = False, resume: str | None = None, **values: Any) -> Any:
-        """Change what is found, and return the number of entities that were written; as `Query.update`.
+        """Change the entities that the query finds, and return the number of entities written; as `Query.update`.
 
         A call that is cancelled leaves whole batches written.
         """
@@ -184,7 +184,7 @@ class AsyncQuery(AsyncColumnResults[E]):
         )
 
     async def delete(self: AsyncQuery[M], *, progress: ProgressOption = False, resume: str | None = None) -> int:
-        """Delete what is found, and return the number of entities; as `Query.delete`."""
+        """Delete the entities that the query finds, and return their number; as `Query.delete`."""
         query: Any = self._sync
         return await self._cancellable(lambda progress: query.delete(progress=progress, resume=resume), progress)
 
@@ -291,7 +291,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F],
         **named: Never,
     ) -> Self:
-        """Keep what satisfies every predicate; as `MixedQuery.where`."""
+        """Keep only results that satisfy every condition; as `MixedQuery.where`."""
         return self._with(self._sync.where(*predicates, **named))
 
     def order_by(
@@ -307,13 +307,13 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return self._with(self._sync.backwards())
 
     async def explain(self) -> Any:
-        """Return how the query is answered, class by class; as `MixedQuery.explain`."""
+        """Return how the store would answer the query, class by class; as `MixedQuery.explain`."""
         return await self._workers.run(self._sync.explain)
 
 
 @refuse_habits(ROWS_HABITS, lambda _: ("a query after .select(…)", "Product"))
 class AsyncRows(AsyncColumnResults[T]):
-    """Tuples of fields of what a query finds."""
+    """Tuples of fields of the entities that a query finds."""
 
 
 class AsyncGroups(Face[Groups[G]], Generic[G]):

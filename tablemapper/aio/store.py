@@ -71,16 +71,16 @@ def open_async(
 
     Args:
         path: as for `tablemapper.open`, as are `models`, `durability`, `limits` and `timeout`.
-        models: the classes that are used.
+        models: the classes that the program uses.
         migrations: as for `tablemapper.open`.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
-        timeout: seconds to wait for another process that writes, from the call on; and for a free connection.
+        timeout: seconds to wait for another process that writes and for a free connection, from the call on.
         progress: True for a bar, or a function, which is called in another thread.
         build: as for `tablemapper.open`.
         observe: as for `tablemapper.open`; called in the thread that made the call.
         slow: as for `tablemapper.open`; the wait for a thread does not count.
-        threads: the most calls that run at a time; further ones wait for their turn.
+        threads: how many calls run at a time at most; the others wait their turn.
 
     Raises:
         InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is awaited; as
@@ -158,9 +158,9 @@ class Opening:
 
 
 class AsyncStore(Face[Store], ByKey):
-    """A `Store` with verbs to await. For the tasks of one event loop; `open_async` opens it.
+    """A `Store` whose verbs are awaited, for the tasks of one event loop; `open_async` opens it.
 
-    A call that is cancelled ends when it is decided: what it writes is written whole or not at all.
+    A cancelled call ends when its outcome is certain: its write is complete or has not happened.
     """
 
     def __init__(
@@ -220,16 +220,16 @@ class AsyncStore(Face[Store], ByKey):
         self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
     ) -> AsyncMixedQuery[R, R2, R3, R4, R5]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
-        """Return a query to be awaited or looped over; as `Store.query`."""
+        """Return a query to await, or to loop over; as `Store.query`."""
         query: Any = self._sync.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any] | type[Record]) -> AsyncCursor[Record | Unknown]:
-        """Return every entity of one partition, of every type, in row order, for ``async for``; as `Store.partition`."""
+        """Return every entity of one partition, of every class, in row order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
     def partitions(self, cls: type[Record], /) -> AsyncCursor[Partition]:
-        """Return the partitions that entities of a class are in, for ``async for``; as `Store.partitions`."""
+        """Return the partitions that hold entities of a class, for ``async for``; as `Store.partitions`."""
         return AsyncCursor(self._workers, partial(self._sync.partitions, cls))
 
     # ------------------------------------------------------------------------------------------ writing
@@ -327,7 +327,7 @@ class AsyncStore(Face[Store], ByKey):
     async def replace_many(
         self, entities: Iterable[Entity] | AsyncIterable[Entity], /, *, progress: ProgressOption = False
     ) -> int:
-        """Store a stream of entities over what is there; as `Store.replace_many`."""
+        """Replace the stored entities by a stream of entities; as `Store.replace_many`."""
         return await self._stream("replace", entities, progress)
 
     async def delete_many(
@@ -375,25 +375,25 @@ class AsyncStore(Face[Store], ByKey):
     # ------------------------------------------------------------------------------------------ care
 
     async def check(self, *, progress: ProgressOption = False) -> Report:
-        """Recompute every index row and every aggregate from the entities, and report what differs; as `Store.check`."""
+        """Recompute every index row and every aggregate from the entities, and report the differences; as `Store.check`."""
         cancellation = Cancellation()
         return await self._workers.run_until(
             cancellation, partial(self._sync.check, progress=cancellation.progress(progress))
         )
 
     async def status(self) -> Status:
-        """Return what the store maintains, and how far that is built; as `Store.status`."""
+        """Return what the store maintains, the progress of builds, and its migrations; as `Store.status`."""
         return await self._workers.run(self._sync.status)
 
     async def repair(self, *, progress: ProgressOption = False) -> RepairReport:
-        """Make every index row and every aggregate what the entities say that it should be; as `Store.repair`."""
+        """Correct every index row and every aggregate from the entities; as `Store.repair`."""
         cancellation = Cancellation()
         return await self._workers.run_until(
             cancellation, partial(self._sync.repair, progress=cancellation.progress(progress))
         )
 
     async def compact(self, *, progress: ProgressOption = False) -> None:
-        """Write the file anew, without the space that deleted entities left; as `Store.compact`."""
+        """Rewrite the file in order, without the space that deleted entities left; as `Store.compact`."""
         cancellation = Cancellation()
         await self._workers.run_until(
             cancellation, partial(self._sync.compact, progress=cancellation.progress(progress))
@@ -402,7 +402,7 @@ class AsyncStore(Face[Store], ByKey):
     async def build(
         self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
     ) -> BuildReport:
-        """Build the indexes and aggregates that are new, beside other writers; as `Store.build`."""
+        """Build new indexes and aggregates beside other writers; as `Store.build`."""
         cancellation = Cancellation()
         return await self._workers.run_until(
             cancellation,
@@ -410,7 +410,7 @@ class AsyncStore(Face[Store], ByKey):
         )
 
     async def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
-        """Write a copy of the store as it is now to a new file, while it is in use; as `Store.backup`."""
+        """Write a copy of the current state to a new file, while the store is in use; as `Store.backup`."""
         cancellation = Cancellation()
         await self._workers.run_until(
             cancellation, partial(self._sync.backup, path, progress=cancellation.progress(progress))
@@ -429,9 +429,9 @@ _NOTED = _Noted()
 
 
 class AsyncTransaction(ByKey):
-    """Buffered operations, sent together at the end of the ``async with`` block; for one task.
+    """Buffered operations, written together at the end of the ``async with`` block; for one task.
 
-    The verbs that write only take note: they need not be awaited, and can be. What reads is awaited.
+    The verbs that write only record an operation: you may await them, but need not. Await those that read.
     """
 
     def __init__(self, buffer: Buffer, workers: Workers) -> None:
@@ -491,7 +491,7 @@ class AsyncTransaction(ByKey):
         return _NOTED
 
     def replace(self, entity: Entity, /, *, if_match: str | None = None) -> Awaitable[None]:
-        """Store an entity over what is there; as `Transaction.replace`."""
+        """Replace the stored entity; as `Transaction.replace`."""
         self._buffer.add(self._buffer.operations.replace(entity, if_match))
         return _NOTED
 
@@ -503,7 +503,7 @@ class AsyncTransaction(ByKey):
         return _NOTED
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> Awaitable[None]:
-        """Insert an entity, or replace or merge into what is there; as `Transaction.upsert`."""
+        """Insert an entity, or replace or merge into the stored one; as `Transaction.upsert`."""
         self._buffer.add(self._buffer.operations.upsert(entity, merge=merge))
         return _NOTED
 
@@ -513,7 +513,7 @@ class AsyncTransaction(ByKey):
         return _NOTED
 
     def require(self, target: Entity | KeyOf[Any], /) -> Awaitable[None]:
-        """Let the transaction depend on an entity that it only reads; as `Transaction.require`."""
+        """Make the transaction depend on an entity that it only reads; as `Transaction.require`."""
         self._buffer.add(self._buffer.operations.require(target))
         return _NOTED
 

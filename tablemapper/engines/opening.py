@@ -53,17 +53,17 @@ def open_engine(
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Put a copy of a backup in the place of a store that no program has open.
 
-    It makes and verifies the copy beside the place, and then renames it in one step. Whatever fails, and whenever the
-    process ends, you have the old store or the restored one. It removes files that SQLite left beside the old one.
+    It makes and verifies the copy beside the place, and then renames it in one step. Whatever fails, you have either
+    the old store or the restored one. It removes files that SQLite left beside the old one.
 
     Args:
         backup: what `Store.backup` wrote, or the file of any store; it is only read.
-        place: where the store is to be.
+        place: the path of the restored store.
         overwrite: replace an existing file, damaged or not.
 
     Raises:
         StoreLocked: the store in this place is open, in this process or in another.
-        NotAStore, CorruptStore: the backup is no store, or is damaged.
+        NotAStore, CorruptStore: the backup is not a store, or is damaged.
         StoreError: the file exists and ``overwrite`` is false, or the disk failed. Nothing was changed.
         OutcomeUnknown: the store is restored, but a power cut may undo that, since the disk failed at the end.
     """

@@ -146,7 +146,7 @@ class Unready:
 
 @attrs.frozen
 class Violation:
-    """A duplicate under an index that is to be unique."""
+    """A duplicate under a new unique index."""
 
     index: str
     """``Product.by_email``"""

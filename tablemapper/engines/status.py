@@ -33,7 +33,7 @@ class Item:
 
 @attrs.frozen
 class Applied:
-    """A migration that was begun."""
+    """A migration that was started on the store."""
 
     id: str
     """The name of its script: ``0003_price``."""
@@ -45,7 +45,7 @@ class Applied:
 
 @attrs.frozen
 class Status:
-    """What a store maintains, and how far that is."""
+    """What a store maintains, the progress of builds, and its migrations."""
 
     generation: int
     """Of the catalogue: it moves when a state, a class or a table changes."""

@@ -17,7 +17,7 @@ __all__ = ["Aggregate", "keeper_name", "keepers", "kept_field"]
 
 
 class Aggregate(Record):
-    """A class of entities that the store maintains over groups of others, exactly, in the same transaction::
+    """A class of exact totals over groups of entities, which the store maintains in the same transaction::
 
         class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate"):
             device_id: tm.Field[str] = tm.group_by(Reading.device_id)

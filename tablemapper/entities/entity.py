@@ -257,7 +257,7 @@ class RecordType(type):
 
 @dataclass_transform(eq_default=True, field_specifiers=(field, group_by, count, sum, avg, min, max, min_ever, max_ever))
 class Record(metaclass=RecordType):
-    """What an entity table holds: an `Entity`, written by users, or an `Aggregate`, maintained by the store."""
+    """The base class of `Entity`, which users write, and of `Aggregate`, which the store maintains."""
 
     __slots__ = ("__weakref__", "_row")
 
@@ -403,7 +403,7 @@ class Entity(Record):
 
             key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
 
-    Without ``table=`` the class is abstract and lends its fields to the classes derived from it.
+    Without ``table=`` the class is abstract, and derived classes inherit its fields.
 
     Raises:
         InvalidModel: everything that is wrong with the declaration, when Python executes the class statement.
@@ -428,7 +428,7 @@ class Entity(Record):
 
 
 class Info(NamedTuple):
-    """What the store knows of an entity beside its fields."""
+    """The keys, the ETag and the timestamp of an entity."""
 
     partition_key: str
     row_key: str

@@ -136,16 +136,16 @@ def field(
     """Give a field options.
 
     Args:
-        default: the default value, which is immutable. Rows from before the field was declared read as this value, too.
+        default: the default value, which is immutable. Rows that are older than the field also read as this value.
         factory: a function that returns the default value.
         name: the name of its property, if it differs from the name of the field.
         stored: also store it as a property if the key holds it without loss.
         kw_only: the constructor takes it by name only.
-        validator: one function of (entity, attribute, value), or several, as attrs has them: called when an entity is
-            built and when the field is set, not for what is read from the store.
-        precision: how much of a datetime or a time is kept: it is cut to seconds, milliseconds or microseconds when it
-            is set, so that a key that holds as much loses nothing.
-        unknown: any other name is a fault of the class.
+        validator: one function of (entity, attribute, value), or several, as in attrs. They run when an entity is
+            built and when the field is set, not for entities that the store reads.
+        precision: cut a datetime or a time to seconds, milliseconds or microseconds when it is set, so that a key
+            with this precision loses nothing.
+        unknown: any other argument is a fault of the class.
     """
     return FieldOptions(default, factory, name, stored, kw_only, validator, precision, tuple(unknown))
 
@@ -178,11 +178,10 @@ class SourceName(str):
 
 
 def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
-    """Group the entities by a field, or by a time cut down: ``tm.group_by(Reading.taken_at.date())``.
+    """Group the entities by a field, or by a truncated time: ``tm.group_by(Reading.taken_at.date())``.
 
-    An entity without a value there is in no group. By ``Post.tags.each()`` it is in the group of each element of a list,
-    once. ``name=`` is the property that a group is stored as; all measures
-    take it too.
+    An entity without this value belongs to no group. With ``Post.tags.each()`` it belongs to one group for each
+    distinct element of a list. ``name=`` names the property that stores the group; all measures take it, too.
     """
     return _measure("group", attr, None, name)  # type: ignore[no-any-return]
 
@@ -220,7 +219,7 @@ def count(
             ``employees: tm.Field[int] = tm.count(of=Employee)``.
         where: a condition; the measure excludes entities that do not satisfy it.
         name: the name of its property, if it differs from the name of the field.
-        init: for type checkers only: a maintained field is no argument of the constructor.
+        init: for type checkers only: a maintained field is not an argument of the constructor.
     """
     return _measure("count", attr, where, name, of)
 
@@ -388,7 +387,7 @@ def min_ever(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Keep the least value that a field ever had in the group; cheaper than `min` for data that is only added.
+    """Keep the least value that a field ever had in the group; cheaper than `min` if you only add data.
 
     Arguments as for `count`.
     """
@@ -418,7 +417,7 @@ def max_ever(
     name: str | None = None,
     init: bool = False,
 ) -> Any:
-    """Keep the greatest value that a field ever had in the group; cheaper than `max` for data that is only added.
+    """Keep the greatest value that a field ever had in the group; cheaper than `max` if you only add data.
 
     Arguments as for `count`.
     """

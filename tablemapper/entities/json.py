@@ -145,7 +145,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
         data: the text, as `to_json` writes it; a time may be in any form that RFC 3339 allows.
 
     Raises:
-        InvalidEntity: it is no JSON object, or a member is missing, unknown, duplicate or wrong; every fault, with its path.
+        InvalidEntity: it is not a JSON object, or a member is missing, unknown, duplicate or wrong; every fault, with its path.
     """
     form = json_form(cls)
     try:
@@ -221,7 +221,7 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
         etag: whether ``odata.etag`` is a member.
 
     Raises:
-        InvalidModel: it is no class with a table.
+        InvalidModel: it is not a class with a table.
     """
     form = json_form(cls)
     fields = list(form.fields.values())

@@ -34,7 +34,7 @@ class KeyOf(NamedTuple, Generic[E]):
 
 
 class Key(Generic[*Ts]):
-    """How an entity is addressed: the templates of its partition key and row key.
+    """The declaration of a key: the templates of its partition key and row key.
 
     Calling it on the class, ``Product.key("books", "b-1")``, gives a `KeyOf`; the arguments are the fields of the
     templates, each once, in order of first appearance.

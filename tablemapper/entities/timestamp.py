@@ -18,11 +18,11 @@ R = TypeVar("R", bound=Record)
 def timestamp(cls: type[R], /) -> Attr[R, datetime]:
     """Return when the entities of a class were last written, for conditions and orders of queries.
 
-    ``store.query(Product).where(Product.category == "books", tm.timestamp(Product) > yesterday)``. Of one entity,
-    `info` has it. No key, index or aggregate can be made of it.
+    ``store.query(Product).where(Product.category == "books", tm.timestamp(Product) > yesterday)``. For one entity,
+    see `info`. No key, index or aggregate can contain it.
 
     Raises:
-        InvalidQuery: it is no class of entities.
+        InvalidQuery: it is not a class of entities.
     """
     given: object = cls
     if not isinstance(given, type) or not issubclass(given, Record):

@@ -62,9 +62,9 @@ Compute: TypeAlias = Callable[[Measured, Slot], States]
 
 
 class Groups(Generic[G]):
-    """The groups of what a query finds. Each method reads once and gives a dict by group, in ascending order.
+    """The groups of the entities that a query finds. Each method reads once, and returns a dict by group, in ascending order.
 
-    The key of the dict is the field's value, or a tuple where it was grouped by several; None where it is missing.
+    The keys of the dict are the values of the field, or tuples if there are several fields; None stands for a missing value.
     """
 
     __slots__ = ("_by", "_compute")

@@ -59,7 +59,7 @@ NO_TRUTH = (
 
 
 class Expr(Generic[T_co]):
-    """Something that has a value for each entity; the covariant side of an attribute."""
+    """An expression that has a value for each entity; the covariant side of an attribute."""
 
     __slots__ = ()
 

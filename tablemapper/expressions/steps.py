@@ -23,7 +23,7 @@ class Order(Generic[O]):
 
 @attrs.frozen(eq=False)
 class Assignment(Generic[O]):
-    """What `merge` and ``update`` do to one field, or to a part of it: set it, add to it, or remove it."""
+    """A change of one field, or of a part of it, by `merge` or ``update``: set it, add to it, or remove it."""
 
     attr: Any
     value: Any

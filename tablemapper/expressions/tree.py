@@ -67,7 +67,7 @@ Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
 class Predicate(Generic[O_contra]):
-    """A condition on the entities of a class, or of a class that it lends its fields to."""
+    """A condition on the entities of a class, or of classes derived from it."""
 
     __slots__ = ()
     depth: int = 1
@@ -137,7 +137,7 @@ def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
 @refuse_habits(FIELD_HABITS, lambda attr: (repr(attr), attr.owner.__name__))
 @attrs.frozen(eq=False, repr=False)
 class Attr(Number[O, T]):
-    """A field of an entity class, a value nested in one, or a time cut down to a part of it."""
+    """A field of an entity class, a value nested in a field, or a truncated time."""
 
     owner: type[O]
     name: str
@@ -262,10 +262,10 @@ class Attr(Number[O, T]):
         self: Attr[O, tuple[str, ...]] | Attr[O, tuple[str, ...] | None], prefix: tuple[str, ...], /
     ) -> Predicate[O]: ...
     def startswith(self, prefix: Any, /) -> Predicate[O]:
-        """Hold for texts that begin with ``prefix``, case-sensitive, and for tuples of texts whose first ones it has.
+        """Hold for texts that begin with ``prefix`` (case-sensitive), and for tuples that begin with its texts.
 
         Raises:
-            InvalidQuery: the field or the prefix is no text, and no tuple of texts.
+            InvalidQuery: the field or the prefix is neither a text nor a tuple of texts.
         """
         if self.type.hierarchy and isinstance(prefix, tuple):
             return StartsWith(attr=self, text=self._operand(prefix, "begins with"))
@@ -278,7 +278,7 @@ class Attr(Number[O, T]):
     @overload
     def contains(self: Attr[O, list[U]] | Attr[O, list[U] | None], value: U, /) -> Predicate[O]: ...
     def contains(self, value: Any, /) -> Predicate[O]:
-        """Hold for texts that ``value`` is a part of (case-sensitive), and for lists that it is an element of.
+        """Hold for texts that contain ``value`` (case-sensitive), and for lists with this element.
 
         Raises:
             InvalidQuery: the field is neither a text nor a list, or the value is of another type.
@@ -301,7 +301,7 @@ class Attr(Number[O, T]):
         """Return each element of a list, to group by: ``tm.group_by(Post.tags.each())``.
 
         Raises:
-            InvalidQuery: the field is no list of values that can be in a key.
+            InvalidQuery: the field is not a list of values that can be in a key.
         """
         return Each(self)
 
@@ -309,7 +309,7 @@ class Attr(Number[O, T]):
         """Return the day of a time: in UTC, or in a time zone, ``Reading.at.date("Europe/Oslo")``.
 
         Raises:
-            InvalidQuery: the field is no datetime, or there is no such zone.
+            InvalidQuery: the field is not a datetime, or there is no such zone.
         """
         return cut_down(self, Cut(_Date, "%Y-%m-%d", zone))
 
@@ -319,22 +319,22 @@ class Attr(Number[O, T]):
         zone: str = "UTC",
         /,
     ) -> Attr[O, str]:
-        """Return a time or a date as text, cut down: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+        """Return a time or a date as text, truncated to a format: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
 
         Quarters are ``%Y-Q%q``, weeks as ISO 8601 counts them ``%G-W%V``. A time is in UTC, or in a time zone.
 
         Raises:
-            InvalidQuery: the field is no time, the format is not of these directives, or there is no such zone.
+            InvalidQuery: the field is not a time, the format has other directives, or there is no such zone.
         """
         return cut_down(self, Cut(str, format, zone))
 
     def floor(self: Attr[O, datetime] | Attr[O, datetime | None], step: timedelta, /) -> Attr[O, datetime]:
-        """Return the moment at which the step began that a time is in: ``Reading.at.floor(timedelta(minutes=15))``.
+        """Return the start of the step that contains a time: ``Reading.at.floor(timedelta(minutes=15))``.
 
         Steps divide each day, from midnight in UTC on.
 
         Raises:
-            InvalidQuery: the field is no datetime, or the step does not divide a day evenly.
+            InvalidQuery: the field is not a datetime, or the step does not divide a day evenly.
         """
         return cut_down(self, Cut(datetime, step=step))
 
@@ -387,7 +387,7 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:
-        """Add to what is stored; a missing value counts as nothing.
+        """Add to the stored value; a missing value counts as zero.
 
         Raises:
             InvalidQuery: the field cannot be added to, or the value is of another type.
@@ -397,9 +397,8 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
 
     def remove(self) -> Assignment[O]:
-        """Remove an entry of a dict, or an undeclared property, ``Device.more["battery"].remove()``; or a field's value.
-
-        What is not there stays so.
+        """Remove an entry of a dict, an undeclared property, ``Device.more["battery"].remove()``, or the value of a
+        field. If there is none, do nothing.
         """
         return Assignment(attr=self, value=None, removes=True)
 

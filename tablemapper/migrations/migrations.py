@@ -70,9 +70,9 @@ class Migrations:
         return tuple([change for change in form_changes(forms, schema) if change.stops])
 
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
-        """Write the next script, and store the form of the classes in schema.json beside it.
+        """Write the next script, and store a description of the classes in schema.json beside it.
 
-        Where only you can write a function, the script contains ``...``. It cannot be loaded until you replace that.
+        Where only you can write a function, the script contains ``...``. You cannot load it until you replace that.
 
         Args:
             models: all classes of the application.
@@ -82,7 +82,7 @@ class Migrations:
             The path of the script, or that of schema.json if no change needs one.
 
         Raises:
-            InvalidMigration: the scripts are no package, its schema.json cannot be read, or a change cannot be made.
+            InvalidMigration: the scripts are not a package, its schema.json cannot be read, or no script can make a change.
             InvalidModel: the classes do not fit together.
         """
         folder = self._folder

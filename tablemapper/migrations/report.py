@@ -1,4 +1,4 @@
-"""What a run of migrations did, or would do."""
+"""The result of a run of migrations, or of a dry run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MigrationReport", "PlanStep"]
 
 @attrs.frozen
 class PlanStep:
-    """One step of a migration that is to be run, or was."""
+    """One step of a migration that ran, or would run."""
 
     migration: str
     """The id of its script."""
@@ -43,7 +43,7 @@ class PlanStep:
 
 @attrs.frozen
 class MigrationReport:
-    """What a run of migrations did, or would do."""
+    """The result of a run of migrations, or of a dry run."""
 
     done: bool
     """Whether every step is done."""

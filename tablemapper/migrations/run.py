@@ -63,7 +63,7 @@ def migrate(
         to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes all.
             An unfinished run of another script is abandoned.
         dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it. The
-            copy is made in the folder for temporary files, which TMPDIR names; it needs room for what the scripts make, too.
+            copy is in the folder for temporary files, which TMPDIR names; it also needs room for the results of the scripts.
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most; the next call continues.
         progress: True for a bar, or a function.
@@ -73,9 +73,9 @@ def migrate(
         timeout: seconds to wait for another process that writes.
 
     Raises:
-        InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for the one that does not.
+        InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does not fit.
         MigrationStopped: some entities cannot be converted. All others are; the store has not switched.
-        InvalidQuery: an argument is not a number from 0 on.
+        InvalidQuery: an argument is not a number, 0 or more.
         StoreError: there is no store, or it cannot be used.
     """
     limit = check_pace("migrate", limit, hold, rest)

@@ -86,7 +86,7 @@ class Migration:
         self.steps.append(RenameClass(old, new))
 
     def rekey(self, old: type[Entity], new: type[Entity], /) -> None:
-        """Build the key of a class in another way from the same fields.
+        """Build the key of a class from the same fields in another way.
 
         Args:
             old: the class, of the old shape.
@@ -133,10 +133,10 @@ class Migration:
         Args:
             old: the field, of a class of the old shape.
             new: the same field, of a class of the new shape; it may have another name too.
-            with_: a function of the old value, or the new values by the old ones. A value that is not in a mapping stays
-                as it is. The function may run several times for a value.
-            back: a function of the new value: with it the old version of the program can go on reading, and the
-                migration can be undone. A mapping that is one to one has its own.
+            with_: a function of the old value, or a mapping of old to new values. A value that is not in the mapping
+                stays as it is. The function may run several times for a value.
+            back: a function of the new value. With it the old version of the program can keep reading, and you can
+                undo the migration. A one-to-one mapping needs none.
 
         Raises:
             InvalidMigration: when the script is loaded, if a field is not in its shape.
@@ -144,11 +144,11 @@ class Migration:
         self.steps.append(Convert(old, new, with_, back))
 
     def fill(self, new: Attr[E, T], with_: Callable[[E], T] | EllipsisType, /) -> None:
-        """Give a field a value in the entities that have none, be it as an undeclared property.
+        """Give a field a value in the entities that have none, not even as an undeclared property.
 
         Args:
             new: the field, of a class of the new shape.
-            with_: a function of the entity, which is of the new shape, the field unset.
+            with_: a function of the entity, in the new shape, without the field.
 
         Raises:
             InvalidMigration: when the script is loaded, if the field is not in the new shape.
@@ -195,12 +195,13 @@ class Migration:
 
         Args:
             old: the class, of the old shape.
-            with_: gives an entity, several, or None, which drops the old one. It may run several times for an entity.
-            into: a list with the class of what it gives, of the new shape: the checkers refuse any other. Name several classes
-                in a tuple.
-            back: gives the old entity for a new one, or None where another new one does.
-            combine: makes one of two entities that have the same key, and keeps that key; without it that is an error. It
-                gets those of the lower old key first. The migration cannot be undone then, so there is no ``back=``.
+            with_: returns an entity, several entities, or None, which drops the old one. It may run several times for an entity.
+            into: a list with the class that it returns, of the new shape; type checkers refuse any other class. Name
+                several classes in a tuple.
+            back: returns the old entity for a new one, or None if another new entity corresponds to it.
+            combine: makes one entity of two that have the same key, and keeps the key; without it equal keys are an
+                error. The entity of the lower old key comes first. You cannot undo such a migration, so there is no
+                ``back=``.
 
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.
@@ -243,7 +244,7 @@ class Migration:
         Args:
             a: a class of the old shape.
             b: another one.
-            with_: gets both entities, or one and None; gives an entity, several, or None.
+            with_: gets both entities, or one and None; returns an entity, several entities, or None.
             into: as for `rewrite`.
 
         Raises:
@@ -256,11 +257,11 @@ class Migration:
 
         Args:
             index: the index, of a class of the new shape.
-            with_: gets the holders of one value in the order of their keys; gives those to keep, changed so that they
-                differ. The others are deleted.
+            with_: gets the entities with the same value, in the order of their keys; returns those to keep, changed
+                so that they differ. The others are deleted.
 
         Raises:
-            InvalidMigration: when the script is loaded, if it is no unique index of the new shape.
+            InvalidMigration: when the script is loaded, if it is not a unique index of the new shape.
         """
         self.steps.append(Resolve(index, _function(with_)))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
 

@@ -57,7 +57,7 @@ class Explanation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why other paths were not taken."""
+        """Why the planner did not choose other paths."""
         return (*self.plan.reasons, *self.unfit)
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Explanation:
         return ", after reading" if one in self.checked else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same in builtins that JSON knows."""
+        """Return the same as builtin types that JSON can represent."""
         return {
             "path": self.path,
             "scan": self.scan,
@@ -121,7 +121,7 @@ class Explanation:
 
 @attrs.frozen
 class MixedExplanation:
-    """How a query over several classes is answered: class by class, the rows merged."""
+    """How the store answers a query over several classes: class by class, with the rows merged."""
 
     order: tuple[str, ...]
     """What the rows are merged by."""
@@ -137,7 +137,7 @@ class MixedExplanation:
 
     @property
     def rows(self) -> int:
-        """How many rows are between the bounds, each class's counted up to 10,000."""
+        """How many rows are between the bounds, counted up to 10,000 for each class."""
         return sum(one.rows for one in self.classes.values())
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class MixedExplanation:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same in builtins that JSON knows."""
+        """Return the same as builtin types that JSON can represent."""
         return {
             "order": list(self.order),
             "classes": {name: one.to_dict() for name, one in self.classes.items()},

@@ -120,7 +120,7 @@ class Plan:
     scan: bool
     """Whether nothing bounds it."""
     reasons: tuple[str, ...] = ()
-    """Why other paths were not taken."""
+    """Why the planner did not choose other paths."""
     by_key: bool = False
     """Whether what is read of an index is sorted by the entities' keys."""
     lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)

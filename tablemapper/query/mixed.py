@@ -87,7 +87,7 @@ class _Mixed(Results[T]):
         """Stop after so many results.
 
         Raises:
-            InvalidQuery: it is not a number from 0 on.
+            InvalidQuery: it is not a number, 0 or more.
         """
         return self._each(lambda query: query.limit(count))
 
@@ -99,7 +99,7 @@ class _Mixed(Results[T]):
         """Limit what one run of the query may use, over all classes, as for a query over one.
 
         Raises:
-            InvalidQuery: a limit is not a number from 0 on.
+            InvalidQuery: a limit is not a number, 0 or more.
         """
         return self._each(lambda query: query.budget(timeout=timeout, examined=examined))
 
@@ -267,7 +267,7 @@ def _counted(merged: Iterable[tuple[Run, Sequence[Row]]]) -> Iterator[tuple[Run,
 class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
     """The entities of several classes of one table that satisfy conditions, each of its own class, in row order.
 
-    Lazy, typed, and changed by no call. A query over fewer than five classes repeats the last one as its parameter.
+    Lazy, typed and immutable. A query over fewer than five classes repeats the last one as its parameter.
     """
 
     __slots__ = ()
@@ -277,13 +277,13 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E],
         **named: Never,
     ) -> Self:
-        """Keep what satisfies every predicate; each applies to all classes.
+        """Keep only results that satisfy every condition; each condition applies to all classes.
 
-        It is about each class's own field of that name and type. Where a class has none, the value is missing: comparisons
-        are false, ``is_null()`` is true.
+        It uses each class's own field of that name and type. If a class has no such field, the value is missing:
+        comparisons are false, ``is_null()`` is true.
 
         Raises:
-            InvalidQuery: something is no predicate, or no class has its field, or the types of two classes differ.
+            InvalidQuery: an argument is not a condition, no class has its field, or the types of two classes differ.
         """
         given: tuple[Predicate[Any], ...] = predicates
         models = [part.model for part in self._parts]

@@ -26,7 +26,7 @@ _SEAL = 12  # bytes
 
 @attrs.frozen
 class Page(Generic[T]):
-    """Some of a query's results, and where to go on."""
+    """Some results of a query, and the token of the next page."""
 
     items: list[T]
     token: str | None

@@ -81,7 +81,7 @@ class ClassResults(ColumnResults[T_co]):
         """Stop after so many results.
 
         Raises:
-            InvalidQuery: it is not a number from 0 on.
+            InvalidQuery: it is not a number, 0 or more.
         """
         return self._with(attrs.evolve(self._spec, limit=counted("limit", count, least=0)))
 
@@ -101,7 +101,7 @@ class ClassResults(ColumnResults[T_co]):
                 it where a runaway query is worse than a slow one.
 
         Raises:
-            InvalidQuery: a limit is not a number from 0 on.
+            InvalidQuery: a limit is not a number, 0 or more.
         """
         if timeout is not None:
             timeout = _seconds("budget: timeout=", timeout)
@@ -295,15 +295,15 @@ class ClassResults(ColumnResults[T_co]):
 
 
 class Query(ClassResults[E]):
-    """The entities of a class that satisfy conditions; lazy, typed, and changed by no call."""
+    """The entities of a class that satisfy conditions; lazy, typed and immutable."""
 
     __slots__ = ()
 
     def where(self, *predicates: Predicate[E], **named: Never) -> Self:
-        """Keep what satisfies every predicate: ``.where(Product.price > 10, Product.name == "Dune")``.
+        """Keep only results that satisfy every condition: ``.where(Product.price > 10, Product.name == "Dune")``.
 
         Raises:
-            InvalidQuery: something is no predicate, or is about a field of another class.
+            InvalidQuery: an argument is not a condition, or uses a field of another class.
         """
         model = self._spec.model
         cls = model.cls
@@ -320,8 +320,8 @@ class Query(ClassResults[E]):
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first.
 
-        What is equal in all of them comes in the order of the key or index that is read, then by key. Name further
-        fields to fix it.
+        Entities that are equal in all of them come in the order of the key or index that is read, then by key. Add
+        fields to determine their order.
 
         Raises:
             InvalidQuery: a field has no order, or is of another class.
@@ -356,38 +356,38 @@ class Query(ClassResults[E]):
         **values: Any,
     ) -> int: ...
     def update(self, /, *given: Any, progress: ProgressOption = False, resume: str | None = None, **values: Any) -> int:
-        """Change what is found, and return the number of entities that were written.
+        """Change the entities that the query finds, and return the number of entities written.
 
-        Atomic by batches of up to 1,000 entities, in the order of their keys; each entity is written at most once. One
-        that someone else writes meanwhile is read again, and changed if the query still finds it. An order counts with
-        a limit only.
+        Each batch of up to 1,000 entities is atomic; batches come in the order of the keys. Each entity is written at
+        most once. If someone else writes an entity meanwhile, it is read again, and changed if the query still finds
+        it. An order matters only with a limit.
 
         Args:
             given: what to assign, checked by type: ``Product.price.set(Product.price * 2)``, ``Product.stock.add(1)``;
-                or one function, which returns the entity that is to be written, or None to leave this one alone. One
-                that equals what is stored is not written.
+                or one function, which returns the entity to write, or None to leave the entity alone. An entity that
+                equals the stored one is not written.
             progress: as for `Store.insert_many`.
-            resume: a name under which the store keeps how far the run has come. The same call goes on from there
-                after an error or a kill, and changes no entity twice; the number is then that of all its runs.
+            resume: a name under which the store keeps the progress of the run. After an error or a kill the same call
+                continues there, and changes no entity twice; the number returned is then that of all its runs.
             values: what to assign, by name: ``price=Product.price * 2``, ``name="x"``.
 
         Raises:
             InvalidEntity: an assignment is not possible, for any entity or for one. ``written``, of this error and any
                 other, says how many entities were written before it.
-            InvalidQuery: another query is under way under this name.
+            InvalidQuery: another query is running under this name.
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
-            UniqueViolation: a unique index holds a new value for another entity.
+            UniqueViolation: another entity holds a new value of a unique index.
         """
         return WriteByQuery(self._plans).update(self._spec, repr(self), given, values, progress=progress, resume=resume)
 
     def delete(self: ClassResults[Entity], *, progress: ProgressOption = False, resume: str | None = None) -> int:
-        """Delete what is found, in batches as `update` changes it, and return the number of entities.
+        """Delete the entities that the query finds, in batches like those of `update`, and return their number.
 
         Raises:
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
-            InvalidQuery: another query is under way under this name.
+            InvalidQuery: another query is running under this name.
         """
         return WriteByQuery(self._plans).delete(self._spec, repr(self), progress=progress, resume=resume)
 
@@ -436,10 +436,10 @@ class Query(ClassResults[E]):
         j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], p: Expr[Q], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
     def select(self, *fields: Expr[Any]) -> Any:
-        """Return tuples of fields instead of entities. Only what they need is read; where an index has it, it alone.
+        """Return tuples of fields instead of entities. The query reads only these; if an index holds them all, it reads the index alone.
 
         Raises:
-            InvalidQuery: no field is given, or one of another class.
+            InvalidQuery: no field is given, or a field of another class.
         """
         if not fields:
             raise InvalidQuery("select: name the fields")
@@ -450,7 +450,7 @@ class Query(ClassResults[E]):
     # ------------------------------------------------------------------------------------------ totals
 
     def count(self) -> int:
-        """Return the number of entities: from a declared aggregate where one fits, else counted.
+        """Return the number of entities: from a declared aggregate if one fits, otherwise by counting.
 
         Raises:
             ScanRefused: no aggregate fits, and no key or index bounds the query.
@@ -516,7 +516,7 @@ class Query(ClassResults[E]):
     @overload
     def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Groups[tuple[A, B, C, D]]: ...
     def group_by(self, *fields: Expr[Any]) -> Any:
-        """Return the groups of fields, or of times cut down, for ``.count()``, ``.sum(field)`` … of each.
+        """Return the groups of fields, or of truncated times, for ``.count()``, ``.sum(field)`` … of each.
 
         Raises:
             InvalidQuery: a field cannot be grouped by, or is of another class.
@@ -562,7 +562,7 @@ class Query(ClassResults[E]):
 
 @refuse_habits(ROWS_HABITS, lambda rows: ("a query after .select(…)", rows._names))
 class Rows(ClassResults[T]):
-    """Tuples of fields of what a query finds."""
+    """Tuples of fields of the entities that a query finds."""
 
     __slots__ = ()
 

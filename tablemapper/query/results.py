@@ -105,7 +105,7 @@ class Results(Generic[T_co]):
         keeps its sort key comes exactly once, whatever is written between the pages.
 
         Raises:
-            InvalidQuery: the size is not a number from 1 on.
+            InvalidQuery: the size is not a number, 1 or more.
             InvalidToken: the token was changed, or is that of another query.
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
@@ -117,7 +117,7 @@ class Results(Generic[T_co]):
         """Yield page after page; each reads the state that the store has then.
 
         Raises:
-            InvalidQuery: the size is not a number from 1 on.
+            InvalidQuery: the size is not a number, 1 or more.
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """

@@ -24,7 +24,7 @@ ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
 
 @attrs.frozen
 class Problem:
-    """One thing that is not as it should be."""
+    """One difference that a check found."""
 
     kind: ProblemKind
     """``missing``: a row that should be there; ``dangling``: one that should not; ``wrong``: one that holds something

@@ -29,7 +29,7 @@ _SHOWN = 20  # violations that an error lists
 
 @attrs.frozen
 class BuildReport:
-    """What a build did."""
+    """The outcome of a build."""
 
     done: bool
     """Whether nothing is left to be built."""
@@ -77,7 +77,7 @@ def build(
         sleep: waits.
 
     Raises:
-        InvalidQuery: an argument is not a number from 0 on.
+        InvalidQuery: an argument is not a number, 0 or more.
     """
     limit = check_pace("build", limit, hold, rest)
     start = monotonic()
@@ -112,7 +112,7 @@ def build(
 
 
 def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | None:
-    """Return how many entities are to be read at most; raise InvalidQuery if an argument is not a number from 0 on."""
+    """Return how many entities are to be read at most; raise InvalidQuery if an argument is not a number, 0 or more."""
     paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
     for name, given in paces:
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:

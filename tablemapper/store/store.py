@@ -69,10 +69,10 @@ class Partition:
 
 
 class Store(ByKey):
-    """Entities in one place. Safe to share between threads; refuses use after `close` and in a forked child.
+    """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 
-    Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread that
-    is inside of a transaction of the store.
+    Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread
+    that is inside a transaction of the store.
     """
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
@@ -98,7 +98,7 @@ class Store(ByKey):
         """Close the files. Safe to call twice.
 
         Raises:
-            StoreError: the file was removed or replaced, and what was written last is lost.
+            StoreError: the file was removed or replaced, and the last writes are lost.
         """
         self._engine.close()
 
@@ -108,7 +108,7 @@ class Store(ByKey):
         """Return the entity with this key, or None.
 
         Raises:
-            InvalidEntity: it is no key of a class that the store was opened with.
+            InvalidEntity: it is not a key of a class that the store was opened with.
         """
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
@@ -131,15 +131,15 @@ class Store(ByKey):
     def group(self, key: KeyOf[A], /, *misplaced: Never) -> A:
         """Return the group of an aggregate with this key, or an empty one.
 
-        In an empty one counts are 0, and so are sums whose type has no None; all other measures are None.
+        In an empty group counts are 0, and so are sums whose type has no None; all other measures are None.
 
         Raises:
-            InvalidEntity: it is no key of an aggregate that the store was opened with.
+            InvalidEntity: it is not a key of an aggregate that the store was opened with.
         """
         return self._operations.group(key, misplaced, self.get)
 
     def get_many(self, keys: Iterable[KeyOf[R]], /) -> list[R | None]:
-        """Return the entities with these keys, None where there is none, all of one state of the store.
+        """Return the entities with these keys, or None for missing ones, all from one state of the store.
 
         Raises:
             InvalidEntity: as `get`.
@@ -173,15 +173,15 @@ class Store(ByKey):
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
-        Several classes of one table can be queried together: ``store.query(Employee, Department)`` gives the entities of
-        both, in row order.
+        Several classes of one table can be queried together: ``store.query(Employee, Department)`` returns the
+        entities of both, in row order.
 
         Args:
             what: a class, or an index called with its leading values.
             others: further classes of the same table.
 
         Raises:
-            InvalidQuery: they are no classes, or not of one table.
+            InvalidQuery: they are not classes, or not of the same table.
             InvalidEntity: the store was not opened with one of them.
         """
         if isinstance(what, type) and not others and (spec := self._spec.get(what)) is not None:
@@ -202,15 +202,15 @@ class Store(ByKey):
         return mixed(self._plans, models)
 
     def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
-        """Yield every entity of one partition, of every type, in row order.
+        """Yield every entity of one partition, of every class, in row order.
 
         Args:
             where: equalities that fix the partition of a class: ``store.partition(Employee.department == "Sales")``;
-                what a time is cut to will do where the key holds no more, ``Reading.at.date() == day``. Or the class
-                itself if all its entities are in one partition: ``store.partition(User)``.
+                a truncated time is enough if the key holds no more of it, ``Reading.at.date() == day``. Or the class
+                itself, if all its entities are in one partition: ``store.partition(User)``.
 
         Raises:
-            InvalidQuery: they do not say one partition.
+            InvalidQuery: they do not determine one partition.
         """
         classes = [one for one in where if isinstance(one, type)]
         pairs = equalities([one for one in where if not isinstance(one, type)], self._example())
@@ -250,7 +250,7 @@ class Store(ByKey):
         Raises:
             EntityExists: its key is taken.
             InvalidEntity, EntityTooLarge: it cannot be stored.
-            UniqueViolation: a unique index holds its value for another entity.
+            UniqueViolation: another entity holds its value of a unique index.
         """
         self._operations.write([self._operations.insert(entity)])
 
@@ -259,8 +259,8 @@ class Store(ByKey):
 
         Args:
             entity: what to store.
-            if_match: the ETag that the stored entity must have, or ``"*"`` for any; by default the ETag with which the
-                entity was read.
+            if_match: the ETag that the stored entity must have, or ``"*"`` for any; by default the ETag of the
+                version that was read.
 
         Raises:
             EntityNotFound: it is not there.
@@ -321,7 +321,7 @@ class Store(ByKey):
         return entity
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
-        """Insert an entity, or replace what is there. With ``merge=True``, fields that are None in it stay as they are.
+        """Insert an entity, or replace the stored one. With ``merge=True``, fields that are None in the new one keep their stored values.
 
         Raises:
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
@@ -329,7 +329,7 @@ class Store(ByKey):
         self._operations.write([self._operations.upsert(entity, merge=merge)])
 
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
-        """Delete an entity, if nobody wrote it since it was read. With a key, delete whatever is there.
+        """Delete an entity, unless someone else wrote it since it was read. With a key, delete any version.
 
         Args:
             target: the entity, or its key.
@@ -346,8 +346,8 @@ class Store(ByKey):
 
         Args:
             key: which entity.
-            change: gets the entity, and returns the one that is to be written, which it may have changed in place; or
-                None to leave it alone. One that equals what is stored is not written.
+            change: gets the entity, and returns the entity to write, which it may have changed in place, or None to
+                leave it alone. An entity that equals the stored one is not written.
 
         Returns:
             The entity as it is stored.
@@ -414,11 +414,11 @@ class Store(ByKey):
     def transaction(self, *, across_partitions: bool = False) -> Transaction:
         """Return an entity group transaction, for ``with store.transaction() as tx:``.
 
-        Its operations are sent together at the end of the block, all or none. They must be of one table and partition,
-        at most 100 and 4 MiB; ``across_partitions=True`` lifts that where the engine can.
+        Its operations are written together at the end of the block, all or none. They must belong to one table and
+        partition, be at most 100, and at most 4 MiB; ``across_partitions=True`` lifts these limits if the engine can.
 
         Raises:
-            InvalidTransaction: at the start of the block, if the thread is inside of another transaction of the store.
+            InvalidTransaction: at the start of the block, if the thread is inside another transaction of the store.
         """
         return Transaction(Buffer(self._operations, across=across_partitions))
 
@@ -427,8 +427,9 @@ class Store(ByKey):
     ) -> int:
         """Insert a stream of entities in bounded memory; return their number.
 
-        Atomic by window, not as a whole: an error names its entity, and its ``written`` and a note say how many
-        entities were stored before. A window is what comes within about a second, at most 50,000 entities.
+        Each window is atomic, the whole is not: an error names its entity, and its ``written`` and a note say how
+        many entities were stored before. A window holds what the iterable yields in about a second, at most 50,000
+        entities.
 
         Args:
             entities: any iterable; no lock is held while it yields.
@@ -449,7 +450,7 @@ class Store(ByKey):
     ) -> int:
         """Insert the rows of columns; return their number. All columns are checked before the first row is written.
 
-        NaN, NaT and NA stand for no value. Scalars of numpy, and what `Query.to_arrow` makes of values, are taken.
+        NaN, NaT and NA mean a missing value. Numpy scalars are accepted, and also values in the form that `Query.to_arrow` gives them.
 
         Args:
             cls: the class of the entities.
@@ -479,7 +480,7 @@ class Store(ByKey):
         return write_many(self._operations, "upsert", entities, progress)
 
     def replace_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
-        """Store a stream of entities over what is there, each as `replace` does, in windows as `insert_many`.
+        """Replace the stored entities by a stream of entities, each like `replace`, in windows like `insert_many`.
 
         Raises:
             EntityNotFound, PreconditionFailed, InvalidEntity, EntityTooLarge, UniqueViolation: as `replace`.
@@ -497,12 +498,13 @@ class Store(ByKey):
     def clear(self, cls: type[Entity], /) -> int:
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
 
-        Whole tables are emptied, so it takes no time for each entity. It does so, in batches as `Query.delete`, only while an
-        index or an aggregate of the class is being built, a migration runs or is not contracted, and where an ``_ever`` measure keeps groups.
+        It empties whole tables, so its time does not depend on the number of entities. It deletes in batches, like
+        `Query.delete`, while an index or an aggregate of the class is being built, while a migration runs or is not
+        contracted, and if an ``_ever`` measure keeps groups.
 
         Raises:
-            InvalidEntity: it is no class of entities, or the store was not opened with it.
-            InvalidTransaction: the thread is inside of a transaction of the store.
+            InvalidEntity: it is not a class of entities, or the store was not opened with it.
+            InvalidTransaction: the thread is inside a transaction of the store.
         """
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
@@ -514,7 +516,7 @@ class Store(ByKey):
     def build(
         self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
     ) -> BuildReport:
-        """Build the indexes and aggregates that are new, in short transactions beside other writers.
+        """Build new indexes and aggregates, in short transactions beside other writers.
 
         Several processes may build at the same time. If a build ends early, the next call continues it, in any process.
 
@@ -525,7 +527,7 @@ class Store(ByKey):
             rest: the pause after each transaction while others write, as a multiple of its length.
 
         Raises:
-            InvalidQuery: an argument is not a number from 0 on.
+            InvalidQuery: an argument is not a number, 0 or more.
         """
         return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
 
@@ -554,7 +556,7 @@ class Store(ByKey):
         never change. An ``_ever`` measure changes only if an existing entity is more extreme.
 
         Raises:
-            InvalidTransaction: the thread is inside of a transaction of the store.
+            InvalidTransaction: the thread is inside a transaction of the store.
             CorruptStore: the file itself is so damaged that it cannot be written.
             StoreError: the file cannot be written; the repairs until then are kept.
         """
@@ -571,7 +573,7 @@ class Store(ByKey):
 
         Raises:
             StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.
-            InvalidTransaction: the thread is inside of a transaction of the store.
+            InvalidTransaction: the thread is inside a transaction of the store.
             StoreFull: there is not enough space.
         """
         check_outside(self._engine, "compact")

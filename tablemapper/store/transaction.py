@@ -146,11 +146,11 @@ class Buffer:
 
 
 class Transaction(ByKey):
-    """Buffered operations, sent together at the end of the ``with`` block; for one thread.
+    """Buffered operations, written together at the end of the ``with`` block; for one thread.
 
-    A verb checks what it is given, and the limits of an entity group transaction. What depends on the store comes at the
-    end of the block: EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, of the first operation that is
-    not possible; then nothing was written.
+    A verb checks its arguments, and the limits of an entity group transaction. The end of the block raises the errors
+    that depend on the store: EntityExists, EntityNotFound, PreconditionFailed or UniqueViolation of the first operation
+    that fails; then nothing was written.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -173,7 +173,7 @@ class Transaction(ByKey):
         """Return an entity as it will be after the operations so far, or None.
 
         Raises:
-            InvalidTransaction: it is called outside of the block, or by another thread.
+            InvalidTransaction: it is called outside the block, or by another thread.
         """
         self._buffer.check_owner()
         return self._buffer.get(key, misplaced)
@@ -181,10 +181,10 @@ class Transaction(ByKey):
     def group(self, key: KeyOf[A], /, *misplaced: Never) -> A:
         """Return the group of an aggregate with this key, or an empty one.
 
-        In an empty one counts are 0, and so are sums whose type has no None; all other measures are None.
+        In an empty group counts are 0, and so are sums whose type has no None; all other measures are None.
 
         Raises:
-            InvalidEntity: it is no key of an aggregate that the store was opened with.
+            InvalidEntity: it is not a key of an aggregate that the store was opened with.
             InvalidTransaction: as `get`.
         """
         self._buffer.check_owner()
@@ -215,13 +215,13 @@ class Transaction(ByKey):
         """Store a new entity; as `Store.insert`.
 
         Raises:
-            InvalidTransaction: it cannot be in one entity group transaction with the others.
+            InvalidTransaction: it cannot be in the same entity group transaction as the others.
             InvalidEntity, EntityTooLarge: it cannot be stored.
         """
         self._buffer.add(self._buffer.operations.insert(entity))
 
     def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
-        """Store an entity over what is there; as `Store.replace`.
+        """Replace the stored entity; as `Store.replace`.
 
         Raises:
             PreconditionFailed: it has no ETag.
@@ -238,7 +238,7 @@ class Transaction(ByKey):
         self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
-        """Insert an entity, or replace or merge into what is there; as `Store.upsert`.
+        """Insert an entity, or replace or merge into the stored one; as `Store.upsert`.
 
         Raises:
             InvalidTransaction, InvalidEntity, EntityTooLarge: as `insert`.

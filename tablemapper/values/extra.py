@@ -27,9 +27,9 @@ class Int32Value(int):
 
 
 class Extra(dict[str, Any]):
-    """The properties of an entity that its class does not declare: name to a value of one of Azure's types.
+    """The properties of an entity that its class does not declare: a dict of names and values of Azure's types.
 
-    str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes; what is None is left out.
+    The types are str, bool, int (Int64), `Int32Value` (Int32), float, datetime, UUID and bytes. None is not kept.
     """
 
     __slots__ = ()

@@ -63,13 +63,13 @@ _NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, 
 def converter() -> cattrs.Converter:
     """Return the cattrs converter. Its hooks define how your own classes are stored.
 
-    Register both, before the class is used in a field::
+    Register both before a field uses the class::
 
         converter = tablemapper.converter()
         converter.register_unstructure_hook(Money, lambda it: [str(it.amount), it.currency])
         converter.register_structure_hook(Money, lambda pair, _: Money(Decimal(pair[0]), pair[1]))
 
-    Classes that have a form of their own (attrs, dataclasses, Structs) keep it, here and nested.
+    Attrs classes, dataclasses and Structs keep their own form, here and nested.
     """
     global _converter
     if _converter is None:

@@ -15,16 +15,16 @@ _last = 0
 
 
 def uuid7(*, clock: Callable[[], int] = time.time_ns, random: Callable[[int], int] = secrets.randbits) -> UUID:
-    """Return a UUID that sorts by the time at which it was made: ``id: tm.Field[UUID] = tm.field(factory=tm.uuid7)``.
+    """Return a UUID that sorts by its time of creation: ``id: tm.Field[UUID] = tm.field(factory=tm.uuid7)``.
 
-    Those of one process always ascend, also where the clock stands still or goes back.
+    The UUIDs of one process always ascend, even if the clock stops or goes back.
 
     Args:
         clock: returns the time in nanoseconds since 1970.
-        random: returns an int of so many random bits.
+        random: returns an int with that many random bits.
 
     Raises:
-        ValueError: the clock is past the year 10889, of which 48 bits of milliseconds know nothing.
+        ValueError: the clock is past the year 10889, which 48 bits of milliseconds cannot express.
     """
     global _last
     milliseconds, rest = divmod(clock(), 1_000_000)

@@ -400,7 +400,7 @@ class File:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once.
 
         Raises:
-            StoreError: the file was removed or replaced, and what was written last is lost.
+            StoreError: the file was removed or replaced, and the last writes are lost.
         """
         self._outside(self._close)
 
