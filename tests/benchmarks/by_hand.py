@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
+from math import frexp, ldexp
 from operator import itemgetter
 from typing import Any
 
@@ -20,7 +21,6 @@ import apsw
 from .contestant import CACHE, CHECKPOINT, Durability
 from .data import CUSTOMER, ORDER_ID, PLACED_AT, SKU, STATUS, TOTAL, Facts
 
-ONE = 1 << 1074  # in units of 2**-1074: every float is a whole number of them
 CHUNK = 1_000  # rows that are held and sorted before they are written
 
 INSERT_ORDER = "INSERT INTO orders VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
@@ -48,16 +48,17 @@ SELECT_PAGE = (
 
 
 def units(value: float) -> int:
-    """Return a float, exactly, in units of 2**-1074."""
-    numerator, denominator = value.as_integer_ratio()
-    return numerator << 1075 - denominator.bit_length()
+    """Return a float, exactly, in units of 2**-1074: every float is a whole number of them."""
+    fraction, exponent = frexp(value)
+    return int(fraction * (1 << 53)) << exponent + 1074 >> 53
 
 
-def pack(total: int) -> bytes:
-    """Return a sum as few bytes: how many zero bits it ends in, then the rest."""
+def pack(total: int) -> tuple[float, bytes]:
+    """Return a sum rounded, and exactly, as few bytes: how many zero bits it ends in, then the rest."""
     zeros = (total & -total).bit_length() - 1 if total else 0
     total >>= zeros
-    return zeros.to_bytes(2, "big") + total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+    packed = zeros.to_bytes(2, "big") + total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+    return ldexp(total, zeros - 1074), packed
 
 
 def unpack(blob: bytes) -> int:
@@ -229,7 +230,7 @@ class ByHand:
                 orders += old[0]
                 total += unpack(old[1])
             if orders:
-                run(PUT_DAY, (day, version, orders, total / ONE, pack(total)))
+                run(PUT_DAY, (day, version, orders, *pack(total)))
             else:
                 run("DELETE FROM daily WHERE pk = 'all' AND rk = ?", (day,))
 
