@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ __all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _STATE = f"SELECT pk, rk, done, total FROM {BUILDS} WHERE name = ?"
+_CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
 PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
 
@@ -34,19 +36,21 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
     pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
     after = () if pk is None else (pk, rk)
     sql = statements.scan_some(job.targets.places, after=bool(after))
-    rows = writer.execute(f"{sql} LIMIT ?", (*after, most)).fetchall()
     if pk is None:
         for aggregate in job.targets.aggregates:
             _empty_groups(sqlite, writer, aggregate)
-    changes = ChangeSet()
-    changes.added(job.targets, rows)
+    rows = writer.execute(f"{sql} LIMIT ?", (*after, most))
+    changes, count = ChangeSet(), 0
+    while chunk := list(islice(rows, _CHUNK)):
+        changes.added(job.targets, chunk)
+        count, after = count + len(chunk), chunk[-1][:2]
     write_changes(sqlite, writer, changes)
-    done += len(rows)
-    if len(rows) < most:
+    done += count
+    if count < most:
         writer.execute(_END, (job.name,))
-        return Built(job.model.name, len(rows), done, done, tuple(sorted(job.labels)))
-    writer.execute(_MOVE, (*rows[-1][:2], len(rows), job.name))
-    return Built(job.model.name, len(rows), done, total)
+        return Built(job.model.name, count, done, done, tuple(sorted(job.labels)))
+    writer.execute(_MOVE, (*after, count, job.name))
+    return Built(job.model.name, count, done, total)
 
 
 def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:
