@@ -191,8 +191,12 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
     """Return what a condition on entities says of their groups; None if a group can have some that satisfy it."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
-            own_parts = [one for part in parts if (one := _translated(part, own)) is not None]
-            return attrs.evolve(predicate, parts=tuple(own_parts)) if len(own_parts) == len(parts) else None
+            own_parts: list[AnyPredicate] = []
+            for part in parts:
+                if (one := _translated(part, own)) is None:
+                    return None
+                own_parts.append(one)
+            return attrs.evolve(predicate, parts=tuple(own_parts))
         case Not(part=part):
             inner = _translated(part, own)
             return None if inner is None else Not(part=inner)
@@ -214,9 +218,7 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
     """Return what a comparison of a cut time says of the time; None if it is none, or nothing can be said."""
     match predicate:
         case In(attr=Attr(part=Cut()) as attr, values=values) if values:
-            parts = [_of_time(Compare(attr=attr, op="==", value=value)) for value in values]
-            known = [one for one in parts if one is not None]
-            return Or(parts=tuple(known)) if len(known) == len(parts) else None
+            return Or(parts=tuple([Compare(attr=attr, op="==", value=value) for value in values]))
         case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value) if not isinstance(value, Attr):
             if attr.time_kind is not datetime:
                 return None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.keys.cuts import Cut
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -188,3 +189,19 @@ def test_a_key_that_mixes_calendars_is_refused() -> None:
             at: tm.Field[datetime]
 
             key = tm.Key[datetime](partition="{at:%Y-W%V}", row="{at}")
+
+
+def test_a_list_of_days_is_not_looked_at_further_than_tells_that_no_group_has_them_alone(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    exact_edge = Cut.exact_edge
+
+    def noted(self: Cut, value: Any, *, end: bool) -> Any:
+        seen.append(value)
+        return exact_edge(self, value, end=end)
+
+    monkeypatch.setattr(Cut, "exact_edge", noted)
+    days = in_oslo(store).where(Sale.at.date().is_in(MANY[:100]))
+    assert days.count() == 100
+    assert 0 < len(seen) < 20
