@@ -2,9 +2,9 @@
 
 - `tables`: the tables and their columns.
 - `catalogue`: the schema that the file keeps.
-- `names`: the names of tables and columns, after renames.
+- `names`: the catalogue as an older version sees it, after renames and beside twins.
 - `maintained_tables`: the tables of indexes and groups.
-- `zone_rules`: what the time zones of definitions meant.
+- `zone_rules`: the rules of time zones that indexes and aggregates are maintained by.
 - `statements`: the SQL of one class over its table.
 - `schema`: the classes of a store over the tables of the file.
 - `filters`: predicates as SQL.

@@ -1,7 +1,7 @@
-"""Other names of properties: what a migration changes in a catalogue, and how an older version sees it after that.
+"""Renamed properties, and classes with twins: the catalogue as an older version of a program sees it.
 
-Only the catalogue says what a property is called. A version that knows it by its old name is shown a catalogue with that name,
-and everything else follows from it: so both versions read and write the same columns.
+Only the catalogue has the names of properties. An older version sees a catalogue with the old names, and the same columns. So
+both versions read and write the same rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
-from msgspec import UNSET
 
 from ....evolution.renames import with_properties, with_source
 from ....schema.forms import ModelForm, VersionForm
@@ -21,17 +20,17 @@ from .tables import EntityTable
 __all__ = ["Names", "composed", "guests", "index_columns_of", "lives_beside", "seen_by", "with_names", "without"]
 
 Names: TypeAlias = Mapping[str, str]
-"""Properties, each with its other name."""
+"""Properties, each with its new name."""
 
 
 def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
-    """Return a catalogue with other names of some properties of a class; tables have both."""
+    """Return a catalogue with new names of some properties of a class; its table knows the columns by both names."""
     models = dict(catalogue.models)
     form = models[name]
     models[name] = with_properties(form, names)
-    for other, one in catalogue.models.items():
-        if one.aggregate is not UNSET and one.aggregate.of == name:
-            models[other] = with_source(one, name, names)
+    for other, aggregate in catalogue.models.items():
+        if aggregate.source == name:
+            models[other] = with_source(aggregate, name, names)
     table = catalogue.tables[form.table]
     columns = dict(table.properties)
     columns |= {new: columns[old] for old, new in names.items() if old in columns}
@@ -40,13 +39,13 @@ def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
 
 
 def without(table: EntityTable, properties: Iterable[str]) -> EntityTable:
-    """Return a table without some names of its columns."""
-    gone = set(properties)
-    return attrs.evolve(table, properties=tuple([one for one in table.properties if one[0] not in gone]))
+    """Return a table that does not know its columns by some properties any more."""
+    removed = set(properties)
+    return attrs.evolve(table, properties=tuple([pair for pair in table.properties if pair[0] not in removed]))
 
 
 def lives_beside(catalogue: Catalogue, model: Model) -> str | None:
-    """Return the migration beside which a class goes on, on tables of its own; None if there is none."""
+    """Return the migration whose twin a class uses; None if it uses the tables of the file."""
     live = [
         version.beside
         for version in catalogue.versions.get(model.name, ())
@@ -56,7 +55,7 @@ def lives_beside(catalogue: Catalogue, model: Model) -> str | None:
 
 
 def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
-    """Return the twins that classes find where others find those of the file."""
+    """Return the twins that some classes use in place of the tables of the file."""
     if not catalogue.twins:
         return ()
     migrations = {lives_beside(catalogue, model) for model in models}
@@ -64,7 +63,7 @@ def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
 
 
 def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, Names]]:
-    """Return a catalogue as classes know it, and for each class with other names those that the file has by now."""
+    """Return a catalogue as some classes know it, and the new names of their properties, by class."""
     for twin in guests(catalogue, schema.models):
         catalogue = catalogue.without(catalogue.group(twin)).together(twin.catalogue)
     renames: dict[str, Names] = {}
@@ -78,7 +77,7 @@ def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, 
 
 
 def composed(version: VersionForm, names: Names) -> dict[str, str]:
-    """Return what the properties of a version are called once they have other names again."""
+    """Return the names of a version's properties after a further rename."""
     renames = {old: names.get(new, new) for old, new in version.renames.items()}
     renames |= {old: new for old, new in names.items() if old not in version.renames.values()}
     return {old: new for old, new in renames.items() if old != new}
@@ -86,4 +85,4 @@ def composed(version: VersionForm, names: Names) -> dict[str, str]:
 
 def index_columns_of(form: ModelForm, index: str) -> list[str]:
     """Return the properties that have columns in the table of an index."""
-    return [one for one in form.indexes[index].include if not form.fields[one].in_key]
+    return [property for property in form.indexes[index].include if not form.fields[property].in_key]

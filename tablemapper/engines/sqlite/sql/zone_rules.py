@@ -1,4 +1,7 @@
-"""What a time zone means is part of a definition: a catalogue has fingerprints of the rules that each is maintained by."""
+"""The rules of time zones: an index or aggregate over local times is maintained by the rules whose fingerprint it has.
+
+The rules of this system may be others. Then the index cannot be read or written until it is built anew.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ def _zones_of(definition: bytes) -> tuple[str, ...]:
 
 
 def ruled_here(forms: Forms, label: str, state: StateForm) -> StateForm:
-    """Return the state of an index or an aggregate that is maintained by the rules of here."""
+    """Return the state of an index or an aggregate that is maintained by the rules of this system."""
     rules = _rules_of(forms, label)
     return replace(state, zones=rules, release=UNSET if rules is UNSET else _release(rules))
 
 
 def _release(zones: Iterable[str]) -> str | UnsetType:
-    """Return the oldest release that the rules of zones are of here."""
+    """Return the oldest release of the IANA database that this system has of some zones."""
     return min(map(release, zones)) or UNSET
 
 
@@ -53,7 +56,7 @@ def _texts(form: Any) -> Iterator[str]:
 
 
 def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
-    """Return what is maintained by other rules than those here: labels, each with the rules that its zones have here."""
+    """Return the labels that are maintained by other rules than those of this system, each with the rules of its zones here."""
     return {
         label: rules
         for label, state in catalogue.states.items()
@@ -64,13 +67,13 @@ def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
 
 
 def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
-    """Return the labels of what is to be built anew here: its rules are others, and not those of a newer release.
+    """Return the labels to build anew: they are maintained by other rules, which are not those of a newer release.
 
-    What is of a zone that this system does not know is left alone.
+    An index over a zone that this system does not know is not among them.
 
     Args:
-        catalogue: as it is.
-        newer_too: whether those of a newer release are given up.
+        catalogue: the catalogue.
+        newer_too: whether to include those that are maintained by the rules of a newer release.
     """
     return [
         label
@@ -80,7 +83,7 @@ def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
 
 
 def _newer(state: StateForm) -> bool:
-    """Return whether something is maintained by the rules of a newer release than that of here."""
+    """Return whether an index or aggregate is maintained by the rules of a newer release than this system has."""
     if state.release is UNSET or state.zones is UNSET:
         return False
     here = _release(state.zones)
@@ -88,14 +91,14 @@ def _newer(state: StateForm) -> bool:
 
 
 def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[Twin]) -> dict[str, str]:
-    """Return the states of indexes and aggregates, as those know them who may live in twins.
+    """Return the states of indexes and aggregates for this process, by label.
 
-    ``ruled`` is what is maintained by other rules than those here, ``beside`` what is disabled in a twin: there nothing is built.
+    ``ruled``: it is maintained by other rules. ``beside``: it is disabled in a twin, which builds nothing.
 
     Args:
-        catalogue: as these know it.
-        others: the labels of what is maintained by other rules.
-        guests: the twins.
+        catalogue: the catalogue as the opened classes know it.
+        others: the labels that are maintained by other rules.
+        guests: the twins that the classes use.
     """
     states: dict[str, str] = {
         label: "ruled" if {label, label.partition(".")[0]}.intersection(others) else form.state
@@ -107,15 +110,14 @@ def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[
 
 def refused_writes(catalogue: Catalogue, others: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Return why entities cannot be written because of `other_rules`, by the name of their class."""
-    found: dict[str, list[str]] = {}
+    refused: dict[str, list[str]] = {}
     for label, rules in others.items():
         owner = label.partition(".")[0]
-        aggregate = catalogue.models[owner].aggregate
-        found.setdefault(aggregate.of if aggregate else owner, []).append(
+        refused.setdefault(catalogue.models[owner].source or owner, []).append(
             f"{label} is maintained by {_other(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
             "update its time zones (pip install -U tzdata), or give those up: store.repair() builds it by the rules of here"
         )
-    return found
+    return refused
 
 
 def _other(state: StateForm) -> str:
