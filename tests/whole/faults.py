@@ -142,7 +142,7 @@ def a_page_that_repeats_its_last_row(patch: Patch) -> None:
     def with_the_last(left: Any) -> Any:
         return left and attrs.evolve(left, condition=left.condition.replace(") > ", ") >= ").replace(") < ", ") <= "))
 
-    _after(patch, select, "_beyond", with_the_last)
+    _after(patch, select, "_rest_of", with_the_last)
 
 
 def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
@@ -150,12 +150,12 @@ def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> No
 
 
 def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
-    real = select._beyond
+    real = select._rest_of
 
     def beyond(one: Any, after: Any, *rest: Any) -> Any:
         return None if one.partition.lo == after[0] else real(one, after, *rest)
 
-    patch.setattr(select, "_beyond", beyond)
+    patch.setattr(select, "_rest_of", beyond)
 
 
 def classes_that_are_merged_forwards(patch: Patch) -> None:

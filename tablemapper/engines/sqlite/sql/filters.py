@@ -23,13 +23,13 @@ _ABOVE_TEXT = b""  # a BLOB sorts above every text
 _BELOW_LOWER, _ABOVE_UPPER = 1 - 1e-14, 1 + 1e-14  # how far a Decimal, read as REAL, can be off, and more
 
 Column = Callable[[str], str | None]
-"""Gives the SQL of a field's stored property by the field's name; None if rows have no such column."""
+"""A function from a field's name to the SQL of its stored property; None if rows have no such column."""
 Argument = tuple[Parameter, Callable[[Any], Any]]
 
 
 @attrs.frozen(eq=False)
 class Condition:
-    """SQL, what makes its arguments of a query's values, and whether it says all that the predicate does."""
+    """A condition in SQL, the functions from a query's values to its arguments, and whether it is as strict as the predicate."""
 
     sql: str
     arguments: tuple[Argument, ...] = ()
@@ -37,7 +37,7 @@ class Condition:
 
     def values(self, values: Sequence[Any]) -> list[Any]:
         """Return the arguments for a query."""
-        return [convert(values[number.number]) for number, convert in self.arguments]
+        return [convert(values[parameter.number]) for parameter, convert in self.arguments]
 
 
 def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
@@ -57,11 +57,11 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
 
 
 def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -> Condition | None:
-    """Return an equality of a field that ends by what follows it in a key as SQL: bounds also hold longer texts.
+    """Return an equality as SQL over a key, for a field that has a literal behind it there: a range also includes longer texts.
 
     Args:
-        predicate: what is lowered.
-        keys: templates, each with the SQL of a key that it makes.
+        predicate: the predicate.
+        keys: the SQL of each key, with its template.
     """
     if not isinstance(predicate, Compare) or predicate.op != "==" or not isinstance(predicate.value, Parameter):
         return None
@@ -84,7 +84,7 @@ def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -
 
 
 def cut_sql(sql: str, format: str) -> str:
-    """Return SQL for a stored time cut down to a format; its text has each part at a place of its own."""
+    """Return SQL for a stored time in another format: each part has a fixed position in the stored text."""
 
     def piece(part: str) -> str:
         if (unit := UNITS.get(part)) is not None:
@@ -115,7 +115,7 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
         case Not(part=part):
             inner = lower(part, model, column)
             if inner is None or not inner.exact:
-                return None  # (what is outside of a superset is too little)
+                return None  # (the complement of a superset would lack rows)
             return Condition(f"({inner.sql}) IS NOT TRUE", inner.arguments)
         case IsNull(attr=attr):
             sql = column(attr.name) if not attr.path else value_sql(attr, model, column)

@@ -1,4 +1,4 @@
-"""A plan as SELECTs: bounds, conditions and order in SQL, as far as SQL says the same as Python."""
+"""A plan as SELECTs: bounds, conditions and order in SQL, as far as SQL gives the same results as Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .tables import quoted
 
 __all__ = ["Select", "Statement"]
 
-_FEW = 50  # conditions that are plain to read side by side
+_FEW = 50  # conditions that are joined by AND as they are; more are joined in a balanced tree
 _LINE = 1_300  # bytes: 6,144 lines of them are less than the longest text that a connection takes
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
@@ -43,7 +43,13 @@ class _SortStep:
 
 
 class Select:
-    """A plan as SQL, whatever the values are; texts are made once for each form of bounds."""
+    """A plan as SQL, for any values; the text is written once for each form of bounds.
+
+    Attributes:
+        residual: the conditions of the plan that SQL does not check, or not exactly.
+        few: whether to try to read all rows at once, as the last run found few.
+        lean: whether to try the SELECT without large values, which SQLite prepares in half the time: the last run needed none.
+    """
 
     def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
         self.plan = plan
@@ -69,7 +75,7 @@ class Select:
         if index is not None and plan.covering and (check := self._statements.index_check(index)) is not None:
             self._calls.append(check)
             self._read_places[0] = check.sql(*self._places)
-        self._kind = self._statements.type_filter("t") if index is None else ""
+        self._type_filter = self._statements.type_filter("t") if index is None else ""
         keys = list(zip(self._places, plan.path.templates, strict=False))
         lowering = [(p, lower(p, model, self._column) or lower_key(p, keys)) for p in plan.filter]
         self._filter = [layout for _, layout in lowering if layout is not None]
@@ -77,13 +83,10 @@ class Select:
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
         self.few = False
-        """Whether to try to read all rows at once: the last run found few."""
         self.lean = False
-        """Whether to try without what is moved aside: the last run would have been the same, and SQLite has half as
-        much to prepare."""
 
     def can_be_lean(self, layout: Layout) -> bool:
-        """Return whether there is such a statement; the last value of its rows says whether it was the right one."""
+        """Return whether there is a SELECT without large values; the last value of a row then says whether it has some."""
         return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
     def has_lines(self, layout: Layout) -> bool:
@@ -109,7 +112,7 @@ class Select:
         return None if self.plan.covering else self._statements.value(field, "t")
 
     def _in_place(self, name: str) -> str | None:
-        """Return the SQL of a field's property as it stands in its row, and not of what is moved aside."""
+        """Return the SQL of a field's property in its row, NULL if the value is large and stands beside."""
         column = self._column(name)
         if name == TIMESTAMP_NAME:
             return column
@@ -122,7 +125,7 @@ class Select:
         return _SortStep(self._computed(step.attr, wide=step.wide) if sql is None else sql, step.descending)
 
     def _computed(self, attr: Attr[Any, Any], *, wide: bool) -> str:
-        """Return SQL for the sortable form of an attribute that only Python can make."""
+        """Return SQL that calls Python for the sortable form of an attribute."""
         plan = self.plan
         layout = layout_of(plan.path, [attr], covering=plan.covering)
         read = tuples(plan.path, layout, [attr], covering=plan.covering)
@@ -171,11 +174,11 @@ class Select:
         *,
         lean: bool = False,
     ) -> Iterator[Statement]:
-        """Yield a SELECT and its arguments for each range; one for all if SQLite gives their rows in order."""
+        """Yield a SELECT with its arguments for each range; one for all ranges if SQLite returns their rows in order."""
         plan = self.plan
         filtered = spending is None
         if spending is None:
-            filter = [value for one in self._filter for value in one.values(bound.values)]
+            filter = [value for condition in self._filter for value in condition.values(bound.values)]
         else:
             # Rows that are sorted are counted by SQLite, others where they are handed out.
             call = SqlFunction(spending.row if plan.sorted else spending.check_time)
@@ -193,13 +196,13 @@ class Select:
             bounds, args = _together(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
             return
-        for one in ranges:
-            left = Beyond(one) if after is None else _beyond(one, after, plan, self._places)
-            if left is None:
+        for key_range in ranges:
+            rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places)
+            if rest is None:
                 continue
-            bounds, args = _bounds(left.range, self._at)
-            text = self._text(layout, bounds, left.condition, limit is None, filtered, lean)
-            yield text, [*args, *left.args, *filter, *tail]
+            bounds, args = _bounds(rest.range, self._at)
+            text = self._text(layout, bounds, rest.condition, limit is None, filtered, lean)
+            yield text, [*args, *rest.args, *filter, *tail]
 
     def lines(self, bound: BoundPlan, layout: Layout, after: Position | None, limit: int) -> Iterator[Statement]:
         """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how many of
@@ -217,9 +220,9 @@ class Select:
     def keys(self, bound: BoundPlan) -> Iterator[Statement]:
         """Yield a SELECT of the places of all rows between the bounds, in order, for each range."""
         table, places = self._keyed
-        for one in bound.ranges:
-            bounds, args = _bounds(one, self._at)
-            where = _all([one for one in (bounds, self._kind) if one])
+        for key_range in bound.ranges:
+            bounds, args = _bounds(key_range, self._at)
+            where = _all([condition for condition in (bounds, self._type_filter) if condition])
             columns = ", ".join(places)
             yield f"SELECT {columns} FROM {quoted(table)} {self._at} WHERE {where} ORDER BY {columns}", args
 
@@ -257,7 +260,7 @@ class Select:
         """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
         order = _path_order(self._places, plan)
-        conditions = [one for one in (bounds, beyond) if one]
+        conditions = [condition for condition in (bounds, beyond) if condition]
         direction = " DESC" if plan.descending else ""
         return (
             f"SELECT {self._columns(layout, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
@@ -265,12 +268,12 @@ class Select:
         )
 
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
-        terms = [*conditions, *([self._kind] if self._kind else [])]
-        terms += [one.sql for one in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
+        terms = [*conditions, *([self._type_filter] if self._type_filter else [])]
+        terms += [condition.sql for condition in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
         return _all(terms)
 
     def in_merged_order(self, layout: Layout) -> Callable[[Row], Any]:
-        """Return the function that gives what several ranges are merged by: the order of each, then the partition key."""
+        """Return the sort key of a row for merging ranges: its place without the partition key, then that."""
         if self.plan.index is None:
             return lambda row: (row[1], row[0])
         assert layout.places
@@ -290,20 +293,20 @@ class Select:
         """Return one SELECT for all ranges, sorted by SQLite."""
         assert layout.places
         forms: dict[str, list[list[Any]]] = {}
-        for one in bound.ranges:
-            bounds, args = _bounds(one, self._at)
+        for key_range in bound.ranges:
+            bounds, args = _bounds(key_range, self._at)
             forms.setdefault(bounds, []).append(args)
         if len(bound.ranges) == 1:
-            given = [*next(iter(forms.values()))[0], *filter]
+            arguments = [*next(iter(forms.values()))[0], *filter]
         else:
-            given = [value for ranges in forms.values() for value in (json.dumps(ranges), *filter)]
+            arguments = [value for ranges in forms.values() for value in (json.dumps(ranges), *filter)]
         missing = None if after is None else tuple(value is None for value in after)
         form = layout, tuple(forms), len(bound.ranges) == 1, missing, not tail, filtered
         if (text := self._texts.get(form)) is None:
-            text = self._texts[form] = self._sorting(*form)
-        return text, [*given, *(() if after is None else _after_sorted(after, len(self._sort))), *tail]
+            text = self._texts[form] = self._sorted_text(*form)
+        return text, [*arguments, *(() if after is None else _after_arguments(after, len(self._sort))), *tail]
 
-    def _sorting(
+    def _sorted_text(
         self,
         layout: Layout,
         forms: tuple[str, ...],
@@ -312,15 +315,16 @@ class Select:
         endless: bool,  # noqa: FBT001
         filtered: bool,  # noqa: FBT001
     ) -> str:
+        """Return the sorted SELECT over one range, or over a JSON list of ranges for each form of bounds."""
         steps = self._sort
-        named = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
-        named += [f"{place} AS p{at}" for at, place in enumerate(self._read_places)]
-        rest = self._columns(attrs.evolve(layout, places=False))
-        columns = ", ".join([*named, rest] if rest else named)
+        sort_columns = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
+        sort_columns += [f"{place} AS p{at}" for at, place in enumerate(self._read_places)]
+        listed = self._columns(attrs.evolve(layout, places=False))
+        columns = ", ".join([*sort_columns, listed] if listed else sort_columns)
         selects = []
         for bounds in forms:
             source = self._source
-            if not single:  # the ranges come as a JSON list of the lists of their bounds
+            if not single:  # the argument is a JSON list of ranges, each a list of bounds
                 source = f"json_each(?) r CROSS JOIN {source}"
                 for at in range(bounds.count("?")):
                     bounds = bounds.replace("?", f"(r.value->>{at})", 1)
@@ -338,15 +342,16 @@ class Select:
 
     def counts(self, bound: BoundPlan, *, filtered: bool = True, most: int | None = None) -> Iterator[Statement]:
         """Yield a SELECT of the number of rows for each range."""
-        filter = [value for one in self._filter for value in one.values(bound.values)] if filtered else []
-        for one in bound.ranges:
-            bounds, args = _bounds(one, self._at)
+        filter = [value for condition in self._filter for value in condition.values(bound.values)] if filtered else []
+        for key_range in bound.ranges:
+            bounds, args = _bounds(key_range, self._at)
             form = "count", bounds, filtered, most is None
             if (text := self._texts.get(form)) is None:
-                what = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
-                conditions = [bounds, *([self._kind, *(one.sql for one in self._filter)] if filtered else [])]
-                where = _all([one for one in conditions if one])
-                inner = f"SELECT {what} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
+                counted = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
+                conditions = [bounds]
+                conditions += [self._type_filter, *(condition.sql for condition in self._filter)] if filtered else []
+                where = _all([condition for condition in conditions if condition])
+                inner = f"SELECT {counted} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
                 text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
             yield text, [*args, *filter, *([] if most is None else [most])]
 
@@ -359,7 +364,7 @@ def _all(conditions: list[str]) -> str:
 def _alike(ranges: Sequence[KeyRange]) -> bool:
     """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
     return len(ranges) > 1 and all(
-        one.partition.point and one.row == ranges[0].row and one.entities is None for one in ranges
+        each.partition.point and each.row == ranges[0].row and each.entities is None for each in ranges
     )
 
 
@@ -367,14 +372,14 @@ def _together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
     """Return the condition that a row is in one of several partitions, and its arguments."""
     rows, args = _bounds(KeyRange(EVERYTHING, ranges[0].row), at)
     listed = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
-    return f"{listed} AND {rows}" if rows else listed, [json.dumps([one.partition.lo for one in ranges]), *args]
+    return f"{listed} AND {rows}" if rows else listed, [json.dumps([each.partition.lo for each in ranges]), *args]
 
 
-def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
-    """Return the condition that a row is in a range, and its arguments."""
+def _bounds(key_range: KeyRange, at: str) -> tuple[str, list[Any]]:
+    """Return the condition that a row is in a range, and its arguments; ``at``: the alias of the table."""
     conditions: list[str] = []
     args: list[Any] = []
-    for bound, column in ((one.partition, "PartitionKey"), (one.row, "RowKey")):
+    for bound, column in ((key_range.partition, "PartitionKey"), (key_range.row, "RowKey")):
         if bound.point:
             conditions.append(f'{at}."{column}" = ?')
             args.append(bound.lo)
@@ -385,7 +390,7 @@ def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
         if bound.hi is not None:
             conditions.append(f'{at}."{column}" < ?')
             args.append(bound.hi)
-    for op, key in zip((">=", "<"), one.entities or (), strict=False):
+    for op, key in zip((">=", "<"), key_range.entities or (), strict=False):
         if key is not None:
             conditions.append(f'({at}."_pk", {at}."_rk") {op} (?, ?)')
             args += key
@@ -393,67 +398,69 @@ def _bounds(one: KeyRange, at: str) -> tuple[str, list[Any]]:
 
 
 def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
-    """Return the places of a path in its order; of merged partitions the partition key is the last."""
+    """Return the parts of a place in the order of a path: if partitions are merged, the partition key is the last."""
     return [*places[1:], places[0]] if plan.merged else list(places)
 
 
 @attrs.frozen
-class Beyond:
+class _Rest:
     """The rows of a range that come after a position."""
 
     range: KeyRange
-    """Without the side that the position bounds: SQLite begins at the first bound of a column that it finds."""
+    """Without the bound that the position replaces: SQLite would begin at that one, if it finds it first."""
     condition: str = ""
     args: Sequence[Any] = ()
 
 
-def _beyond(one: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> Beyond | None:
+def _rest_of(key_range: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> _Rest | None:
     """Return the rows of a range that come after a position; None if none does.
 
-    The condition names only the columns that have more than one value in the range. So they follow those that the range
-    fixes, in the order of the table, and SQLite begins at the position.
+    The condition names only the columns that have more than one value in the range. They follow the columns that the range
+    fixes, in the order of the table, so SQLite begins at the position.
     """
-    known = {place: bound.lo for place, bound in zip(places, (one.partition, one.row), strict=False) if bound.point}
+    bounds = (key_range.partition, key_range.row)
+    fixed = {place: bound.lo for place, bound in zip(places, bounds, strict=False) if bound.point}
     columns: list[tuple[str, Any]] = []
-    beyond = False  # whether a row that equals the position in these columns comes after it
+    ties_follow = False  # whether a row that equals the position in these columns comes after it
     for place, value in zip(_path_order(places, plan), _path_order(after, plan), strict=True):
-        if place not in known:
+        if place not in fixed:
             columns.append((place, value))
-        elif known[place] != value:
-            beyond = (known[place] < value) if plan.descending else (known[place] > value)
+        elif fixed[place] != value:
+            ties_follow = (fixed[place] < value) if plan.descending else (fixed[place] > value)
             break
     if not columns:
-        return Beyond(one) if beyond else None
+        return _Rest(key_range) if ties_follow else None
     first, value = columns[0]
     side = "partition" if first == places[0] else "row" if first == places[1] else ""
     if side:
-        bound: Bound = getattr(one, side)
-        ended = bound.hi is not None and value >= bound.hi
-        if ended if plan.descending else value < bound.lo:
-            return Beyond(one)
-        if value < bound.lo if plan.descending else ended:
+        bound: Bound = getattr(key_range, side)
+        above = bound.hi is not None and value >= bound.hi
+        below = value < bound.lo
+        if above if plan.descending else below:
+            return _Rest(key_range)
+        if below if plan.descending else above:
             return None
         change: dict[str, Any] = {side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)}
-        one = attrs.evolve(one, **change)
-    op = ("<" if plan.descending else ">") + ("=" if beyond else "")
+        key_range = attrs.evolve(key_range, **change)
+    op = ("<" if plan.descending else ">") + ("=" if ties_follow else "")
     names, args = zip(*columns, strict=True)
-    return Beyond(one, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
+    return _Rest(key_range, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
 
 
-def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], beyond_tie: str, at: int = 0) -> str:
-    """Return the condition that a row comes after another one, some of whose values are missing: those sort first."""
+def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], tie_op: str, at: int = 0) -> str:
+    """Return the condition that a row comes after a position in the sort order; a value that is missing sorts first."""
     if at == len(steps):
-        return f"({', '.join(ties)}) {beyond_tie} (?, ?)"
+        return f"({', '.join(ties)}) {tie_op} (?, ?)"
     column = f"s{at}"
     if missing[at]:
-        beyond = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
-        same = f"{column} IS NULL"
+        follows = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
+        equal = f"{column} IS NULL"
     else:
-        beyond = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
-        same = f"{column} = ?"
-    return f"({beyond} OR ({same} AND {_after_sql(steps, missing, ties, beyond_tie, at + 1)}))"
+        follows = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
+        equal = f"{column} = ?"
+    return f"({follows} OR ({equal} AND {_after_sql(steps, missing, ties, tie_op, at + 1)}))"
 
 
-def _after_sorted(after: Position, steps: int) -> list[Any]:
-    values = [value for one in after[:steps] if one is not None for value in (one, one)]
-    return [*values, *after[-2:]]
+def _after_arguments(after: Position, steps: int) -> list[Any]:
+    """Return the arguments of `_after_sql`: each sort value that is not missing twice, then the entity's key."""
+    return [*(value for value in after[:steps] if value is not None for _ in range(2)), *after[-2:]]
