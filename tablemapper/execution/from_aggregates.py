@@ -1,6 +1,6 @@
-"""Questions about entities that an aggregate of them answers.
+"""Totals of a query that an aggregate over the same entities answers.
 
-Its groups must tile the query. Then the aggregate answers instead, by a query like any other.
+The results of the query must be whole groups of the aggregate. Then a query over the aggregate replaces it.
 """
 
 from __future__ import annotations
@@ -37,55 +37,55 @@ class KeptValue:
     """A value that an aggregate keeps for each of its groups."""
 
     query_identity: list[Any]
-    """The conditions that a query must have, if the value is to be of the same entities."""
+    """The forms of the conditions that a query must have, so that it is about the same entities."""
     state: Callable[[State], State]
-    """From a group's whole state, the number of entities (of some at least whether there is one) and the value."""
+    """From a group's state to the number of its entities and the value. (With a condition, to whether there is one.)"""
 
 
 @attrs.frozen(eq=False)
 class Match:
-    """How an aggregate answers a question about the entities that it is maintained from."""
+    """The query over an aggregate that answers a query over its entities."""
 
     spec: QuerySpec
     """The query over the aggregate."""
     groups: tuple[Attr[Any, Any], ...]
-    """Its fields that the answer is grouped by."""
-    held: KeptValue
+    """The fields of the aggregate that the answer is grouped by."""
+    value: KeptValue
 
 
 @attrs.frozen(eq=False)
 class AggregateRead:
-    """An aggregate that answers, and where in it."""
+    """An aggregate that answers a query, and the plan to read it."""
 
     target: Model
-    match_aggregate: Match
+    match: Match
     slot: Slot
     prepared: PreparedPlan
     bound: BoundPlan
 
     def states(self, reads: Reads) -> States:
-        """Return the states of the query's groups; several of the aggregate's may make up one."""
+        """Return the states of the query's groups; each is merged from one or more groups of the aggregate."""
         aggregate = self.target.aggregate
         assert aggregate is not None
         states: States = {}
-        budget = self.match_aggregate.spec.budget
+        budget = self.match.spec.budget
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
         for *group, blob in Run(reads, self.prepared, self.bound, self.prepared.layout, spending).items():
-            state = self.match_aggregate.held.state(aggregate.unpack(blob))
-            if state[0]:  # (else it was kept for an _ever measure, or for entities that do not match)
-                held = states.get(key := tuple(group))
-                states[key] = state if held is None else _merged(self.slot, held, state)
+            state = self.match.value.state(aggregate.unpack(blob))
+            if state[0]:  # (else the group only has an _ever measure, or entities that do not match)
+                so_far = states.get(key := tuple(group))
+                states[key] = state if so_far is None else _merged(self.slot, so_far, state)
         return states
 
 
 def matching_aggregate(
     plans: PlanCache, spec: QuerySpec, groups: tuple[Attr[Any, Any], ...], slot: Slot
 ) -> AggregateRead | None:
-    """Return the aggregate that answers; None if none fits and is bounded.
+    """Return the aggregate that answers a query; None if none fits and is bounded.
 
-    Of several, the one with the fewest fields to group by is taken: it has the fewest rows.
+    Of several, it is the one with the fewest fields to group by, which has the fewest rows.
     """
-    for target in sorted(_targets(plans, spec), key=lambda one: len(one.declaration.key_fields)):
+    for target in sorted(_targets(plans, spec), key=lambda target: len(target.declaration.key_fields)):
         match = match_aggregate(spec, target, groups, slot)
         if isinstance(match, Match):
             try:
@@ -98,7 +98,8 @@ def matching_aggregate(
 def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     """Return the aggregates of a class that can be read."""
     engine = plans.engine
-    return [one for one in engine.schema.aggregates_of(spec.model) if engine.label(one) not in engine.unready]
+    aggregates = engine.schema.aggregates_of(spec.model)
+    return [aggregate for aggregate in aggregates if engine.label(aggregate) not in engine.unready]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:
@@ -122,14 +123,14 @@ def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
             yield f"{target.name}: {why}"
 
 
-def _merged(slot: Slot, one: State, other: State) -> State:
-    return [one[0] + other[0], slot.united(one[1], other[1])]
+def _merged(slot: Slot, a: State, b: State) -> State:
+    return [a[0] + b[0], slot.united(a[1], b[1])]
 
 
 def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Match | str:
-    """Return how an aggregate answers a question, or why it does not.
+    """Return how an aggregate answers a query, or why it does not.
 
-    Its groups must tile the query: a condition is on its groups, or one that the aggregate has too.
+    Each condition of the query must be about the aggregate's groups, or be a condition of the aggregate, too.
     """
     aggregate = target.aggregate
     assert aggregate is not None
@@ -142,11 +143,11 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
     plain = {name: attr for name, attr in aggregate.groups.items() if isinstance(attr, Attr)}
     if lists := [attr.list.label for attr in aggregate.groups.values() if isinstance(attr, Each)]:
         return f"an entity is in one of its groups for each of its {lists[0]}"
-    own: dict[Any, Attr[Any, Any]] = {
+    group_fields: dict[Any, Attr[Any, Any]] = {
         attr.source: Attr(target.cls, name, target.declaration.field(name).type) for name, attr in plain.items()
     }
-    if strange := [attr.label for attr in groups if attr.source not in own]:
-        return f"it is not grouped by {', '.join(strange)}"
+    if missing := [attr.label for attr in groups if attr.source not in group_fields]:
+        return f"it is not grouped by {', '.join(missing)}"
     parts = list(conjuncts(spec.where))
     valued = {attr.source[:2] for part in parts for attr in present(part)}
     for attr in plain.values():
@@ -154,23 +155,25 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
             return f"entities without {attr.label} are in none of its groups"
     query_identity = forms(*parts)
     reasons: list[str] = []
-    for held in _held(aggregate, wanted, spec.model):
-        if not all(form in query_identity for form in held.query_identity):
+    for value in _kept_values(aggregate, wanted, spec.model):
+        if not all(form in query_identity for form in value.query_identity):
             reasons.append("it is of some entities only, and the query does not repeat its condition")
             continue
-        rest = [part for part, form in zip(parts, query_identity, strict=True) if form not in held.query_identity]
-        where = [one for part in rest if (one := _translated(part, own)) is not None]
+        rest = [part for part, form in zip(parts, query_identity, strict=True) if form not in value.query_identity]
+        translations = [(part, _translated(part, group_fields)) for part in rest]
+        where = tuple([translated for _, translated in translations if translated is not None])
         if len(where) == len(rest):
-            of_groups = attrs.evolve(spec, model=target, where=tuple(where), order=())
-            return Match(of_groups, tuple(own[attr.source] for attr in groups), held)
-        mixed = dict.fromkeys(a.label for part in rest if _translated(part, own) is None for a in part.attributes())
+            of_groups = attrs.evolve(spec, model=target, where=where, order=())
+            return Match(of_groups, tuple(group_fields[attr.source] for attr in groups), value)
+        untranslated = [part for part, translated in translations if translated is None]
+        mixed = dict.fromkeys(attr.label for part in untranslated for attr in part.attributes())
         reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
     subject = "entities" if wanted.attr is None else wanted.attr.label
     return reasons[0] if reasons else f"it does not keep the {wanted.name} of {subject}"
 
 
-def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:
-    """Return the values that may be what is wanted."""
+def _kept_values(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:
+    """Return the values of an aggregate from which a wanted one may be read."""
     every = forms(aggregate.where)
     values = [KeptValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
@@ -178,7 +181,7 @@ def _held(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptVal
             continue
         if slot.where is None:
             values.append(KeptValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
-        elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values says too little)
+        elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values may have entities)
             values.append(KeptValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
     return values
 
@@ -187,26 +190,26 @@ def _optional(value: Attr[Any, Any] | Computed[Any, Any], model: Model) -> bool:
     return any(attr.path or model.declaration.field(attr.name).optional for attr in value.attributes())
 
 
-def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyPredicate | None:
-    """Return what a condition on entities says of their groups; None if a group can have some that satisfy it."""
+def _translated(predicate: AnyPredicate, group_fields: dict[Any, Attr[Any, Any]]) -> AnyPredicate | None:
+    """Return a condition on entities as one on their groups; None if a group can have entities on both sides of it."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
-            own_parts: list[AnyPredicate] = []
+            translated_parts: list[AnyPredicate] = []
             for part in parts:
-                if (one := _translated(part, own)) is None:
+                if (translated := _translated(part, group_fields)) is None:
                     return None
-                own_parts.append(one)
-            return attrs.evolve(predicate, parts=tuple(own_parts))
+                translated_parts.append(translated)
+            return attrs.evolve(predicate, parts=tuple(translated_parts))
         case Not(part=part):
-            inner = _translated(part, own)
+            inner = _translated(part, group_fields)
             return None if inner is None else Not(part=inner)
         case Leaf():
-            if (of_groups := predicate.with_attributes(lambda attr: own.get(attr.source))) is not None:
+            if (of_groups := predicate.with_attributes(lambda attr: group_fields.get(attr.source))) is not None:
                 return of_groups
     if (of_time := _of_time(predicate)) is not None:
-        return _translated(of_time, own)
+        return _translated(of_time, group_fields)
     if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
-        for (name, path, part), attr in own.items():
+        for (name, path, part), attr in group_fields.items():
             if isinstance(part, Cut) and (name, path, None) == predicate.attr.source:
                 bound = _cut_bound(predicate.op, predicate.value, part)
                 if bound is not None:
@@ -215,7 +218,7 @@ def _translated(predicate: AnyPredicate, own: dict[Any, Attr[Any, Any]]) -> AnyP
 
 
 def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
-    """Return what a comparison of a cut time says of the time; None if it is none, or nothing can be said."""
+    """Return a comparison of a cut time as one of the whole time; None if it is no such comparison, or has no such form."""
     match predicate:
         case In(attr=Attr(part=Cut()) as attr, values=values) if values:
             return Or(parts=tuple([Compare(attr=attr, op="==", value=value) for value in values]))
@@ -223,19 +226,19 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
             if attr.time_kind is not datetime:
                 return None
             bounds: list[AnyPredicate] = []
-            for one, end in time_comparisons(op, part):
-                if (at := part.exact_edge(value, end=end)) is None:
+            for time_op, end in time_comparisons(op, part):
+                if (edge := part.exact_edge(value, end=end)) is None:
                     return None
-                bounds.append(Compare(attr=attr.whole, op=one, value=at))
+                bounds.append(Compare(attr=attr.whole, op=time_op, value=edge))
             return And(parts=tuple(bounds)) if bounds else None
     return None
 
 
 def _cut_bound(op: str, moment: datetime, part: Cut) -> Any:
-    """Return what a cut time is compared with, as its time is compared with a moment; None if a group has both sides."""
+    """Return the cut time whose comparison equals that of the time with a moment; None if the moment is inside of a group."""
     if op not in ("<", "<=", ">", ">=") or not part.ordered:
         return None
-    if op in ("<=", ">"):  # the first moment beyond must begin a group
+    if op in ("<=", ">"):  # the next moment must begin a group
         try:
             first = moment + MICROSECOND
         except OverflowError:

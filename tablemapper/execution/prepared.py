@@ -1,6 +1,7 @@
-"""From what a query asks to a plan that is ready to run; plans are kept by the form of the question.
+"""Plans that are ready to run, and the plan cache of a store.
 
-The form is everything but the constants: a query that is asked again with other values pays for binding only.
+The cache has a plan for each form of a query: for everything but its constants. A query of a known form is not planned again,
+only bound to its values.
 """
 
 from __future__ import annotations
@@ -34,7 +35,21 @@ _LOOK = 1.0  # seconds after which a store that waits for something to be built 
 
 
 class PreparedPlan:
-    """A plan that is ready to run: what to read for it, and how to make entities or tuples of the rows."""
+    """A plan that is ready to run: what to read for it, and how to turn the rows into entities or tuples.
+
+    Attributes:
+        residual: the conditions that are checked after reading.
+        whole: whether every row that is read is a result.
+        layout: what is read.
+        placed: what is read if each row needs its place.
+        width: how many values at the start of a row are its place, in a layout with places.
+        key: the function from a query's values to the key of the only possible result; None if there can be several.
+        partition: the function from a query's values to the entities of the one partition that is the result, or to None if
+            they are many; None if the result is something else.
+        columns: how rows become columns, once that was needed; see `columns`.
+        scans: how often a scan was looked at, to warn of it.
+        scan_logged: whether the warning was logged.
+    """
 
     def __init__(
         self,
@@ -50,16 +65,12 @@ class PreparedPlan:
         self.scans = 0
         self.scan_logged = False
         self.columns: Any = None
-        """How columns are made of what is read, once that was asked for; see `columns`."""
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
         self.whole = not self.residual and not plan.distinct
-        """Whether every row that is read is a result."""
         steps = len(plan.sort)
-        paths = 4 if plan.index is not None else 2
-        self.width = steps + paths
-        """How many values in front of a row, if it has its place, are that."""
-        lean = wanted is not None and not plan.distinct
-        if lean and wanted is not None:
+        self.width = steps + (4 if plan.index is not None else 2)
+        self._reads_fields = wanted is not None and not plan.distinct
+        if self._reads_fields and wanted is not None:
             needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
             self.layout = attrs.evolve(layout_of(plan.path, needed, covering=plan.covering), state=state)
             self._make = tuples(plan.path, self.layout, wanted, self.residual, covering=plan.covering, sorted_by=steps)
@@ -72,61 +83,63 @@ class PreparedPlan:
             self._make = filtered(plan.model.build, self.residual)
             if wanted is not None:
                 self._make = chosen(self._make, wanted)
-        self._lean = lean
-        access = plan.accesses[0]
-        # (A filter may be the engine's own, which does not run where a row is read by its key.)
-        single = plan.index is None and not plan.filter and len(plan.accesses) == 1 and not access.several
-        single = single and access.row is not None and access.row.point and not part
-        self.key = (
-            _key_of(f"{plan.model.name} key", access, *plan.model.declaration.templates)
-            if single and wanted is None
-            else None
-        )
-        """Gives the key of the only entity that can be a result, of values; None if there can be several."""
-        plain = (
-            not part and wanted is None and self.layout is ENTITIES and filtering and not plan.filter and not plan.scan
-        )
-        partition = len(plan.accesses) == 1 and not access.several and access.partition.point
-        partition = partition and (access.row is None or not (access.row.fixed or access.row.ops))
-        self.partition = _partition(engine.reads, plan) if plain and partition and not single else None
-        """Gives the entities of the one partition that is the result, of values, if they are few; else None."""
+        all_entities = wanted is None and not part and not plan.filter
+        self.key = self.partition = None
+        if all_entities and _is_point(plan):
+            self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
+        elif all_entities and filtering and self.layout is ENTITIES and _is_partition(plan):
+            self.partition = _partition(engine.reads, plan)
         self._entries = None
         if plan.distinct:
             indexes = maintenance(engine.schema, plan.model).indexes
-            self._entries = next(one.rows for one in indexes if one.model is plan.index)
+            self._entries = next(index.rows for index in indexes if index.model is plan.index)
 
     def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
         return bind(self.plan, values)
 
     def items(self, rows: Iterable[Row], bound: BoundPlan, layout: Layout) -> list[Any]:
-        """Return the entities or tuples of rows, of those that satisfy what the engine left to be checked."""
+        """Return the entities or tuples of the rows that satisfy the residual conditions."""
         if self._entries is not None:
             rows = [row for row in rows if self._is_first(row, bound)]
-        if layout.places and not self._lean:
+        if layout.places and not self._reads_fields:
             width = self.width
             rows = [row[width:] for row in rows]
         return self._make(rows, bound.values)
 
     def position(self, row: Row, layout: Layout) -> Position:
-        """Return where a row stands."""
+        """Return the position of a row."""
         return row[: self.width] if layout.places else row[:2]
 
     def _is_first(self, row: Row, bound: BoundPlan) -> bool:
-        """Return whether a row is the first of its entity between the bounds: others would give the entity again."""
+        """Return whether an index row is the first of its entity between the bounds; the others would repeat the entity."""
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]
-        held = [entry[:2] for entry in self._entries((row[self.width :],)) if bound.holds((entry,))]
+        places = [entry[:2] for entry in self._entries((row[self.width :],)) if bound.holds((entry,))]
         if self.plan.merged:
-            held.sort(key=lambda one: (one[1], one[0]))
+            places.sort(key=lambda other: (other[1], other[0]))
         else:
-            held.sort()
-        return bool(place == held[-1 if self.plan.descending else 0])
+            places.sort()
+        return bool(place == places[-1 if self.plan.descending else 0])
+
+
+def _is_point(plan: Plan) -> bool:
+    """Return whether a plan reads at most one row, by its key."""
+    access = plan.accesses[0]
+    fixes_row = access.row is not None and access.row.point
+    return plan.index is None and len(plan.accesses) == 1 and not access.several and fixes_row
+
+
+def _is_partition(plan: Plan) -> bool:
+    """Return whether a plan reads all rows of one partition."""
+    access = plan.accesses[0]
+    any_row = access.row is None or not (access.row.fixed or access.row.ops)
+    return not plan.scan and len(plan.accesses) == 1 and not access.several and access.partition.point and any_row
 
 
 def _key_of(label: str, access: Access, *templates: Template) -> Callable[[Sequence[Any]], tuple[str, ...]]:
-    """Return a function that makes keys of a query's values; it raises InvalidEntity if no entity can have them."""
+    """Return a function from a query's values to keys; it raises InvalidEntity if no entity can have them."""
     names = Names()
     variables = {name: f"v{number.number}" for name, number in access.equal.items()}
     lines = ["def keys(v):"]
@@ -138,7 +151,7 @@ def _key_of(label: str, access: Access, *templates: Template) -> Callable[[Seque
 
 
 def _partition(reads: Reads, plan: Plan) -> Callable[[Sequence[Any]], list[Any] | None]:
-    """Return a function that reads a whole partition without the detours of a plan with ranges (half of its time)."""
+    """Return a function that reads a whole partition, in half of the time that a plan with ranges takes."""
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
     read, build = reads.partition_rows(plan), plan.model.build
 
@@ -159,29 +172,29 @@ MOST_KEYS = 100_000
 
 @attrs.frozen
 class Pace:
-    """How much a write by query does at once."""
+    """How much a write by query does in one transaction."""
 
     batch: int = 1_000
-    """Entities in a transaction."""
+    """The most entities in a transaction."""
     seconds: float = 0.5
-    """Of a user's function, before what is done is written."""
+    """The seconds of a user's function after which the batch is written."""
     in_memory: int = MOST_KEYS
     monotonic: Callable[[], float] = time.monotonic
 
 
-_MANY = 10_000  # rows: a scan of more is told
+_MANY = 10_000  # rows: a scan of more is logged
 _scans = logging.getLogger("tablemapper.query")
 
 
 class PlanCache:
-    """The prepared plans of one store, by the form of the question."""
+    """The prepared plans of one store, by the form of the query."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.reads = engine.reads
         self.pace = Pace()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
-        """Whether a query finds an entity, by the form of the query."""
+        """Functions that return whether a query finds an entity, by the form of the query."""
         self._prepared: dict[Hashable, PreparedPlan] = {}
         self._unready = engine.unready
         self._look_at = 0.0
@@ -208,7 +221,7 @@ class PlanCache:
         *,
         state: bool = False,
     ) -> tuple[PreparedPlan, BoundPlan]:
-        """Return a prepared plan with its values, or another one if these have too many ranges for it."""
+        """Return a prepared plan bound to its values, or another plan if the values need too many ranges."""
         try:
             bound = prepared.bind(values)
         except TooManyRanges:
@@ -222,9 +235,9 @@ class PlanCache:
         """Return the plan of a query, and the values of its parameters.
 
         Args:
-            spec: what the query wants.
-            wanted: the attributes that tuples are made of; None: entities are made.
-            state: whether the state of an aggregate's group ends each tuple.
+            spec: the query.
+            wanted: the attributes of the resulting tuples; None if the results are entities.
+            state: whether each tuple ends in the state of an aggregate's group.
             by_time: whether a range of times may be read bucket by bucket.
 
         Raises:
@@ -249,12 +262,12 @@ class PlanCache:
         return prepared, values
 
     def warn_of_scan(self, prepared: PreparedPlan, bound: BoundPlan, what: Callable[[], str], most: int | None) -> None:
-        """Log that a query reads a whole table, once for each form, and only if the rows are many.
+        """Log that a query scans a table with many rows, once for each form.
 
         Args:
-            prepared: its plan.
-            bound: the same with its values.
-            what: gives the query as text.
+            prepared: the plan of the query.
+            bound: the plan with its values.
+            what: returns the query as text.
             most: how many results are needed; None for all.
         """
         plan = prepared.plan
@@ -263,14 +276,14 @@ class PlanCache:
         if most is not None and most <= _MANY and not plan.filter and not plan.sorted:
             return
         prepared.scans += 1
-        if prepared.scans & (prepared.scans - 1):  # to count is to read: a form that is asked often is seldom looked at
+        if prepared.scans & (prepared.scans - 1):  # counting reads rows, so it is done at the 1st, 2nd, 4th, 8th … scan
             return
         if self.reads.between_bounds(bound, _MANY + 1) > _MANY:
             prepared.scan_logged = True
             _scans.warning("%s reads the whole table %s", what(), plan.model.table)
 
     def _look(self) -> None:
-        """Forget plans if something came to be ready, or is so no more; what others built is seen within a second."""
+        """Forget the plans if other indexes are ready than before; the builds of other processes are seen within a second."""
         if (now := self.pace.monotonic()) >= self._look_at:
             self._look_at = now + _LOOK
             self.engine.catch_up()
@@ -279,21 +292,22 @@ class PlanCache:
             self._prepared.clear()
 
     def _refusals(self, spec: QuerySpec) -> dict[str, str]:
-        """Return the indexes that a query cannot follow yet, with the reasons.
+        """Return the indexes of a class that are not ready, with the reasons.
 
         Raises:
-            NotReady: the query names one of them, or is over an aggregate that cannot be read.
+            NotReady: the query names one of them, or is over an aggregate that is not ready.
         """
         model = spec.model
-        of = self.engine.label
-        for label in (of(model), *self.engine.needed(model), of(model, spec.range and spec.range.name)):
+        label_of = self.engine.label
+        named = label_of(model, spec.range and spec.range.name)
+        for label in (label_of(model), *self.engine.needed(model), named):
             if label in self._unready:
                 raise self.engine.describe(label).error()
-        labels = {index.name: of(model, index.name) for index in model.indexes}
-        return {name: str(self.engine.describe(at)) for name, at in labels.items() if at in self._unready}
+        labels = {index.name: label_of(model, index.name) for index in model.indexes}
+        return {name: str(self.engine.describe(label)) for name, label in labels.items() if label in self._unready}
 
     def fingerprint(self, model: Model) -> Any:
-        """Return what a page token depends on, besides its query."""
+        """Return the declaration of a class as JSON: a page token is valid only for the same."""
         form = self._fingerprints.get(model)
         if form is None:
             form = self._fingerprints[model] = model.to_json()

@@ -27,7 +27,7 @@ class Run:
     bound: BoundPlan
     layout: Layout
     spending: Spending | None = None
-    """What the budget of the query allows; None if it has none."""
+    """The budget of this run; None if the query has none."""
 
     def chunks(
         self,
@@ -37,21 +37,21 @@ class Run:
         examined: int | None = None,
         within: Any = None,
     ) -> Iterator[list[Row]]:
-        """Yield rows that no budget has counted yet.
+        """Yield chunks of rows, which are not yet counted by the budget.
 
         Args:
-            after: the position that they come after.
+            after: the position after which to begin.
             limit: how many results are needed.
             examined: how many rows are needed, whether they are results or not.
-            within: the state of the store that is read.
+            within: the state of the store to read.
         """
         most = limit if self.prepared.whole and examined is None else examined
         return self.reads.rows(self.bound, self.layout, after=after, limit=most, spending=self.spending, within=within)
 
     def counted(self, chunks: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
-        """Yield chunks of rows; if there is a budget, of one row, which is counted before it is given out.
+        """Yield chunks of rows; if there is a budget, one row at a time, counted before it is yielded.
 
-        Rows that are sorted are counted by the engine, before the first one comes.
+        The engine has counted sorted rows before it yields the first one.
         """
         if self.spending is None:
             return iter(chunks)

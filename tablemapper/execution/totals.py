@@ -30,7 +30,7 @@ COUNT = slot_of("count", None)
 
 
 def value(measured: Measured, slot: Slot, state: State) -> Any:
-    """Return what a state says.
+    """Return the total that a state stands for.
 
     Raises:
         OverflowError: durations that add up to more than ``timedelta.max``.
@@ -40,7 +40,7 @@ def value(measured: Measured, slot: Slot, state: State) -> Any:
 
 
 def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
-    """Return the states of rows that end in the slot's value, if it is of a field; before that stands the group."""
+    """Return the states of the groups of some rows: a row is the group, and the slot's value unless entities are counted."""
     states: States = {}
     include = None if slot is COUNT else slot.adder()
     for row in rows:
@@ -145,24 +145,24 @@ class Groups(Generic[G]):
 
     def _place(self, group: tuple[Any, ...]) -> list[Any]:
         return [
-            (one is not None, None if one is None else store_sortable(attr.type, one))
-            for attr, one in zip(self._by, group, strict=True)
+            (value is not None, None if value is None else store_sortable(attr.type, value))
+            for attr, value in zip(self._by, group, strict=True)
         ]
 
 
 def calculated(
     rows: Iterable[tuple[Any, ...]], value: Computed[Any, Any], slot: Slot, by: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows that end in what is calculated of fields, in place of the fields in the order of `fields_of`.
+    """Yield rows that end in a calculated value, for rows that end in the fields of the calculation, as `fields_of` has them.
 
     Args:
-        rows: of the group, and the fields.
-        value: what is calculated.
-        slot: what that is added to.
+        rows: the rows: the group, then the fields.
+        value: the calculation.
+        slot: the slot that the value is added to.
         by: how many values the group has.
 
     Raises:
-        InvalidQuery: it cannot be calculated of some.
+        InvalidQuery: the calculation fails for a row.
     """
     names = Names()
     places = {field.name: f"row[{at}]" for at, field in enumerate(fields_of(value), by)}
@@ -171,8 +171,8 @@ def calculated(
     calculate = compile_functions(repr(value), source, names)["calculate"]
     for row in rows:
         try:
-            one = calculate(row)
-            yield *row[:by], None if one is None else slot.check(one)
+            result = calculate(row)
+            yield *row[:by], None if result is None else slot.check(result)
         except (ArithmeticError, ValueError, TypeError) as error:
             raise InvalidQuery(f"{value.label}: {calculation_fault(error)}") from error
 
