@@ -1,4 +1,4 @@
-"""What users hold: queries, pages, totals, writing by query.
+"""Queries as users hold them: builders, pages, columns, totals, writing by query.
 
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.
@@ -7,5 +7,5 @@
 - `writing`: update and delete by query.
 - `query`: the query of one class.
 - `mixed`: the query of several classes.
-- `observation`: queries that report what they did.
+- `observation`: queries that report their reads and writes.
 """

@@ -1,7 +1,7 @@
 """Queries over several classes of one table: one query for each class, their rows merged in order.
 
-A condition applies to every class, to its own field of the same name and type. A class that has no such field has no
-value there, and conditions are two-valued: so it is known beforehand whether any entity of the class can satisfy it.
+A condition applies to every class, to its own field of the same name and type. In a class without such a field the value is
+missing for all entities. Conditions are two-valued, so the condition is then true or false for the whole class.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Part:
 
 
 def _place(run: Run) -> Callable[[Row], Position]:
-    """Return what a row is ordered by among those of all classes: its sort values, then its entity's key."""
+    """Return the function from a row to its position among the rows of all classes: its sort values, then its entity's key."""
     if not run.layout.places:
         return lambda row: row[:2]
     steps, width = len(run.prepared.plan.sort), run.prepared.width
@@ -62,7 +62,7 @@ def _place(run: Run) -> Callable[[Row], Position]:
 
 
 class _Mixed(Results[T]):
-    """What a query over several classes finds."""
+    """The results of a query over several classes."""
 
     __slots__ = ("_parts", "_plans", "_spec", "_where")
 
@@ -76,7 +76,7 @@ class _Mixed(Results[T]):
         return self._of([change(part.query) for part in self._parts])
 
     def _of(self, queries: Iterable[Query[Any]]) -> Self:
-        """Return it with other queries over the classes."""
+        """Return a copy with other queries over the classes, in the same order."""
         pairs = zip(self._parts, queries, strict=True)
         parts = tuple([attrs.evolve(part, query=query) for part, query in pairs])
         return type(self)(self._plans, parts, self._where)
@@ -181,7 +181,7 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None or self._spec.limit == 0:
             return self.first() is not None
-        runs = self._runs(lean=True)
+        runs = self._runs(only_count=True)
 
         def items(state: Any) -> Iterator[list[Any]]:
             for run in runs:
@@ -198,7 +198,7 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reads = self._runs(lean=True), self._plans.reads
+        runs, reads = self._runs(only_count=True), self._plans.reads
 
         def counts(state: Any) -> Iterator[int]:
             for run in runs:
@@ -227,12 +227,12 @@ class _Mixed(Results[T]):
     def _names(self) -> str:
         return " | ".join(part.model.name for part in self._parts)
 
-    # ------------------------------------------------------------------------------------------ how
+    # ------------------------------------------------------------------------------------------ runs
 
-    def _runs(self, *, lean: bool = False) -> list[Run]:
-        """Return a run for each class; a lean one counts its results, in any order."""
+    def _runs(self, *, only_count: bool = False) -> list[Run]:
+        """Return a run for each class; to count results, it reads no values, in any order."""
         queries: Iterator[ClassResults[Any]] = (part.query for part in self._parts if part.refuted is None)
-        if lean:
+        if only_count:
             queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
         spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
@@ -248,7 +248,7 @@ class _Mixed(Results[T]):
     def _read(
         self, runs: Sequence[Run], after: Position | None, limit: int | None
     ) -> Iterator[tuple[Run, Sequence[Row]]]:
-        """Yield the rows of all classes in order, those that follow each other in one class together."""
+        """Yield the rows of all classes in order, in batches of rows of one class."""
         order, backwards = self._spec.order, self._spec.backwards
 
         def merged(state: Any) -> Iterator[tuple[Run, Sequence[Row]]]:
@@ -314,14 +314,13 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
                 _known(attr, models)
         queries = [part.query.order_by(*(_own_step(step, part.model) for step in given)) for part in self._parts]
         orders = [query._spec.order for query in queries]
-        wide = [any(step.wide for step in alike) for alike in zip(*orders, strict=True)]  # in one class, so in all
-        parts = [
-            attrs.evolve(
-                part, query=query.order_by(*(attrs.evolve(s, wide=w) for s, w in zip(order, wide, strict=True)))
-            )
-            for part, query, order in zip(self._parts, queries, orders, strict=True)
+        # (If a field is wide in one class, its sort values must be those of wide fields in all.)
+        wide = [any(step.wide for step in steps) for steps in zip(*orders, strict=True)]
+        orders = [
+            tuple(attrs.evolve(step, wide=is_wide) for step, is_wide in zip(order, wide, strict=True))
+            for order in orders
         ]
-        return type(self)(self._plans, tuple(parts), self._where)
+        return self._of([query.order_by(*order) for query, order in zip(queries, orders, strict=True)])
 
 
 def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
@@ -345,24 +344,24 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
 def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
     """Return the query over a class, with more conditions."""
     for predicate in conjuncts(predicates):
-        mine = _of_class(predicate, part.model)
-        if mine is False and part.refuted is None:
+        own = _of_class(predicate, part.model)
+        if own is False and part.refuted is None:
             part = attrs.evolve(part, refuted=predicate_text(predicate, ()))
-        elif not isinstance(mine, bool):
-            part = attrs.evolve(part, query=part.query.where(mine))
+        elif not isinstance(own, bool):
+            part = attrs.evolve(part, query=part.query.where(own))
     return part
 
 
 def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
-    """Return a predicate on one class's own fields; True or False if it is the same for all its entities."""
+    """Return a predicate on one class's own fields; True or False if it has that value for all entities."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
-            decisive = isinstance(predicate, Or)
+            decisive = isinstance(predicate, Or)  # the value of one part that decides
             own_parts = [_of_class(part, model) for part in parts]
-            left = [one for one in own_parts if not isinstance(one, bool)]
-            if decisive in own_parts or not left:
+            undecided = [part for part in own_parts if not isinstance(part, bool)]
+            if decisive in own_parts or not undecided:
                 return decisive if decisive in own_parts else not decisive
-            return attrs.evolve(predicate, parts=tuple(left))
+            return attrs.evolve(predicate, parts=tuple(undecided))
         case Not(part=part):
             inner = _of_class(part, model)
             return not inner if isinstance(inner, bool) else Not(part=inner)
@@ -373,10 +372,10 @@ def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
 
 
 def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
-    """Return what an attribute of any class is in this one; None if it has no such field.
+    """Return the attribute of a class for one of any class; None if the class has no such field.
 
     Raises:
-        InvalidQuery: it has a field of that name, but of another type.
+        InvalidQuery: the class has a field of that name, but of another type.
     """
     if issubclass(model.cls, attr.owner):
         return attr
@@ -384,15 +383,15 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
         return attrs.evolve(attr, owner=model.cls)
     if all(field.name != attr.name for field in model.declaration.fields):
         return None
-    theirs = abstract_declaration(attr.owner).field(attr.name).type.nested(attr.path)
+    given_type = abstract_declaration(attr.owner).field(attr.name).type.nested(attr.path)
     try:
         own = model.declaration.field(attr.name).type.nested(attr.path)
     except ValueError:
         return None
-    if not own.same_kind(theirs):
+    if not own.same_kind(given_type):
         label = ".".join((attr.name, *attr.path))
         raise InvalidQuery(
-            f"{attr!r} is {theirs.name}, but {model.name}.{label} is {own.name}: query each class by itself"
+            f"{attr!r} is {given_type.name}, but {model.name}.{label} is {own.name}: query each class by itself"
         )
     return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part, attr.uncut)
 
@@ -400,7 +399,7 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
 def _own_step(step: Any, model: Model) -> Any:
     attr = step.attr if isinstance(step, Order) else step
     if not isinstance(attr, Attr):
-        return step  # (the query says what is wrong)
+        return step  # (the query of the class raises)
     own = _own(attr, model)
     if own is None:
         raise InvalidQuery(f"order_by: {model.name} has no field {attr.label}; order by a field that every class has")
@@ -417,7 +416,7 @@ def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
 
 @attrs.frozen(order=False)
 class _Down:
-    """Sorts the other way."""
+    """A value that sorts in the opposite order."""
 
     value: Any
 
@@ -426,15 +425,15 @@ class _Down:
 
 
 def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, backwards: bool) -> Callable[[Row], Any]:
-    """Return a function of rows with results that compare as the rows are ordered; missing values are the least."""
+    """Return the sort key of a row in the order of the query; missing values are the least."""
     if not order:
         return (lambda row: _Down(place(row))) if backwards else place
 
     def rank(row: Row) -> Any:
-        here = place(row)
-        values = [(value is not None, value) for value in here[: len(order)]]
+        position = place(row)
+        values = [(value is not None, value) for value in position[: len(order)]]
         steps = [_Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
-        return (*steps, here[-2:])
+        return (*steps, position[-2:])
 
     return rank
 
@@ -442,9 +441,9 @@ def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, ba
 def _merged(
     streams: Sequence[Iterator[list[Row]]], ranks: Sequence[Callable[[Row], Any]]
 ) -> Iterator[tuple[int, list[Row]]]:
-    """Yield the rows of sorted streams in one order: runs of rows of one stream, each with its number.
+    """Yield the rows of sorted streams in one order: batches of rows of one stream, each with the stream's number.
 
-    Classes of one table mostly stand apart, so a run is often all that was read at once.
+    The classes of a table mostly have ranges of their own, so a batch is often the whole chunk that was read.
     """
     fronts = {at: rows for at, stream in enumerate(streams) if (rows := next(stream, []))}
     while fronts:

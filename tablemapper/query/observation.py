@@ -1,6 +1,6 @@
-"""Queries of a store that is observed: each is a query as any other, whose reads and writes are reported.
+"""Queries of a store that is observed: their reads and writes are reported.
 
-A call is made on a plain twin of the query, so that what it is made of is not reported again.
+Each call runs on an unobserved query of the same form, so that the calls inside of it are not reported again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _path(prepared: PreparedPlan) -> str:
 
 
 class _Observed(Results[Any]):
-    """What is common to the queries of an observed store."""
+    """The methods of every query of an observed store."""
 
     __slots__ = ()
 
@@ -47,8 +47,8 @@ class _Observed(Results[Any]):
 
     def _call(self, verb: str) -> Call:
         try:
-            paths = [_path(one._plans.prepared(one._spec, one._wanted)[0]) for one in self._classes()]
-        except TableMapperError:  # which the call itself will raise
+            paths = [_path(query._plans.prepared(query._spec, query._wanted)[0]) for query in self._classes()]
+        except TableMapperError:  # the call itself will raise it
             paths = []
         plans = cast(ObservedPlans, self._plans)
         return plans.observer.call(verb, class_names(self), ", ".join(dict.fromkeys(paths)) or None)
@@ -178,12 +178,12 @@ for _kind in (_ObservedQuery, _ObservedRows):
 
 
 def observed(query: Any) -> Any:
-    """Return a query that reports what it does; its plans are `ObservedPlans`."""
+    """Return a query that reports its calls; its plans must be `ObservedPlans`."""
     if isinstance(query, MixedQuery):
         return _ObservedMixed(query._plans, query._parts, query._where)
     return _ObservedQuery(query._plans, query._spec)
 
 
 def class_names(query: Results[Any]) -> str:
-    """Return the classes of a query, as an event has them."""
+    """Return the names of the classes of a query for an event."""
     return query._names.replace(" | ", ", ")

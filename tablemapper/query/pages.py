@@ -46,12 +46,12 @@ class Seal:
         self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
 
     def token(self, position: Position, done: int) -> str:
-        """Return the token of the rows after a position, ``done`` results having come before."""
+        """Return the token of the rows after a position; ``done``: how many results came before."""
         body = msgspec.msgpack.encode([_VERSION, self._query, list(position), done])
         return base64.urlsafe_b64encode(self._sealed(body) + body).decode().rstrip("=")
 
     def open(self, token: str) -> tuple[Position, int]:
-        """Return what a token holds.
+        """Return the position in a token, and how many results came before.
 
         Raises:
             InvalidToken
@@ -78,7 +78,7 @@ class Seal:
 
 
 def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | None = None) -> list[Any]:
-    """Return a whole query, in builtins that JSON knows."""
+    """Return everything that a query consists of, as JSON can hold it."""
     return [
         plans.fingerprint(spec.model),
         None if spec.range is None else [spec.range.name, [repr(value) for value in spec.range.values]],
@@ -98,14 +98,14 @@ def read_page(
     limit: int | None,
     token: str | None,
 ) -> Page[T]:
-    """Return the results after a token, and the token of those after them.
+    """Return the page after a token, with the token of the page after it.
 
     Args:
-        seal: of the query.
-        read: gives results with their positions: those after one position, at least so many if there are.
-        size: how many results make a page.
-        limit: how many the query has at most.
-        token: where to begin.
+        seal: the seal of the query.
+        read: returns the results after a position, each with its position: at least so many, if there are.
+        size: the number of results in a page.
+        limit: the limit of the query.
+        token: the token of the page; None for the first page.
     """
     size = counted("page", size, least=1)
     after, done = (None, 0) if token is None else seal.open(token)
@@ -125,7 +125,7 @@ def read_page(
 
 
 def counted(verb: str, count: object, *, least: int) -> int:
-    """Return a number of results, at most as many as a computer can count; InvalidQuery if it is none, or too small."""
+    """Return an argument that must be a number from ``least`` on, cut to ``sys.maxsize // 2``; else raise InvalidQuery."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidQuery(f"{verb}: expected a whole number, {least} or more, got {shown(count)}")
     return min(count, sys.maxsize >> 1)

@@ -1,4 +1,4 @@
-"""What every query gives, of one class or of several."""
+"""The methods that every query has, over one class or over several."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ T_co = TypeVar("T_co", covariant=True)
 
 @refuse_habits(QUERY_HABITS, lambda query: ("a query", query._names.split(",")[0]))
 class Results(Generic[T_co]):
-    """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
+    """The results of a query. Iterate them, or call `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ()
 
     _plans: PlanCache
     _spec: QuerySpec
-    """What is asked; of several classes, what is asked of all alike: the limit, the order, the budget."""
+    """The query; over several classes, only its limit, order and budget count, which all classes share."""
 
     @property
     @abstractmethod
     def _names(self) -> str:
-        """What is asked for, in messages."""
+        """The names of the classes, for messages."""
 
     @abstractmethod
     def _taken(self, limit: int | None) -> Iterator[T_co]:
-        """Read results, at most so many, whatever the query's own limit is."""
+        """Read results, at most ``limit``, whatever the query's own limit is."""
 
     @abstractmethod
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        """Yield results after a position, each with its own."""
+        """Yield the results after a position, each with its position."""
 
     @abstractmethod
     def _form(self) -> Any:
-        """Return what page tokens depend on."""
+        """Return the identity of the query, which page tokens depend on."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

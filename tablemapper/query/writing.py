@@ -1,11 +1,11 @@
-"""Writing by query: update or delete what a query finds, in batches that are each atomic.
+"""Writing by query: update or delete the results of a query, in batches that are each atomic.
 
-Nothing that is changed is followed. Entities come in the order of their keys, which no assignment changes: page after
-page where the query's path is the key; else (an index, a limit) by keys that were all taken from one state of the store
-before the first write. So no entity is written twice and none that stands still is missed, whatever this run or others
-write meanwhile. Each is written only as it was read; one that someone else wrote since is read and judged again.
+A run goes through the entities in the order of their keys, which no assignment changes. If the path of the query is the key, it
+reads page after page. Else, for an index or a limit, it first collects the keys from one state of the store. So it writes no
+entity twice, and misses none that matches throughout, whatever this run or others write meanwhile. It writes an entity only if
+that has the ETag that was read. If another program wrote it since, the run reads and tests it again.
 
-A run with a name keeps its place in the store, in the transaction of each batch, so that it goes on after a kill.
+A run with a name keeps its place in the store, in the transaction of each batch, so that it can continue after a kill.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["WriteByQuery", "by_function"]
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]
-"""Makes of an entity, as it was read, what is to be done; None leaves it alone."""
+"""A function from an entity to the operation on it; None leaves it alone."""
 
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
@@ -83,7 +83,7 @@ class WriteByQuery:
         model = writable(spec.model)
         if len(given) == 1 and callable(given[0]) and not values:
             work, text = by_function(model, given[0]), "a function"
-        elif any(callable(one) for one in given):
+        elif any(map(callable, given)):
             raise InvalidEntity(f"update of {model.name}", ["give one function, or assignments, not both"])
         else:
             changes = assignments(model, "update", given, values)
@@ -114,7 +114,7 @@ class WriteByQuery:
         verb = doing.partition("(")[0]
         spending = None if spec.budget is None else spec.budget.start(what)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, spec, self._judge(spec, bound), work, place, spending, meter)
+            run = _Run(self, spec, self._test(spec, bound), work, place, spending, meter)
             try:
                 if prepared.plan.index is None and spec.limit is None:
                     run.by_page(prepared, bound)
@@ -125,7 +125,7 @@ class WriteByQuery:
                 raise
         return run.written
 
-    def _judge(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
+    def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
         form, values = spec.parts()
         tests = self.plans.tests
@@ -140,8 +140,8 @@ class WriteByQuery:
         holds = test
         if spec.range is None:
             return lambda entity: holds(entity, values)
-        indexes = maintenance(self.engine.schema, spec.model)
-        index = next(one for one in indexes.indexes if one.model is bound.plan.index)
+        indexes = maintenance(self.engine.schema, spec.model).indexes
+        index = next(index for index in indexes if index.model is bound.plan.index)
         return lambda entity: bound.holds(index.rows((entity._row,))) and holds(entity, values)
 
 
@@ -155,7 +155,7 @@ class _Run:
         self,
         writing: WriteByQuery,
         spec: QuerySpec,
-        judge: Callable[[Any], bool],
+        test: Callable[[Any], bool],
         work: Work,
         place: Checkpoint | None,
         spending: Spending | None,
@@ -165,7 +165,7 @@ class _Run:
         self._writing = writing
         self._spec = spec
         self._model = spec.model
-        self._judge = judge
+        self._test = test
         self._work = work
         self._place = place
         self._spending = spending
@@ -183,7 +183,7 @@ class _Run:
         self._end()
 
     def _page(self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
-        """Return some entities, up to where they go, and whether there may be more."""
+        """Return the next entities, the last key that was read, and whether there may be more."""
         batch, spending = self._writing.pace.batch, self._spending
         run = Run(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
@@ -210,18 +210,18 @@ class _Run:
             for some in _lists(keys, batch):
                 rows = self._engine.get_many([(self._model, *key) for key in some])
                 entities = self._model.build([row for row in rows if row is not None])
-                self._batch([entity for entity in entities if self._judge(entity)])
+                self._batch([entity for entity in entities if self._test(entity)])
         self._end()
 
     def _keys(self) -> Iterator[Key]:
-        """Yield the keys of what the query finds, all of one state of the store, in the order of the query."""
+        """Yield the keys of the results in the order of the query, from one state of the store."""
         prepared, bound = self._writing.plans.find(self._spec, ())
         run = Run(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         limit = self._spec.limit
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
     def _batch(self, entities: Sequence[Any]) -> None:
-        """Do the work on some entities, and write it; earlier if it takes long."""
+        """Work on some entities, and write the operations, in several batches if the work takes long."""
         if self._spending is not None:
             self._spending.check_time()
         clock, seconds = self._writing.pace.monotonic, self._writing.pace.seconds
@@ -237,10 +237,10 @@ class _Run:
         self._write(operations)
 
     def _write(self, operations: list[Operation]) -> None:
-        """Write a batch; what someone else wrote since it was read is read again, and judged again."""
+        """Write a batch; if another program wrote one of the entities since, read and test the batch again."""
         tries = 0
         while operations:
-            # Where others are often faster, less is tried at once.
+            # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
             written = self.written + len(part)
             place = self._place
@@ -262,12 +262,15 @@ class _Run:
                 operations = operations[len(part) :]
 
     def _again(self, operations: list[Operation]) -> list[Operation]:
-        rows = self._engine.get_many([(one.model, one.partition, one.row) for one in operations])
+        """Return the operations on the entities of a batch as they are now; an unchanged one keeps its operation."""
+        rows = self._engine.get_many(
+            [(operation.model, operation.partition, operation.row) for operation in operations]
+        )
         again: list[Operation | None] = []
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
                 again.append(operation)
-            elif row is not None and self._judge(entity := self._model.build_one(row)):
+            elif row is not None and self._test(entity := self._model.build_one(row)):
                 again.append(self._work(entity))
         return [operation for operation in again if operation is not None]
 
@@ -290,7 +293,7 @@ def _by_assignments(changes: Assignments) -> Work:
 
 
 def by_function(model: Model, change: Callable[[Any], Any]) -> Work:
-    """Return what a function does to an entity: it returns what is to be written, or None to leave it alone.
+    """Return the work of a user's function on an entity: it returns what is to be written, or None to leave it alone.
 
     What it returns is stored over what was read, whatever ETag it has; nothing is written if it would be the same.
 
@@ -330,7 +333,7 @@ def _replacing(model: Model, row: Row, entity: Any) -> Operation:
 
 
 def _in_order(keys: Iterator[Key], file: IO[bytes], most: int) -> Iterator[Key]:
-    """Return keys in order; no more than ``most`` are in memory, others lie in a file, in sorted runs."""
+    """Return keys in order; at most ``most`` are in memory, the others in a file, in sorted runs."""
     runs: list[tuple[int, int]] = []
     while len(run := sorted(islice(keys, most))) == most:
         start = file.tell()
@@ -353,7 +356,7 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
 
 
 class _UnderWay(msgspec.Struct, frozen=True):
-    """What is noted in the store of a run that is under way."""
+    """The note in the store of a run that is under way."""
 
     identity: str
     what: str
@@ -362,32 +365,32 @@ class _UnderWay(msgspec.Struct, frozen=True):
 
 
 class Checkpoint:
-    """How far a run with a name has come: noted in the store, in the transactions that it is made of."""
+    """The place of a run with a name, which the transaction of each batch notes in the store."""
 
     def __init__(self, engine: Engine, name: str, identity: str, what: str) -> None:
         self._engine = engine
         self._name = name
         self._keys_name = f"{name} keys"
-        self._fresh = _UnderWay(identity, what, None, 0)
-        self._held = engine.note(name)
-        self._next = self._held
-        held = self._fresh if self._held is None else _noted(name, self._held, _UnderWay)
-        if held.identity != identity:
+        self._start = _UnderWay(identity, what, None, 0)
+        self._noted = engine.note(name)
+        self._next = self._noted
+        place = self._start if self._noted is None else _decoded(name, self._noted, _UnderWay)
+        if place.identity != identity:
             raise InvalidQuery(
-                f"{what}: {name} is in use by another query, {held.what}; make that call again to finish it, or "
+                f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
                 "give this one another name"
             )
-        self.position = held.position
-        self.written = held.written
+        self.position = place.position
+        self.written = place.written
         self._has_keys = False
 
     def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:
-        """Return the keys that were chosen when the run began: a limit would choose others once some are changed."""
+        """Return the keys that were chosen when the run began: a limit would choose others after the first write."""
         self._has_keys = True
-        if self._held is not None:
-            return _noted(self._keys_name, self._engine.note(self._keys_name), list[Key])
+        if self._noted is not None:
+            return _decoded(self._keys_name, self._engine.note(self._keys_name), list[Key])
         keys = choose()
-        self._next = _text(self._fresh)
+        self._next = _text(self._start)
         try:
             self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
         except NoteChanged:
@@ -396,19 +399,19 @@ class Checkpoint:
         return keys
 
     def moved(self, position: Key, written: int) -> Sequence[Note]:
-        """Return what is noted with a batch."""
-        self._next = _text(msgspec.structs.replace(self._fresh, position=position, written=written))
-        return [Note(self._name, self._held, self._next)]
+        """Return the note of a batch that ends at a position."""
+        self._next = _text(msgspec.structs.replace(self._start, position=position, written=written))
+        return [Note(self._name, self._noted, self._next)]
 
     def arrived(self) -> None:
-        """Note that a batch was written."""
-        self._held = self._next
+        """Go on from a batch that was written."""
+        self._noted = self._next
 
     def leave(self) -> None:
-        """Take the note away: the run is over."""
-        if self._held is None:
+        """Delete the note: the run is over."""
+        if self._noted is None:
             return
-        notes = [Note(self._name, self._held, None)]
+        notes = [Note(self._name, self._noted, None)]
         if self._has_keys:
             notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
         try:
@@ -419,12 +422,16 @@ class Checkpoint:
     def taken(self) -> PreconditionFailed:
         """Return the error of a second run beside this one."""
         return PreconditionFailed(
-            f"{self._fresh.what}: another run writes under the same name, {self._name}; wait for it"
+            f"{self._start.what}: another run writes under the same name, {self._name}; wait for it"
         )
 
 
-def _noted(name: str, text: Any, kind: type[T]) -> T:
-    """Return what is noted under a name."""
+def _decoded(name: str, text: Any, kind: type[T]) -> T:
+    """Return the content of a note.
+
+    Raises:
+        CorruptStore: it cannot be read.
+    """
     try:
         return msgspec.json.decode(text, type=kind)
     except DAMAGE as error:
