@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
@@ -23,9 +24,11 @@ from ..values.arrow import ArrowColumn, load_package, parse_lines
 __all__ = ["ROWS", "ArrowWriter"]
 
 T = TypeVar("T")
-A = TypeVar("A")
+A = TypeVar("A", bound=Sized)
 ROWS = 4_096  # that are turned into columns at once: more of them burden Python's garbage collection
 LINES = 6_144  # that are one text: with fewer of them the two threads wait for each other more often
+_SHORT = 1 << 16  # bytes: no thread is worth a shorter text alone
+_WAITING = 4  # batches, before their reader takes one
 _MAX_SCALE = 38
 
 
@@ -163,21 +166,34 @@ def _rows(text: bytes) -> list[Row]:
 
 
 def _ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
-    """Yield what a function makes of items, in another thread while the next one comes."""
+    """Yield what a function makes of items: in another thread while the next ones come, and in this one if that is behind."""
     first = next(items, None)
+    if first is not None and len(first) < _SHORT:
+        yield make(first)
+        first = next(items, None)
     if first is None:
         return
-    second = next(items, None)
-    if second is None:
-        yield make(first)
-        return
     with ThreadPoolExecutor(1, "tablemapper-columns") as thread:
-        waiting: Future[T] = thread.submit(make, first)
-        for item in chain([second], items):
-            following = thread.submit(make, item)
-            yield waiting.result()
-            waiting = following
-        yield waiting.result()
+        made: deque[Future[T]] = deque()
+        for item in chain([first], items):
+            behind = sum(not one.done() for one in made) > 1
+            made.append(_made(make, item) if behind else thread.submit(make, item))
+            while made[0].done() or len(made) > _WAITING:
+                yield made.popleft().result()
+                if not made:
+                    break
+        for one in made:
+            yield one.result()
+
+
+def _made(make: Callable[[A], T], item: A) -> Future[T]:
+    """Return what a function makes of an item as another thread does; an error waits for its turn, too."""
+    made: Future[T] = Future()
+    try:
+        made.set_result(make(item))
+    except Exception as error:
+        made.set_exception(error)
+    return made
 
 
 def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[Any, Any]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from threading import Event, current_thread
 from typing import Any, Literal
 from uuid import UUID
 
@@ -455,3 +456,57 @@ def test_arrow_reads_numbers_of_keys_of_which_none_is_negative(
             assert rows.to_arrow() == table
     assert came == ["text"]
     assert [one is not None for one in given] == [by_arrow, True, by_arrow]  # plain, padded, small
+
+
+def _blocked(wrong: int | None = None) -> tuple[Callable[[bytes], int], list[int]]:
+    """Return a function of texts by number that waits in another thread till three were made in this one; and their numbers."""
+    here, go_on, main = list[int](), Event(), current_thread()
+
+    def make(item: bytes) -> int:
+        number = item[0]
+        if current_thread() is main:
+            here.append(number)
+            if len(here) == 3:
+                go_on.set()
+        else:
+            assert go_on.wait(60)
+        if number == wrong:
+            raise ValueError(number)
+        return number
+
+    return make, here
+
+
+def test_texts_are_read_here_where_the_other_thread_is_behind_and_come_in_order() -> None:
+    make, here = _blocked()
+    texts = [bytes([number]) * batches._SHORT for number in range(5)]
+    assert list(batches._ahead(make, iter(texts))) == [0, 1, 2, 3, 4]
+    assert here == [2, 3, 4]
+
+
+def test_what_cannot_be_read_is_told_after_what_came_before_it() -> None:
+    make, here = _blocked(wrong=3)
+    texts = [bytes([number]) * batches._SHORT for number in range(5)]
+    found = batches._ahead(make, iter(texts))
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="3"):
+        next(found)
+    assert here == [2, 3, 4]
+
+
+def test_no_more_than_some_batches_wait_for_their_reader() -> None:
+    read: list[int] = []
+
+    def texts() -> Iterator[bytes]:
+        for number in range(20):
+            read.append(number)
+            yield bytes([number]) * batches._SHORT
+
+    for number in batches._ahead(lambda item: item[0], texts()):
+        assert len(read) <= number + batches._WAITING + 1
+
+
+def test_a_short_text_is_worth_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "ThreadPoolExecutor", None)
+    assert list(batches._ahead(len, iter([b"x"]))) == [1]
+    assert list(batches._ahead(len, iter([]))) == []
