@@ -27,7 +27,7 @@ from ..expressions.arithmetic import Computed
 from ..expressions.predicates import dump, dump_value
 from ..expressions.tree import Attr, Each, Predicate
 from ..keys.codec import key_codec
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 from ..values.sums import SUMS, ExactSum, negated, read_number
 from .rows import DAMAGE
 
@@ -355,16 +355,20 @@ _BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tup
 """Of types whose values sort by their key texts only."""
 
 
+def _own(kind: ValueType) -> ValueType:
+    return SCALARS[kind.kind] if kind.kind in (timedelta, bytes) else kind  # (inside JSON these are text)
+
+
 def sortable(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
-    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else kind.store
+    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _own(kind).store
 
 
 def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
     """Return source of what `sortable` gives."""
     if kind.name in _BY_KEY:
         return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
-    return kind.store_source(variable, names)
+    return _own(kind).store_source(variable, names)
 
 
 def store_sortable(kind: ValueType, value: Any) -> Any:
@@ -376,7 +380,7 @@ def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
     if stored.__class__ is int and kind.kind is int and kind.enum is None:
         return stored  # (one that is a sum can be beyond 64 bits)
-    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else kind.load(stored)
+    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else _own(kind).load(stored)
 
 
 _KINDS: dict[MeasureKind, type[Slot]] = {

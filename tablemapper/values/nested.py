@@ -389,14 +389,20 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     if kind is dict:
         if '"' in name:
             raise Fault(f"the key {name!r} cannot be in a condition: it holds a quotation mark")
-        return value_type(args[1] if args else Any)[0], f'."{name}"'
+        return _part_type(args[1] if args else Any, name), f'."{name}"'
     members = _members(kind)
     if members is None:
         raise Fault(f"{_readable(kind)} has no nested values; attrs classes, Structs and dicts have")
     if name not in members:
         known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
         raise Fault(f'{kind.__name__} has no field "{name}" {known}')
-    return value_type(typing.get_type_hints(kind, include_extras=True)[name])[0], f'."{members[name]}"'
+    return _part_type(typing.get_type_hints(kind, include_extras=True)[name], name), f'."{members[name]}"'
+
+
+def _part_type(annotation: Any, name: str) -> ValueType:
+    if annotation is Any:
+        raise Fault(f'"{name}" is Any, which says nothing of its values: declare their type, as in dict[str, int]')
+    return value_type(annotation)[0]
 
 
 # -- annotations -------------------------------------------------------------------------------------------------------

@@ -230,6 +230,8 @@ class ValueType:
     def _member(self, name: str) -> tuple[ValueType, str]:
         if self.member is None:
             raise Fault(f"{self.name} has no nested values; attrs classes, dataclasses, Structs and dicts have")
+        if self.element is None and not isinstance(name, str):
+            raise Fault(f"expected the name of a nested value, got {shown(name)}")
         return self.member(name)
 
 

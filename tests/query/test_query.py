@@ -596,3 +596,22 @@ def test_the_first_of_more_days_than_are_read_one_by_one_satisfies_all(days: int
         store.insert(Sale(start + timedelta(days=1), Decimal("5"), 2))
         assert query.allow_scan().one().number == 2
         assert query.allow_scan().first() == query.allow_scan().one()
+
+
+@pytest.mark.parametrize(
+    "name", ["a\\b", "a\\", "\\u0041", "\0", "a\0b", "\n", "a'b", "a.b", "", " ", "[0]", "é", "\u2028", "😀", "$"]
+)
+def test_an_entry_of_a_dict_is_found_whatever_its_key_holds(name: str) -> None:
+    class Box(tm.Entity, table="Boxes"):
+        number: tm.Field[int]
+        sizes: tm.Field[dict[str, int]]
+        key = tm.Key[int](partition="{number}")
+
+    with tm.open(":memory:", models=[Box]) as store:
+        store.insert_many([Box(0, {}), Box(1, {name: 5}), Box(2, {name: 7, "A": 1}), Box(3, {"A": 5})])
+        query = store.query(Box).allow_scan()
+        size = Box.sizes[name]
+        assert {one.number for one in query.where(size == 5)} == {1}
+        assert {one.number for one in query.where(size > 5)} == {2}
+        assert {one.number for one in query.where(size.is_null())} == {0, 3}
+        assert [one.number for one in query.order_by(size.desc())][:2] == [2, 1]

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
@@ -192,6 +193,48 @@ def test_a_sum_of_both_infinities_is_none_and_not_0_and_in_no_index() -> None:
         store.delete(Reading.key("d", at))
         assert [one.total for one in store.query(Ever.by_total())] == [-math.inf]
         assert store.check().ok
+
+
+@attrs.define
+class Span:
+    raw: bytes
+    time: timedelta
+
+
+class Run(tm.Entity, table="Runs"):
+    device: tm.Field[str]
+    number: tm.Field[int]
+    span: tm.Field[Span]
+
+    key = tm.Key[str, int](partition="{device}", row="{number}")
+
+
+class Spans(tm.Aggregate, of=Run, table="Spans"):
+    device: tm.Field[str] = tm.group_by(Run.device)
+    low: tm.Field[bytes | None] = tm.min(Run.span.at(lambda one: one.raw))
+    top: tm.Field[bytes | None] = tm.max(Run.span.at(lambda one: one.raw))
+    longest: tm.Field[timedelta | None] = tm.max_ever(Run.span.at(lambda one: one.time))
+
+    key = tm.Key[str](partition="{device}")
+
+
+def test_nested_bytes_and_durations_are_ordered_as_values_and_not_as_their_json() -> None:
+    raw = [b"", b"\xff", b"\x00", b"a", b"ab", b"\xfb"]
+    times = [timedelta(days=number * 7 - 20) for number in range(6)]
+    with tm.open(":memory:", models=[Run, Spans]) as store:
+        for number, values in enumerate(zip(raw, times, strict=True)):
+            store.insert(Run("d", number, Span(*values)))
+        assert (group := store[Spans.key("d")]).low == b""
+        assert (group.top, group.longest) == (b"\xff", max(times))
+        query = store.query(Run).where(Run.device == "d")
+        assert [one.span.raw for one in query.order_by(Run.span.at(lambda one: one.raw))] == sorted(raw)
+        assert [one.span.time for one in query.order_by(Run.span.at(lambda one: one.time))] == sorted(times)
+        assert query.where(Run.number > 1).max(Run.span.at(lambda one: one.raw)) == b"\xfb"
+        store.delete(Run.key("d", 1))
+        store.delete(Run.key("d", 5))
+        assert (group := store[Spans.key("d")]).top == b"ab"
+        assert group.longest == max(times)
+        assert store.check().ok, store.check()
 
 
 def test_every_difference_changes_the_fingerprint() -> None:

@@ -819,8 +819,10 @@ def test_a_nested_value_has_a_type(annotation: Any, path: tuple[str, ...], name:
         (Address, ("citi",), 'Address has no field "citi" (fields: city, floor, since); did you mean "city"?'),
         (str, ("x",), "str has no nested values"),
         (list[str], ("x",), "no nested values"),
-        (dict[str, Any], ("x",), "Any cannot be stored"),
         (dict[str, int], ('"',), "quotation mark"),
+        (dict[str, int], (1,), "expected the name of a nested value, got 1"),
+        (Extra, (None,), "expected the name of a nested value, got None"),
+        (dict[str, Any], ("x",), '"x" is Any, which says nothing of its values: declare their type'),
     ],
 )
 def test_a_nested_value_that_is_not_there_is_refused(annotation: Any, path: tuple[str, ...], why: str) -> None:

@@ -52,7 +52,8 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
         if not attr.type.sql_in_json:
             return None
         path = field.type.json_path(attr.path)
-        return None if "'" in path else f"json_extract({sql}, '{path}')"
+        # (SQLite takes a backslash for the beginning of an escape, ends a statement at a NUL, and knows no surrogate.)
+        return f"json_extract({sql}, '{path}')" if path.isprintable() and not {"'", "\\"} & {*path} else None
     return sql if attr.type.kind is not object and attr.type.sql_ordered else None
 
 
