@@ -117,7 +117,7 @@ def open_migrations(
 def _check_path(where: str) -> None:
     if _CONNECTION.match(where):  # which holds a secret, so it is not repeated
         raise NotAStore(
-            "a connection string is no path: Azure Tables cannot be opened yet; name a file, as in "
+            "a connection string is not a path: Azure Tables cannot be opened yet; name a file, such as "
             'tm.open("shop.db", models=…)'
         )
     if (url := _URL.match(where)) is None:

@@ -34,7 +34,7 @@ _FAULTY = object()
 _ELSEWHERE = {
     "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
     "__table_args__": "a key and indexes are declared in the class body, as tm.Key and tm.Index",
-    "Meta": 'options stand in the class statement: class {cls}(…, table="…")',
+    "Meta": 'options belong in the class statement: class {cls}(…, table="…")',
     "__post_init__": "__post_init__ is never called; name it __attrs_post_init__",
     "__attrs_pre_init__": "__attrs_pre_init__ is never called; __attrs_post_init__ is",
 }
@@ -71,7 +71,7 @@ def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
     for base in others:
         if declared := list(dict.fromkeys(_lent(base))):
             faults.append(
-                f"{base.__name__} declares {', '.join(declared)}, but is no entity, so {name} does not get them; make "
+                f"{base.__name__} declares {', '.join(declared)}, but is not an entity, so {name} does not inherit them; make "
                 f"it one without a table: class {base.__name__}(tm.Entity):"
             )
 
@@ -122,7 +122,7 @@ def read_body(
     """
     for key, value in list(body.items()):
         if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
-            faults.append(f"{key}: a tuple is no declaration; is there a comma after it?")
+            faults.append(f"{key}: a tuple is not a declaration; is there a comma after it?")
             body[key] = next(item for item in value if isinstance(item, _DECLARED))
             if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
                 del body[key]
@@ -217,7 +217,7 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
             faults.append(f"{field_name}: annotate it ClassVar[…]; a field may not begin with an underscore")
         else:
             text = _readable(hint)
-            faults.append(f"{field_name}: annotate it tm.Field[{text}], or ClassVar[{text}] if it is no field")
+            faults.append(f"{field_name}: annotate it tm.Field[{text}], or ClassVar[{text}] if it is not a field")
 
 
 def _unreadable(name: str, error: Exception, known: list[str]) -> str:
@@ -311,7 +311,7 @@ def _place_faults(name: str, measure: Measure, *, aggregate: bool) -> Iterator[s
     elif not aggregate and measure.of is None:
         given = "" if measure.attr is None else f"{measure.attr!r}, "
         yield (
-            f"{kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…), or says what it is over: "
+            f"{kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…), or names the class that it measures: "
             f"{name} = tm.{kind}({given}of=…)"
         )
 
@@ -331,7 +331,7 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
     known = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
     for option in settings.unknown:
         mend = _OPTIONS.get(option, "").format(name)
-        yield f"{option}= is no option of a field{f'; {mend}' if mend else did_you_mean(option, known)}"
+        yield f"{option}= is not an option of a field{f'; {mend}' if mend else did_you_mean(option, known)}"
 
 
 def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:

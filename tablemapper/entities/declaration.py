@@ -287,7 +287,7 @@ def declare(
         for name in dict.fromkeys((*partition.fields, *row.fields)):
             if name not in (*partition.arguments, *row.arguments):
                 faults.append(
-                    f"key: {name} stands in it under shard only, so all entities of a bucket would be one; "
+                    f"key: {name} is in it under shard only, so all entities of a bucket would have the same key; "
                     f"add {{{name}}} to row"
                 )
         faults += _too_fine(fields, partition, row)
@@ -436,7 +436,7 @@ def _compare_parameters(
     hint = next((f'; did you mean "{{{text}}}"?' for text in literals if text in fields), "")
     parameters = get_args(getattr(declared, "__orig_class__", None))
     if hint and not types:
-        faults.append(f"{name}: no field stands in its templates, as none is in braces{hint}")
+        faults.append(f"{name}: its templates contain no field in braces{hint}")
         return
     if not parameters:
         return

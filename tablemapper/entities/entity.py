@@ -84,7 +84,7 @@ class ClassAccess(property):
 def _make_class(
     mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options, unknown: Iterable[str]
 ) -> Any:
-    faults = [f"{keyword}= is no option of a class{did_you_mean(keyword, Options._fields)}" for keyword in unknown]
+    faults = [f"{keyword}= is not an option of a class{did_you_mean(keyword, Options._fields)}" for keyword in unknown]
     kind: Any = next(base for base in bases if isinstance(base, RecordType))
     options = kind._options(options, faults)
     before = len(faults)

@@ -107,7 +107,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
         if not isinstance(one, Attr):
             return [f"{measure.kind}({shown(one)}): expected a field, as in {source.__name__}.name"]
         if not issubclass(source, one.owner):
-            return [f"{shown(one)} is not a field of {source.__name__}, which it is an aggregate of"]
+            return [f"{shown(one)} is not a field of {source.__name__}, the class that it aggregates"]
         if one.name == TIMESTAMP_NAME:
             return [f"{one!r} changes with each write; nothing can be maintained by it"]
         if abstract_declaration(source).field(one.name).maintained:
@@ -129,7 +129,7 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
             return [f"a group is never None; make it Field[{wanted}]"]
     elif measure.kind in ("sum", "avg"):
         if not attr.type.summable:
-            return [f"{attr!r} is {wanted}; numbers and timedeltas can be summed"]
+            return [f"{attr!r} is {wanted}; only numbers and timedeltas have a sum"]
         if measure.kind == "avg" and wanted in ("int", "int32"):
             wanted = "float"
         if wanted == "int32":

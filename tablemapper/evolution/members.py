@@ -124,11 +124,11 @@ class _Comparison:
             self.partial.add(f"{after}.{name}")
             if name in new["required"] or "factory" in new["properties"][name]:
                 yield (
-                    f'its member "{name}" ({after}) is new, and values that are there have none; give it a default '
+                    f'its member "{name}" ({after}) is new, and existing values do not have it; give it a default '
                     "(a factory does not count), or migrate"
                 )
         if "order" in new and new["order"][: len(old["order"])] != old["order"]:
-            yield f"the members of {after} stand in another order, and only that tells them apart; leave it, or migrate"
+            yield f"the members of {after} have another order, and only the order distinguishes them; keep it, or migrate"
 
 
 def _kind(schema: _Schema, classes: _Schema) -> _Schema:

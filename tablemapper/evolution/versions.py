@@ -55,7 +55,7 @@ def retired(version: VersionForm) -> str:
     """Return why a retired version of a class cannot be used."""
     ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
     if version.retired_by is None:
-        how = f"the class was declared anew on {ended}, when it held no entities"
+        how = f"the class was declared again on {ended}, when it held no entities"
     elif version.unkept:
         how = (
             "a process that opened the store without migrations= wrote what the migration "

@@ -167,7 +167,7 @@ def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any]
             return Match(of_groups, tuple(group_fields[attr.source] for attr in groups), value)
         untranslated = [part for part, translated in translations if translated is None]
         mixed = dict.fromkeys(attr.label for part in untranslated for attr in part.attributes())
-        reasons.append(f"its groups do not tell {', '.join(mixed)} apart")
+        reasons.append(f"its groups do not distinguish {', '.join(mixed)}")
     subject = "entities" if wanted.attr is None else wanted.attr.label
     return reasons[0] if reasons else f"it does not keep the {wanted.name} of {subject}"
 

@@ -188,7 +188,7 @@ def fields_of(value: Computed[Any, Any]) -> tuple[Attr[Any, Any], ...]:
 def _summed(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
     attr = _attr(measured, field)
     if not attr.type.summable:
-        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; numbers and timedeltas can be summed")
+        raise InvalidQuery(f"{measured}: {attr!r} is {attr.type.name}; only numbers and timedeltas have a sum")
     return attr
 
 

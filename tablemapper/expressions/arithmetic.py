@@ -124,7 +124,7 @@ def _fault(constant: Any) -> str | None:
     if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
         return f"{shown(constant)} has more than {MAX_BITS} bits"
     if isinstance(constant, float) and math.isnan(constant):
-        return "nan is no number"
+        return "nan is not a number"
     if isinstance(constant, datetime) and constant.utcoffset() is None:
         return f"{shown(constant)} has no time zone"
     return None
@@ -367,7 +367,9 @@ class Computed(Number[O, T_co]):
     def __attrs_post_init__(self) -> None:
         for one in (self.left, self.right):
             if kind_of(one) is None:
-                raise InvalidQuery(f"{shown(self)}: {shown(one)} cannot be calculated with; a number or a time can")
+                raise InvalidQuery(
+                    f"{shown(self)}: {shown(one)} cannot be part of a calculation; use numbers and times"
+                )
             if (fault := _fault(one)) is not None:
                 raise InvalidQuery(f"{shown(self)}: {fault}")
         result = calculation(self.op, self.left, self.right)
@@ -384,7 +386,7 @@ class Computed(Number[O, T_co]):
         return f"({self.left!r} {self.op} {self.right!r})"
 
     def _compare(self, _: object) -> NoReturn:
-        raise InvalidQuery(f"{shown(self)}: a query compares fields, not calculations; compare the field itself")
+        raise InvalidQuery(f"{shown(self)}: a query can compare fields, but not calculations; compare the field itself")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
     __hash__ = object.__hash__

@@ -199,7 +199,9 @@ class Attr(Number[O, T]):
             raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
         if isinstance(other, Attr):
             if not self.type.comparable(other.type):
-                raise InvalidQuery(f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} do not compare")
+                raise InvalidQuery(
+                    f"{self!r} {op} {other!r}: {self.type.name} and {other.type.name} cannot be compared"
+                )
             return Compare(attr=self, op=op, value=other)
         value = self._operand(other, op)
         return Compare(attr=known_as(self, value) if op == "==" else self, op=op, value=value)
@@ -397,9 +399,7 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
 
     def remove(self) -> Assignment[O]:
-        """Remove an entry of a dict, an undeclared property, ``Device.more["battery"].remove()``, or the value of a
-        field. If there is none, do nothing.
-        """
+        """Remove an entry of a dict, an undeclared property, ``Device.more["battery"].remove()``, or a field's value."""
         return Assignment(attr=self, value=None, removes=True)
 
 
@@ -407,7 +407,7 @@ def cut_down(attr: Attr[O, Any], part: Cut) -> Attr[O, Any]:
     """Return a time that is cut down; raise InvalidQuery if it cannot be."""
     base = attr.type.kind
     if not attr.type.cuttable or attr.part is not None or (base is date and part.kind is not str):
-        raise InvalidQuery(f"{attr!r}: only a datetime can be cut down to a part, or a date to a text")
+        raise InvalidQuery(f"{attr!r}: only a datetime can be truncated, or a date to a text")
     if (fault := part.fault(base)) is not None:
         raise InvalidQuery(f"{attr!r}.{part}: {fault}")
     return attrs.evolve(attr, part=part, type=SCALARS[part.kind], uncut=attr.type)

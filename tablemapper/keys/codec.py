@@ -386,7 +386,7 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
             return types.pop()
         invalid(f"the members of {kind.__name__} are not all str or all int, so they have no key text")
     invalid(
-        f"a {getattr(kind, '__name__', kind)} cannot stand in a key; these can: "
+        f"a {getattr(kind, '__name__', kind)} cannot be part of a key; these can: "
         f"{', '.join(one.__name__ for one in FORMS)}, and Enums of str or int"
     )
 
@@ -438,9 +438,9 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
         if base is not str:
             invalid(f'"{spec}" is for str, this is {base.__name__}')
         if spec == "raw" and not raw:
-            invalid('"raw" cannot stand in an index: it holds the key beside other text')
+            invalid('"raw" cannot be part of an index, whose rows hold the key beside other text')
         return _fold(refuse) if spec == "fold" else _raw(refuse)
-    invalid(f'there is no spec "{spec}"; there are {_SPECS}')
+    invalid(f'unknown spec "{spec}"; the specs are {_SPECS}')
 
 
 def _plain_form(form: Form, refuse: Refuse) -> dict[str, Any]:
@@ -534,7 +534,7 @@ def _prefix(head: int, refuse: Refuse) -> dict[str, Any]:
 def _raw(refuse: Refuse) -> dict[str, Any]:
     def encode(value: str) -> str:
         if match := FORBIDDEN.search(value):
-            refuse(value, f"U+{ord(match[0]):04X} cannot stand in a key: without the spec it is escaped")
+            refuse(value, f"U+{ord(match[0]):04X} cannot be part of a key: without the spec it is escaped")
         if value.startswith(' "'):
             refuse(value, "keys that begin with a space and a quote are reserved: without the spec it is escaped")
         return value

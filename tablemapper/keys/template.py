@@ -551,7 +551,7 @@ def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults:
             yield checked()
             literal = ""
         if conversion:
-            faults.append(f"{{{field}!{conversion}}}: there are no conversions; the specs stand after a colon")
+            faults.append(f"{{{field}!{conversion}}}: there are no conversions; write a spec after a colon")
         if field not in kinds:
             faults.append(f'no field "{field}" (fields: {", ".join(kinds)}){did_you_mean(field, kinds)}')
             continue
@@ -575,7 +575,7 @@ def _ended(text: str, field: str, key: KeyCodec, rest: list[_Draft], faults: lis
         faults.append(f"{text!r}: nothing separates {field} and {following[0]}: use a tuple of two texts")
     elif following[0] not in _DELIMITERS:
         faults.append(
-            f"{text!r}: {following[0]!r} cannot end the text of {field}, since it may stand in it: "
+            f"{text!r}: {following[0]!r} cannot end the text of {field}, because that text may contain it: "
             "use punctuation (not a space, quote or ~), or a tuple of two texts"
         )
     else:

@@ -56,7 +56,7 @@ def load_functions(functions: Sequence[MigrationFunction]) -> tuple[Script, ...]
         if isinstance(function, MigrationFunction):
             scripts += _loaded(function.function.__name__, function, None, faults)
         else:
-            faults.append(f"{shown(function)} is no migration: decorate the function with @tm.migration(…)")
+            faults.append(f"{shown(function)} is not a migration: decorate the function with @tm.migration(…)")
     return _chain("migrations", scripts, faults)
 
 

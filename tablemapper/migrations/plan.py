@@ -87,7 +87,7 @@ def _differences(cls: Any, forms: Forms, pending: Collection[str] = (), *, exact
             if f"{name}.{part}" not in pending
         )
     if declared.aggregate != stored.aggregate:
-        yield f"{name}: what it aggregates is other in the store"
+        yield f"{name}: it aggregates something else in the store"
 
 
 # ---------------------------------------------------------------------------------------------- transitions and edits

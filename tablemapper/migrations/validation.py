@@ -110,7 +110,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
             if isinstance(what, Attr):
                 yield from _field("old", what, script)
                 if what.owner in script.old and issubclass(what.owner, Aggregate):
-                    yield f"{what!r} is maintained; write m.drop(old.{what.owner.__name__}), and declare the aggregate anew"
+                    yield f"{what!r} is maintained; write m.drop(old.{what.owner.__name__}), and declare the aggregate again"
             elif isinstance(what, IndexCall):
                 yield from _index("old", what, script)
             else:

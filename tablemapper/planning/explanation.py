@@ -64,7 +64,7 @@ class Explanation:
         plan = self.plan
         head = f"reads {'the whole table of ' if plan.scan else ''}{self.path}"
         head += ", backwards" if plan.descending else ""
-        head += ", which holds all that is needed" if plan.covering else ""
+        head += ", which holds all needed fields" if plan.covering else ""
         lines = [head]
         if not plan.scan:
             lines += [f"  {one}" for one in self.ranges[:_SHOWN]]

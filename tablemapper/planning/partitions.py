@@ -59,5 +59,7 @@ def _moment(attr: Attr[Any, Any], part: Cut, value: Any) -> Any:
     """Return the first moment that is cut to a value."""
     first = part.edge(value, attr.time_kind, end=False) if part.ordered else None
     if first is None or part.of(first) != value:
-        raise InvalidQuery(f"partition: {attr!r} == {shown(value)} is no span of time; compare {attr.whole!r} itself")
+        raise InvalidQuery(
+            f"partition: {attr!r} == {shown(value)} is not a span of time; compare {attr.whole!r} itself"
+        )
     return first

@@ -70,7 +70,7 @@ def _worse(one: Plan, best: Plan) -> str:
     if one.sorted and not best.sorted:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
     if best.covering and not one.covering:
-        return f"bounds as many fields as {best.path}, which holds all that is needed"
+        return f"bounds as many fields as {best.path}, which holds all needed fields"
     if one.whole_partition and one.bound != best.bound:
         return f"bounds as many fields as {best.path}, but only to whole partitions"
     if best.index is None:

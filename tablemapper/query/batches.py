@@ -203,7 +203,7 @@ def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[
         name = attr.label if isinstance(attr, Attr) else shown(attr)
         if name not in known:
             raise InvalidQuery(
-                f"{verb}: decimals= names {name}, which is no column of Decimals here "
+                f"{verb}: decimals= names {name}, which is not a column of Decimals here "
                 f"({', '.join(known) or 'there is none'}){did_you_mean(name, known)}"
             )
         if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= _MAX_SCALE:

@@ -307,7 +307,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         """
         given: tuple[Any, ...] = steps
         if given and self._spec.backwards:
-            raise InvalidQuery("order_by: backwards() is for the order of the rows; write .desc() instead")
+            raise InvalidQuery("order_by: backwards() reverses the order of the rows; write .desc() instead")
         models = [part.model for part in self._parts]
         for step in given:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
@@ -334,7 +334,7 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
             raise InvalidQuery(f"query: {model.name} is named twice; name each class once")
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
-        raise InvalidQuery(f"query: {tables}; several classes can be queried together if they share a table")
+        raise InvalidQuery(f"query: {tables}; only classes that share a table can be queried together")
     return MixedQuery(plans, tuple([_Part(Query(plans, QuerySpec(model, mixed=True))) for model in models]))
 
 

@@ -66,7 +66,7 @@ class Seal:
         except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidToken):
                 raise
-            raise InvalidToken(f"{self._what}: this is no page token; pass page(…).token, or None") from None
+            raise InvalidToken(f"{self._what}: this is not a page token; pass page(…).token, or None") from None
         if version != _VERSION or query != self._query:
             raise InvalidToken(
                 f"{self._what}: this token belongs to another query, or to other models; start without one"

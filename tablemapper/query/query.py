@@ -442,7 +442,7 @@ class Query(ClassResults[E]):
             InvalidQuery: no field is given, or a field of another class.
         """
         if not fields:
-            raise InvalidQuery("select: name the fields")
+            raise InvalidQuery("select: name at least one field")
         for field in fields:
             _own(field, self._spec.model)
         return Rows(self._plans, self._spec, fields)  # type: ignore[arg-type]
@@ -522,7 +522,7 @@ class Query(ClassResults[E]):
             InvalidQuery: a field cannot be grouped by, or is of another class.
         """
         if not fields:
-            raise InvalidQuery("group_by: name the fields")
+            raise InvalidQuery("group_by: name at least one field")
         for field in fields:
             attr = _own(field, self._spec.model)
             if not attr.type.keyable:

@@ -95,7 +95,7 @@ class Results(Generic[T_co]):
         """
         results = list(self._some(2))
         if len(results) > 1:
-            raise InvalidQuery(f"{shown(self, _LONG)}: there are several such entities; add conditions, or use first()")
+            raise InvalidQuery(f"{shown(self, _LONG)}: several entities match; add conditions, or use first()")
         return results[0] if results else None
 
     def page(self, size: int, /, token: str | None = None) -> Page[T_co]:

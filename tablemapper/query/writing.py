@@ -435,7 +435,7 @@ def _decoded(name: str, text: Any, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except DAMAGE as error:
-        raise CorruptStore(f"what is noted of the run {name} cannot be read: {error}; give it another name") from error
+        raise CorruptStore(f"the progress of the run {name} cannot be read: {error}; use another name") from error
 
 
 def _text(value: Any) -> str:

@@ -105,7 +105,7 @@ def _with_part(kind: ValueType, held: Any, path: tuple[str, ...], value: Any) ->
     if held is None:
         if value is REMOVED:
             return None
-        raise ValueError(f"there is nothing that {name} is a part of; set the whole")
+        raise ValueError(f"the value that contains {name} is missing; set the whole value")
     if rest:
         value = _with_part(kind.member_type(name), getattr(held, name), tuple(rest), value)
     elif value is REMOVED:

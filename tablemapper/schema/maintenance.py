@@ -430,7 +430,10 @@ def _where_names(where: Predicate[Any] | None) -> set[str]:
 
 
 def _too_many(label: str, count: int) -> None:
-    raise InvalidEntity(label, [f"{count} elements would have a row each, but an entity may have {MAX_FAN_OUT}"])
+    raise InvalidEntity(
+        label,
+        [f"{count} elements would need a row each, but an entity may have at most {MAX_FAN_OUT} rows in an index"],
+    )
 
 
 @lru_cache(maxsize=None)

@@ -249,7 +249,7 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
                 _load(field, row[at])
                 fault = check_value(field.name, row[at]) if field.type.spillable and not field.type.undeclared else None
             else:
-                fault = None if field.nullable else f"{field.name}: there is no value, but one is required"
+                fault = None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
             if fault is not None:
                 yield at, fault
         except DAMAGE as error:

@@ -106,7 +106,7 @@ class Operations:
         model, partition, row = self.key(key, misplaced)
         aggregate = model.aggregate
         if aggregate is None:
-            raise InvalidEntity(model.name, ["it is no aggregate, and has no groups; read an entity with get(key)"])
+            raise InvalidEntity(model.name, ["it is not an aggregate, and has no groups; read an entity with get(key)"])
         group: Any = get(key)
         if group is None:
             maintained = aggregate_maintenance(self.models[aggregate.source], model)

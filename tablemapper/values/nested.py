@@ -447,7 +447,9 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
         if len(rest) == 1:
             return _value_type(rest[0])[0], True
         if any(_value_type(arg)[0].kind is not object for arg in rest):
-            raise Fault(f"{_readable(annotation)}: a field has one type, or it and None; tagged Structs can be united")
+            raise Fault(
+                f"{_readable(annotation)}: a field has one type, optionally with None; only tagged Structs can form a union"
+            )
         return _json_type(reduce(or_, rest)), len(rest) < len(args)
     if isinstance(annotation, str):
         raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")

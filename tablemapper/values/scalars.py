@@ -247,7 +247,7 @@ def _check_str(value: Any) -> str:
         value = value.value
     value = str.__str__(value)
     if not value.isascii() and not _WELL(value):
-        raise Fault(f"{shown(value)} holds a lone surrogate, which is no character and cannot be stored")
+        raise Fault(f"{shown(value)} contains a lone surrogate, which is not a character and cannot be stored")
     return value  # type: ignore[no-any-return]
 
 
@@ -272,7 +272,7 @@ def _check_float(value: Any) -> float:
         except OverflowError:
             number = math.nan
         if number != value:
-            raise Fault(f"the int {shown(value)} is no float: the nearest float differs")
+            raise Fault(f"the int {shown(value)} is not exact as a float: the nearest float differs")
         return number or 0.0
     if not isinstance(value, float):
         raise unexpected("float", value)

@@ -339,7 +339,7 @@ def _unpack_decimal(packed: list[Any]) -> State:
 
 def _check_float(value: float) -> float:
     if math.isnan(value):
-        raise ValueError("nan is no number")
+        raise ValueError("nan is not a number")
     return value
 
 

@@ -27,9 +27,9 @@ SECRET = "c2VjcmV0"
         ("azure://account/table", "Azure Tables cannot be opened yet"),
         ("https://account.table.core.windows.net", "Azure Tables cannot be opened yet"),
         ("postgresql://localhost/shop", "that cannot be opened; name a file"),
-        (f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={SECRET}", "a connection string is no path"),
-        (f"AccountKey={SECRET};AccountName=x", "a connection string is no path"),
-        ("UseDevelopmentStorage=true", "a connection string is no path"),
+        (f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={SECRET}", "a connection string is not a path"),
+        (f"AccountKey={SECRET};AccountName=x", "a connection string is not a path"),
+        ("UseDevelopmentStorage=true", "a connection string is not a path"),
     ],
 )
 def test_what_is_no_path_is_refused(where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

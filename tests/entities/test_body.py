@@ -41,7 +41,7 @@ def entity(*lines: str, head: str = 'class Hero(tm.Entity, table="Heroes"):') ->
 
 
 FAULTS: list[tuple[str, str, list[str]]] = [
-    ("a plain annotation", entity("age: int"), ["age: annotate it tm.Field[int], or ClassVar[int] if it is no field"]),
+    ("a plain annotation", entity("age: int"), ["age: annotate it tm.Field[int], or ClassVar[int] if it is not a field"]),
     ("a plain annotation with a value", entity("age: int = 3"), ["age: annotate it tm.Field[int]"]),
     ("a plain annotation with options", entity("age: int = tm.field(default=3)"), ["age: annotate it tm.Field[int]"]),
     ("an optional Field", entity("age: tm.Field[int] | None"), ["age: annotate it tm.Field[int | None]"]),

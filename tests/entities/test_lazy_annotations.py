@@ -101,5 +101,5 @@ def test_what_is_no_field_is_refused() -> None:
 
 def test_a_base_that_is_no_entity_can_not_declare_fields() -> None:
     base = type("Named", (), {"__annotate_func__": lambda format: {"name": tm.Field[str]}, "__module__": __name__})
-    with pytest.raises(tm.InvalidModel, match="Named declares name, but is no entity"):
+    with pytest.raises(tm.InvalidModel, match="Named declares name, but is not an entity"):
         type(tm.Entity)("Hero", (base, tm.Entity), {"__module__": __name__, "__qualname__": "Hero"}, table="Heroes")

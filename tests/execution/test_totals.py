@@ -228,7 +228,7 @@ def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store
     assert "not Hourly: entities without place are in none of its groups" in str(explained)
     explained = store.query(Reading).where(Reading.device == "a", Reading.warmth > 3).explain()
     assert explained.totals == {}
-    assert explained.to_dict()["reasons"][-2] == "Daily: its groups do not tell warmth apart"
+    assert explained.to_dict()["reasons"][-2] == "Daily: its groups do not distinguish warmth"
 
 
 def test_a_least_value_is_the_first_of_an_index(store: tm.Store) -> None:
@@ -252,7 +252,7 @@ def test_durations_that_are_too_long_in_sum_are_one_clear_error(tmp_path: Any) -
         (lambda q: q.sum("size"), "expected a field"),
         (lambda q: q.sum(Daily.n), "not a field of Reading"),
         (lambda q: q.min(Daily.n), "not a field of Reading"),
-        (lambda q: q.group_by(), "name the fields"),
+        (lambda q: q.group_by(), "name at least one field"),
         (lambda q: q.group_by(Daily.day), "not a field of Reading"),
         (lambda q: q.group_by(Reading.device).max(Daily.n), "not a field of Reading"),
         (lambda q: q.group_by("device"), "not a field of Reading"),

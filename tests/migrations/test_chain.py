@@ -119,7 +119,7 @@ def test_a_list_of_functions_is_a_chain_too() -> None:
     assert tm.Migrations([second, first]).ids == ("first", "second")
     with pytest.raises(tm.InvalidMigration, match="2 scripts are called first; give each a name of its own"):
         tm.Migrations([first, second, first])
-    with pytest.raises(tm.InvalidMigration, match="is no migration: decorate the function with @tm.migration"):
+    with pytest.raises(tm.InvalidMigration, match="is not a migration: decorate the function with @tm.migration"):
         tm.Migrations([print])  # type: ignore[list-item]
 
 

@@ -166,7 +166,7 @@ def test_orders_and_selections_take_weeks(store: tm.Store) -> None:
         (Sale.at, "%G-%m", "%G and %m are of two calendars"),
         (Sale.day, "%Y-%m-%dT%H", "%H: a time format of date has"),
         (Sale.at, "week", "no part of a time is in it"),
-        (Sale.amount, "%Y", "only a datetime can be cut down to a part, or a date to a text"),
+        (Sale.amount, "%Y", "only a datetime can be truncated, or a date to a text"),
     ],
     ids=str,
 )
@@ -178,7 +178,7 @@ def test_what_is_no_format_is_refused(attr: Any, format: str, fault: str) -> Non
 
 def test_a_date_has_no_date() -> None:
     day: Any = Sale.day
-    with pytest.raises(tm.errors.InvalidQuery, match="only a datetime can be cut down to a part"):
+    with pytest.raises(tm.errors.InvalidQuery, match="only a datetime can be truncated"):
         day.date()
 
 

@@ -457,7 +457,7 @@ def test_a_page_neither_skips_nor_repeats_what_stands_still(filled: tm.Store) ->
 
 def test_one_is_refused_where_there_are_several(filled: tm.Store) -> None:
     query = filled.query(Worker, Office).where(Worker.city == "x")
-    with pytest.raises(tm.InvalidQuery, match=r"<MixedQuery Worker \| Office, city == 'x'>: there are several"):
+    with pytest.raises(tm.InvalidQuery, match=r"<MixedQuery Worker \| Office, city == 'x'>: several entities match"):
         query.one()
     with pytest.raises(tm.EntityNotFound):
         query.where(Worker.number == 77).one()

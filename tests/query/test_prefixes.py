@@ -112,7 +112,7 @@ def test_who_holds_the_key_is_said(store: tm.Store) -> None:
     [
         (int, "prefix(2)", "prefix is for str, this is int"),
         (str, "prefix(0)", "give it 1 to 512 characters"),
-        (str, "prefix", 'there is no spec "prefix"'),
+        (str, "prefix", 'unknown spec "prefix"'),
     ],
 )
 def test_a_prefix_of_nothing_is_refused(kind: Any, spec: str, fault: str) -> None:

@@ -541,7 +541,7 @@ class Other(tm.Entity, table="Others"):
         (lambda q: q.where(Unit.number.startswith("1")), "text"),
         (lambda q: q.where(Unit.owner.is_in("Ann")), "list"),
         (lambda q: q.where(Unit.rent > None), "is_null"),
-        (lambda q: q.select(), "fields"),
+        (lambda q: q.select(), "at least one field"),
     ],
 )
 def test_a_query_that_means_nothing_is_one_clear_error(

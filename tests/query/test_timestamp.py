@@ -191,7 +191,7 @@ def test_what_cannot_be_done_with_it_is_refused(store: tm.Store) -> None:
         store.query(Part).where(written > 3)  # type: ignore[operator]
     with pytest.raises(tm.InvalidQuery, match="is not a field of Note"):
         store.query(Note).where(written > datetime(2020, 1, 1, tzinfo=UTC))  # type: ignore[arg-type]
-    with pytest.raises(tm.InvalidQuery, match="only a datetime can be cut down"):
+    with pytest.raises(tm.InvalidQuery, match="only a datetime can be truncated"):
         written.date()
 
 

@@ -216,7 +216,7 @@ def test_a_local_day_fixes_no_partition(store: tm.Store) -> None:
             logs.partition(Log.at.date("Europe/Oslo") == date(2024, 3, 31))
         with pytest.raises(tm.errors.InvalidQuery, match="does not fix"):
             logs.partition(Log.at.floor(timedelta(hours=6)) == datetime(2024, 3, 31, tzinfo=UTC))
-        with pytest.raises(tm.errors.InvalidQuery, match="is no span of time"):
+        with pytest.raises(tm.errors.InvalidQuery, match="is not a span of time"):
             logs.partition(Log.at.floor(QUARTER) == datetime(2024, 3, 31, 0, 1, tzinfo=UTC))
         assert len(list(logs.partition(Log.at.floor(QUARTER) == datetime(2024, 3, 31, tzinfo=UTC)))) == 2
         days = logs.query(Log).where(Log.at.date("Europe/Oslo") == date(2024, 3, 31))
@@ -239,10 +239,10 @@ def test_a_local_day_fixes_no_partition(store: tm.Store) -> None:
         (lambda: Ping.at.truncate('%Y", "UTC'), 'no time format has \'", "\' in it'),
         (lambda: Ping.at.truncate(3), "Ping.at.truncate(3): a time format is text"),  # type: ignore[arg-type]
         (lambda: Ping.day.truncate("%Y", "Europe/Oslo"), "a date is of no time zone"),
-        (lambda: Ping.day.floor(QUARTER), "only a datetime can be cut down"),  # type: ignore[misc]
-        (lambda: Ping.host.floor(QUARTER), "only a datetime can be cut down"),  # type: ignore[misc]
-        (lambda: Ping.at.date().floor(QUARTER), "only a datetime can be cut down"),  # type: ignore[misc]
-        (lambda: Ping.at.floor(QUARTER).floor(QUARTER), "only a datetime can be cut down"),
+        (lambda: Ping.day.floor(QUARTER), "only a datetime can be truncated"),  # type: ignore[misc]
+        (lambda: Ping.host.floor(QUARTER), "only a datetime can be truncated"),  # type: ignore[misc]
+        (lambda: Ping.at.date().floor(QUARTER), "only a datetime can be truncated"),  # type: ignore[misc]
+        (lambda: Ping.at.floor(QUARTER).floor(QUARTER), "only a datetime can be truncated"),
         (lambda: Ping.at.floor(timedelta(hours=7)), "Ping.at.floor(timedelta(hours=7)): expected a timedelta that divides a day evenly"),
         (lambda: Ping.at.floor(timedelta(days=7)), "Ping.at.floor(timedelta(days=7)): expected a timedelta that divides"),
         (lambda: Ping.at.floor(timedelta()), "expected a timedelta that divides a day evenly"),

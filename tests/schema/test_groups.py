@@ -74,13 +74,13 @@ WRONG: list[tuple[str, Any, Any, str]] = [
     ("a field that measures nothing", int, None, "group_by(…), count()"),
     ("a field with options", int, tm.field(default=1), "group_by(…), count()"),
     ("a count that is no int", str, tm.count(), "a count is an int"),
-    ("the sum of a text", str, tm.sum(Reading.note), "can be summed"),
+    ("the sum of a text", str, tm.sum(Reading.note), "have a sum"),
     ("the sum of another type", int, tm.sum(Reading.value), "is float, but the field is int"),
     ("the sum of what may be missing", Decimal, tm.sum(Reading.price), "| None"),
     ("a sum that may have no value", float, tm.sum(Reading.value, where=Reading.on == True), "| None"),  # noqa: E712
     ("the mean of ints as int", int | None, tm.avg(Reading.size), "is float"),
     ("a mean that is never None", float, tm.avg(Reading.value), "| None"),
-    ("the mean of a text", str | None, tm.avg(Reading.note), "can be summed"),  # type: ignore[arg-type, call-overload, unused-ignore]
+    ("the mean of a text", str | None, tm.avg(Reading.note), "have a sum"),  # type: ignore[arg-type, call-overload, unused-ignore]
     ("the least of a list", list[str] | None, tm.min(Reading.tags), "no order"),
     ("a least that is never None", float, tm.min(Reading.value), "| None"),
     ("the greatest of another type", int | None, tm.max(Reading.value), "is float"),

@@ -293,7 +293,7 @@ class Rates(tm.Aggregate, of=Rate, table="RatesByName"):
     ("values", "fault"),
     [
         ({"down": 0.0}, r"Rates: up / down: a division by zero"),
-        ({"up": math.inf, "down": math.inf}, "Rates: up / down: nan is no number"),
+        ({"up": math.inf, "down": math.inf}, "Rates: up / down: nan is not a number"),
         ({"big": 2**62}, r"Rates: big \* 4: .*64"),
         ({"exact": Decimal("1E+5000")}, r"Rates: \(exact \* exact\) \* exact: .* exponent beyond"),
         ({"exact": Decimal("1.234567890123456789")}, r"Rates: exact \* exact: .*34"),
@@ -364,7 +364,7 @@ def test_what_is_no_calculation_cannot_be_read(form: Any) -> None:
         (float, tm.sum(Line.weight * 2), r"make it Field\[float \| None\]"),
         (int, tm.sum(Sale.amount * 2), "Sale.amount is not a field of Line"),
         (str, tm.group_by(Line.size * 2), r"\(Line.size \* 2\) is calculated; group by a field"),
-        (datetime, tm.sum(Line.start + timedelta(1)), "can be summed"),
+        (datetime, tm.sum(Line.start + timedelta(1)), "have a sum"),
     ],
 )  # fmt: skip
 def test_a_wrong_measure_of_a_calculation_is_named(kind: Any, measure: Any, fault: str) -> None:
@@ -414,7 +414,7 @@ def test_a_group_without_a_row_is_an_empty_one() -> None:
         assert store.group(key) == EMPTY.replace(most=3)
         assert store.group(Bill.key("x")).total == Decimal(0)
         for wrong in (Line.key("o", 1), "x"):
-            with pytest.raises(tm.InvalidEntity, match="is no aggregate|expected"):
+            with pytest.raises(tm.InvalidEntity, match="is not an aggregate|expected"):
                 store.group(wrong)  # type: ignore[arg-type, type-var]
 
 

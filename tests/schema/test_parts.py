@@ -178,8 +178,8 @@ def test_parts_are_changed_in_a_transaction(store: tm.Store) -> None:
         ([Device.more["not a name"].set(1)], 'more.*"not a name"|is no name|not a name'),
         ([Device.hours["05"].set(Device.name)], "hours.05: Device.name is str, but the field is int"),  # type: ignore[arg-type]
         ([CITY.remove()], "home.city: city cannot be removed"),
-        ([Device.homes["x"].at(lambda h: h.city).set("Oslo")], "there is nothing that city is a part of; set the whole"),
-        ([Device.place.at(lambda p: p.latitude).set(1.0)], "there is nothing that latitude is a part of"),  # type: ignore[union-attr]
+        ([Device.homes["x"].at(lambda h: h.city).set("Oslo")], "the value that contains city is missing; set the whole value"),
+        ([Device.place.at(lambda p: p.latitude).set(1.0)], "the value that contains latitude is missing"),  # type: ignore[union-attr]
         ([Device.hours["05"].set(1), Device.hours["05"].add(1)], "hours.05: it is assigned twice"),
         ([Device.hours["05"].set(1), Device.hours.set({})], "hours: it is assigned twice, as hours.05 is, too"),
         ([CITY.set("x"), Device.home.set(None)], "home: it is assigned twice, as home.city is, too"),

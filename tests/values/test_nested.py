@@ -181,7 +181,7 @@ def test_united_structs_with_none_are_optional() -> None:
 @pytest.mark.parametrize(
     ("annotation", "why"),
     [
-        (int | str, "one type, or it and None"),
+        (int | str, "one type, optionally with None"),
         (dict[int, str], "keys of a dict must be str"),
         (Any, "supported are"),
         (None, "supported are"),
@@ -318,7 +318,7 @@ def deep(depth: int) -> Any:
         (dict[str, Any], {"a": [{"b": float("nan")}]}, ".a[0].b: nan"),
         (dict[str, Any], {"a": float("inf")}, ".a: a nested float must be finite"),
         (dict[str, Any], {"a": 2**64}, ".a: 18446744073709551616 does not fit in 64 bits"),
-        (dict[str, Any], {"a": "\udfff"}, ".a: '\\udfff' holds a lone surrogate"),
+        (dict[str, Any], {"a": "\udfff"}, ".a: '\\udfff' contains a lone surrogate"),
         (dict[str, Any], {"\udfff": 1}, "lone surrogate"),
         (dict[str, Any], {"a": datetime(2024, 1, 1)}, ".a: datetime.datetime(2024, 1, 1, 0, 0) has no time zone"),
         (dict[str, Any], {"a": date(2024, 1, 1)}, ".a: date datetime.date(2024, 1, 1) would read back as str"),

@@ -215,10 +215,10 @@ def test_a_class_that_holds_nothing_may_become_anything(servers: tuple[Server, S
     )
     after = Service(servers[1], "service", path, other)
     after.write(0)
-    with pytest.raises(Answer, match="was declared anew on .*, when it held no entities"):
+    with pytest.raises(Answer, match="was declared again on .*, when it held no entities"):
         before.write(10)
     before.stop()
-    with pytest.raises(Answer, match="was declared anew"):
+    with pytest.raises(Answer, match="was declared again"):
         before.start()
     after.check(3)
     after.stop()

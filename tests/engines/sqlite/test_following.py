@@ -523,7 +523,7 @@ def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
                 lambda: list(running.partition(one.category == "a")),
                 lambda: running.get(total.key("a")),
             ):
-                with pytest.raises(tm.SchemaMismatch, match="was declared anew on .*, when it held no entities"):
+                with pytest.raises(tm.SchemaMismatch, match="was declared again on .*, when it held no entities"):
                     use()
             running.insert(other("a", 1, 1.0))
             assert running[other.key("a", 1)].price == 1.0

@@ -83,9 +83,9 @@ def clean_path(path: str | os.PathLike[str]) -> str:
     if text == MEMORY:
         return text
     if not text:
-        raise StoreError(f'"" is no path of a store; name a file, or "{MEMORY}" for a store that is never saved')
+        raise StoreError(f'"" is not a path of a store; name a file, or "{MEMORY}" for a store that is never saved')
     if "\x00" in text:
-        raise StoreError(f"{text!r} is no path of a store: it holds U+0000; name a file without it")
+        raise StoreError(f"{text!r} is not a path of a store: it contains U+0000; name a file without it")
     directory, name = os.path.split(os.path.abspath(text))
     return os.path.join(os.path.realpath(directory), name)
 
@@ -216,7 +216,7 @@ class Location:
         if stat.S_ISDIR(mode):
             raise StoreError(f'"{self.path}" is a directory; name a file in it')
         if not stat.S_ISREG(mode):
-            raise NotAStore(f'"{self.path}" is no regular file; choose another path')
+            raise NotAStore(f'"{self.path}" is not a regular file; choose another path')
         return False
 
     def _create(self) -> None:
@@ -428,9 +428,7 @@ class Location:
     def _check_state(self, connection: apsw.Connection) -> None:
         row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (STATE,)).fetchone()
         if row is None or row[0] != CREATE_STATE:
-            raise CorruptStore(
-                f'"{self.path}": its table {STATE} is missing or is not what it should be; restore a backup'
-            )
+            raise CorruptStore(f'"{self.path}": its table {STATE} is missing or wrong; restore a backup')
 
     def _use_wal(self, connection: apsw.Connection, busy: BusyHandler) -> None:
         calls = 0

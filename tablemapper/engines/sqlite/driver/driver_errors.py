@@ -50,7 +50,7 @@ _SAYS: tuple[tuple[tuple[type[Exception], ...], Callable[[str], TableMapperError
     (
         (apsw.FullError,),
         StoreFull,
-        "there is no space left; nothing was written, and reads still work: free some space and write again",
+        "the disk is full; nothing was written, and reads still work: free some space and write again",
     ),
     ((apsw.CorruptError, apsw.NotADBError, apsw.FormatError), CorruptStore, _DAMAGED),
     (

@@ -88,7 +88,7 @@ def _look(place: Location, *, overwrite: bool) -> bool:
             f'"{place.path}{there[0]}" is there already; pass overwrite=True to replace it, or name another place'
         )
     if "" in there and not stat.S_ISREG(os.lstat(place.path).st_mode):
-        raise StoreError(f'"{place.path}" is no regular file, and was left as it is: name the file itself')
+        raise StoreError(f'"{place.path}" is not a regular file, and was left as it is: name the file itself')
     if not os.path.isdir(os.path.dirname(place.path)):
         raise StoreError(f'"{place.path}": its directory does not exist; create that first')
     return "" in there

@@ -222,7 +222,7 @@ class SqliteMigrations:
         if kept and needs_former and transition.id not in self._catalogue.former:
             raise InvalidMigration(
                 transition.id,
-                ["it ran before this version kept what it drops, so it cannot be undone; restore a backup"],
+                ["it ran with a version that did not keep dropped values, so it cannot be undone; restore a backup"],
             )
         copying = Copying(transition)
         source = self._schema(transition.old, self._catalogue)

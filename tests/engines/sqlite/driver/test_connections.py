@@ -125,14 +125,14 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "is no path of a store"),
-        ("a\x00b", "holds U\\+0000"),
+        ("", "is not a path of a store"),
+        ("a\x00b", "contains U\\+0000"),
         (b"bytes", "as text"),
         (".", "is a directory"),
         ("missing/store.db", "its directory does not exist"),
         ("plain/store.db", "its directory is a file"),
         ("link", "is a symbolic link"),
-        ("pipe", "is no regular file"),
+        ("pipe", "is not a regular file"),
     ],
 )
 def test_a_path_that_can_not_be_a_store_is_refused(

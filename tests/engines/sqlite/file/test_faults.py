@@ -284,7 +284,7 @@ def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(fold
         file.write(create_tables)
         assert file._connection is not None
         file._connection.execute("PRAGMA max_page_count = 20").fetchall()
-        with pytest.raises(StoreFull, match="no space left"):
+        with pytest.raises(StoreFull, match="the disk is full"):
             file.write(put(*range(1000)))
         assert keys_in(file) == set()
         file.write(put(1))

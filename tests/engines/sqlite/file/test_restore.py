@@ -197,8 +197,8 @@ def test_a_place_that_is_no_file_is_refused(copy: Path, folder: Path, place: Pat
     link = folder / "link.db"
     link.symlink_to(place)
     for where, says in [
-        (link, "no regular file"),
-        (folder / "live", "no regular file"),
+        (link, "not a regular file"),
+        (folder / "live", "not a regular file"),
         (folder / "missing" / "x.db", "directory does not exist"),
         (":memory:", "needs a file"),
     ]:
