@@ -6,7 +6,7 @@ A stored group is its timestamp, its properties and its state as it is packed: w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 from ..codegen import Names, compile_functions
@@ -29,7 +29,9 @@ nothing that is shown changes. What is in DAMAGE is raised if the state cannot b
 
 def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, str, int, State], Row], Advance]:
     """Return the function that makes the row of a group of its state, and the one that applies a change to it."""
-    names = Names(too_long=partial(_too_long, model.name), walk=walk, empty=aggregate.pack(aggregate.empty()))
+    names = Names(
+        too_long=partial(_too_long, model.name), walk=walk, empty=cache(lambda: aggregate.pack(aggregate.empty()))
+    )
     values = [f"c{at}" for at in range(len(model.columns))]
     shown = [f"    {line}" for line in _shown_source(model, aggregate, names)]
     properties = "".join(f"{value}, " for value in values)
@@ -39,7 +41,7 @@ def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, 
         *shown,
         f"    return (pk, rk, timestamp, {properties})",
         "def advance(pk, rk, timestamp, stored, delta, seek):",
-        "    blob = empty if stored is None else stored[-1]",
+        "    blob = empty() if stored is None else stored[-1]",  # (made when it is needed: opening does without)
         *[f"    {line}" for line in aggregate.advance_source("blob", names)],
         "    if packed == blob and stored is not None: return stored",
         *shown,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
@@ -52,8 +52,6 @@ IndexRow = tuple[Any, ...]
 """``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
 Groups = dict[Any, Delta]
 """What changes in each group, by what entities are grouped by."""
-Differing: TypeAlias = Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]
-"""Pairs of old and new rows → the old and the new ones of the entities for which something that is read changes."""
 
 
 @attrs.define(eq=False)
@@ -74,7 +72,6 @@ class IndexMaintenance:
     rows: Callable[[Iterable[Row]], list[IndexRow]]
     places: tuple[int, ...]
     """Where an entity's row has what the index reads beside the key."""
-    differing: Differing
 
     @property
     def label(self) -> str:
@@ -113,7 +110,6 @@ class AggregateMaintenance:
     advance: Advance
     places: tuple[int, ...]
     """Where an entity's row has what the aggregate reads beside the key."""
-    differing: Differing
 
 
 @attrs.frozen(eq=False)
@@ -192,7 +188,7 @@ class ChangeSet:
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
         for index in maintenance.indexes:
-            before, after = index.differing(pairs)
+            before, after = _differing(index.places)(pairs)
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
                 if index.model.fan_out is None and len(old) == len(new) == len(before):
@@ -200,7 +196,7 @@ class ChangeSet:
                 else:
                     self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
-            before, after = aggregate.differing(pairs)
+            before, after = _differing(aggregate.places)(pairs)
             if before:
                 groups = self._groups(aggregate)
                 _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
@@ -320,8 +316,11 @@ class _Fields:
 
 
 @lru_cache(maxsize=None)
-def _differing(places: tuple[int, ...]) -> Differing:
-    """Return the function that gives the old and the new rows of the entities that differ in some places."""
+def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
+    """Return the function that gives the old and the new rows of the entities that differ in some places.
+
+    It is compiled at the first update: a store that is opened only to be read needs none.
+    """
     differs = " or ".join([f"old[{at}] != new[{at}]" for at in places]) or "False"
     source = [
         "def differing(pairs):",
@@ -421,8 +420,7 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
             "made += found.values()",
         ]
     function = _loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
-    places = fields.places(read | {field.name for field in included})
-    return IndexMaintenance(index, model, function, places, _differing(places))
+    return IndexMaintenance(index, model, function, fields.places(read | {field.name for field in included}))
 
 
 def _where_names(where: Predicate[Any] | None) -> set[str]:
@@ -504,9 +502,8 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = _measured(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
-    places = fields.places(read)
     return AggregateMaintenance(
-        target, aggregate, collect, group_key, *group_rows(target, aggregate), places, _differing(places)
+        target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.places(read)
     )
 
 
