@@ -1,4 +1,4 @@
-"""The status of a file, as its catalogue says: no class is needed to read it."""
+"""The status of a file, read from its catalogue alone: no class is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
 
 
 def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
-    """Return the status of a file that is there."""
+    """Return the status of an existing file."""
     file = open_file(path, create=False, timeout=timeout)
     try:
         with file.snapshot() as snapshot:
@@ -39,7 +39,7 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
     Args:
-        read: that state.
+        read: runs a statement on that state.
         models: the opened classes; those of an older version have states of their own.
     """
     catalogue = read_catalogue(read)
@@ -70,13 +70,13 @@ def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[
 
 
 def _dropped(catalogue: Catalogue) -> Iterator[Item]:
-    """Yield what was dropped, and has not come back under its name."""
-    for stone in {one.label: one for one in catalogue.tombstones}.values():
-        owner, _, index = stone.label.partition(".")
-        held = catalogue.models.get(owner)
-        if held is None or (index and index not in held.indexes):
-            kind = "index" if index else "aggregate" if "aggregate" in stone.form else "class"
-            yield Item(stone.label, kind, "dropping" if stone.tables else "dropped", declared=False)  # type: ignore[arg-type]
+    """Yield the dropped indexes, aggregates and classes whose names are not used again."""
+    for tombstone in {each.label: each for each in catalogue.tombstones}.values():
+        owner, _, index = tombstone.label.partition(".")
+        form = catalogue.models.get(owner)
+        if form is None or (index and index not in form.indexes):
+            kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"
+            yield Item(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
 
 
 def _kind(form: ModelForm) -> str:

@@ -1,4 +1,4 @@
-"""The batches of a job: each adds the next entities to what is being built, in one transaction."""
+"""The batches of a job: each adds the next entities to the indexes and aggregates of the job, in one transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
 
 def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
-    """Build the next entities behind a job's cursor, at most ``most``; the job ends with the last ones."""
+    """Add the next entities after a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
     pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
     after = () if pk is None else (pk, rk)
@@ -54,7 +54,7 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
 
 
 def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:
-    """Take everything out of groups that are there before a build but what their ``_ever`` measures hold."""
+    """Empty the groups of an aggregate before it is built, but for their ``_ever`` measures."""
     model, slots = aggregate.model, aggregate.aggregate
     if not slots.keeps_empty:
         return
@@ -63,10 +63,10 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
     emptied: list[Row] = []
     for row in stored:
         state = slots.empty()
-        with suppress(CorruptStore):  # nobody knows what it held
-            for number, held in enumerate(slots.unpack(row[-1])):
+        with suppress(CorruptStore):  # the ``_ever`` measures of a damaged group are lost
+            for number, value in enumerate(slots.unpack(row[-1])):
                 if number and slots.slots[number - 1].lasting:
-                    state[number] = held
+                    state[number] = value
         emptied.append((*aggregate.row(row[0], row[1], writer.timestamp, state), slots.pack(state)))
     writer.executemany(statements.put, emptied)
     changes = ChangeSet()
@@ -77,7 +77,7 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
 
 
 def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
-    """Return the states once some labels are built: ready, or violated if a value is held twice."""
+    """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
     after: dict[str, StateForm] = {}
     for label in labels:
         state: Literal["violated", "ready"] = "violated" if violated(writer, label) else "ready"
@@ -86,16 +86,16 @@ def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[
 
 
 def settle(sqlite: SqliteSchema, writer: Writer) -> None:
-    """Make indexes ready in which no value is held twice any more."""
-    kept = [index.label for index, noted in sqlite.contested.items() if not noted]
-    if mended := [label for label in kept if not violated(writer, label)]:
-        write_states(writer, states_after(writer, read_states(writer), mended))
+    """Make violated indexes ready that have no duplicates any more."""
+    labels = [index.label for index, noted in sqlite.contested.items() if not noted]
+    if settled := [label for label in labels if not violated(writer, label)]:
+        write_states(writer, states_after(writer, read_states(writer), settled))
 
 
 def violations(sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int) -> tuple[Violation, ...]:
-    """Return values that are held twice."""
-    found: list[Violation] = []
+    """Return the duplicates of unique indexes, at most ``most``."""
+    duplicates: list[Violation] = []
     for index in sqlite.contested:
-        held = holders(sqlite, index, read, most - len(found))
-        found += [Violation(index.label, value, tuple(keys)) for value, keys in held.items()]
-    return tuple(found)
+        by_value = holders(sqlite, index, read, most - len(duplicates))
+        duplicates += [Violation(index.label, value, tuple(keys)) for value, keys in by_value.items()]
+    return tuple(duplicates)

@@ -1,7 +1,7 @@
-"""Unique indexes that are not unique yet: the first holder of a value stands in the index, further ones are noted.
+"""Contested indexes: unique indexes with duplicates. The first holder of a value is in the index, the further ones are noted.
 
-Those who wrote the entities never promised that the values differ. So while such an index is being built, a further holder
-is noted and not refused; once it is built, each new one is refused. The first noted one moves up when the holder goes.
+Programs that do not know the index may have written duplicates. So while it is being built, a further holder is noted and not
+refused; once it is built, each new one is refused. When the holder of a value is deleted, the first noted one moves up.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ _ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
 
 
 def violated(writer: Writer, label: str) -> bool:
-    """Return whether a value of an index is held twice."""
+    """Return whether an index has duplicates."""
     return writer.get(_ANY, (label,)) is not None
 
 
 def holders(
     sqlite: SqliteSchema, index: IndexMaintenance, read: Callable[..., list[tuple[str, ...]]], most: int
 ) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return values that are held twice, at most ``most``, each with the keys of the entities; the first stands first."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """Return the duplicate values of an index, at most ``most``, each with the keys of its holders, the first one first."""
+    duplicates: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for pk, rk in read(_VALUES, (index.label, max(most, 0))):
         first = read(sqlite.indexes[index.model].holder, (pk, rk))
         further = read(_FURTHER, (index.label, pk, rk))
-        found[pk, rk] = [(one[0], one[1]) for one in (*first, *further)]
-    return found
+        duplicates[pk, rk] = [(key[0], key[1]) for key in (*first, *further)]
+    return duplicates
 
 
 def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows: list[IndexRow]) -> None:
-    """Delete rows, from the index or from what is noted; the next holder of each value that comes free moves up.
+    """Delete rows from the index or the notes; the next holder of each value that becomes free moves up.
 
-    The entities are written already, so a row that moves up is what its entity makes it now.
+    The entities are written before, so the row that moves up is computed from the entity as it is now.
     """
     table = sqlite.indexes[index.model]
-    free = []
+    free_values = []
     for row in sorted_rows(rows):
         if _deletes(writer, table.delete, row[:4]):
-            free.append(row[:2])
+            free_values.append(row[:2])
         elif not _deletes(writer, FORGET, (index.label, *row[:4])):
             raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
-    for place in free:
-        if (holder := writer.get(_NEXT, (index.label, *place))) is not None:
-            writer.execute(FORGET, (index.label, *place, *holder))
-            writer.execute(table.insert, _row(sqlite, index, writer, (*place, *holder)))
+    for value in free_values:
+        if (holder := writer.get(_NEXT, (index.label, *value))) is not None:
+            writer.execute(FORGET, (index.label, *value, *holder))
+            writer.execute(table.insert, _row(sqlite, index, writer, (*value, *holder)))
 
 
 def is_noted(index: IndexMaintenance, writer: Writer, row: IndexRow) -> bool:
-    """Return whether a row stands among those that are noted."""
+    """Return whether a row is noted."""
     return writer.get(NOTED, (index.label, *row[:4])) is not None
 
 
 def put_contested(index: IndexMaintenance, table: IndexTable, writer: Writer, rows: list[IndexRow]) -> None:
-    """Put rows into an index that is being built; those whose value is held already are noted."""
+    """Put rows into an index that is being built; note those whose value has a holder already."""
     for row in rows:
         try:
             writer.execute(table.insert, row)
@@ -103,6 +103,7 @@ def _deletes(writer: Writer, sql: str, values: tuple[str, ...]) -> bool:
 
 
 def _row(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, key: IndexRow) -> IndexRow:
+    """Return the index row of a noted holder."""
     stored = writer.get(sqlite.statements_of(index).get, key[2:4])
     rows = () if stored is None else index.rows((stored,))
     for row in rows:

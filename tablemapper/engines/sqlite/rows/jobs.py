@@ -1,9 +1,9 @@
-"""Jobs: indexes and aggregates that are built beside writers, copies of entities, and what each write owes to them.
+"""Jobs and copies: what a write must do for the indexes and aggregates that are being built, and for a migration that copies.
 
-One invariant holds at each commit: what a job builds is exactly what the entities up to its cursor make it. A batch adds
-the entities behind the cursor, in the order of their keys, and moves it. A write adds what it changes of an entity up to the
-cursor, and nothing of one behind it. SQLite has one writer at a time, which reads the cursor in its own transaction. A copy
-has a cursor too; what it makes of an entity only its migration knows, so a write just queues the keys that it changes.
+One invariant holds at each commit: an index or aggregate that is being built has the rows of exactly the entities up to the
+cursor of its job. A batch adds the entities after the cursor, in the order of their keys, and moves the cursor. A write maintains
+the index for an entity up to the cursor, and not for one after it. SQLite has one writer at a time, which reads the cursor in its
+own transaction. A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CREATE_JOBS = {
     BUILDS: f"CREATE TABLE {BUILDS}(name PRIMARY KEY, class, targets, pk, rk, done, total, since) WITHOUT ROWID",
     VIOLATIONS: CREATE_VIOLATIONS,
 }
-# No key is NULL: a job that has built nothing has that for its cursor ("" is a key).
+# The cursor of a job that has built nothing is NULL, which is no key ("" is one).
 CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
 
 QUEUE = "tablemapper_queue"
@@ -34,15 +34,15 @@ ENQUEUE = f"INSERT INTO {QUEUE} VALUES(?, ?, ?) ON CONFLICT DO NOTHING"
 _COPIED = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 
 Get: TypeAlias = Callable[[str, Sequence[Any]], Any]
-"""Returns the first row of a statement, or None."""
+"""A function that returns the first row of a statement, or None."""
 Passed: TypeAlias = Callable[[Sequence[Any]], bool]
-"""Whether a cursor has passed a row, by its first two values."""
+"""A function that returns whether a cursor has passed a row, by the row's first two values."""
 
 
 def owed(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
-    """Return what a write of a class has to maintain, each with the entities that it is maintained for; None: for all."""
-    whole = (sqlite.maintenance[model], None)
-    return (whole, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (whole,)
+    """Return the maintenance that a write of a class owes: for each part, which entities it concerns; None: all."""
+    of_all = (sqlite.maintenance[model], None)
+    return (of_all, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (of_all,)
 
 
 def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Passed]]:
@@ -53,13 +53,13 @@ def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Pass
 
 
 def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Sequence[Any]]) -> None:
-    """Note for the migration that copies a class which entities changed since they were copied.
+    """Queue the entities that changed after a migration copied them.
 
     Args:
         sqlite: the schema.
         writer: the transaction that changes them.
         model: the class.
-        keys: of the entities: the first two values of each.
+        keys: the entities: keys, or rows that begin with them.
     """
     for copy in sqlite.copies.get(model, ()):
         cursor = writer.get(_COPIED, (copy.id,))
@@ -70,7 +70,7 @@ def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Seq
 
 
 def passed_by(pk: Any, rk: Any) -> Passed:
-    """Return the test of a cursor."""
+    """Return the function that tells whether a cursor has passed a row."""
     if not (isinstance(pk, str) and isinstance(rk, str)):
         raise changed("cursor", f"{pk!r} {rk!r}")
     return lambda row: row[0] < pk or (row[0] == pk and row[1] <= rk)

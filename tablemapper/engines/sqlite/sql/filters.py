@@ -16,7 +16,7 @@ from ....keys.times import UNITS, split_format
 from ....schema.model import Model
 from ....values.scalars import TIMESTAMP
 
-__all__ = ["Column", "Condition", "balanced", "cut_sql", "lower", "lower_key", "value_sql"]
+__all__ = ["Column", "Condition", "balanced", "lower", "lower_key", "value_sql"]
 
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
@@ -47,7 +47,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
     if sql is None or field.wide:  # (it may be text)
         return None
     if attr.part is not None:
-        return cut_sql(sql, attr.part.plain_format) if attr.part.plain_format else None
+        return _cut_sql(sql, attr.part.plain_format) if attr.part.plain_format else None
     if attr.path:
         if not attr.type.sql_in_json:
             return None
@@ -84,7 +84,7 @@ def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -
     return None
 
 
-def cut_sql(sql: str, format: str) -> str:
+def _cut_sql(sql: str, format: str) -> str:
     """Return SQL for a stored time in another format: each part has a fixed position in the stored text."""
 
     def piece(part: str) -> str:

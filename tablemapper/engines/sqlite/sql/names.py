@@ -17,7 +17,7 @@ from ....schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
 from .tables import EntityTable
 
-__all__ = ["Names", "composed", "guests", "index_columns_of", "lives_beside", "seen_by", "with_names", "without"]
+__all__ = ["Names", "composed", "guests", "index_columns_of", "seen_by", "with_names", "without"]
 
 Names: TypeAlias = Mapping[str, str]
 """Properties, each with its new name."""
@@ -44,7 +44,7 @@ def without(table: EntityTable, properties: Iterable[str]) -> EntityTable:
     return attrs.evolve(table, properties=tuple([pair for pair in table.properties if pair[0] not in removed]))
 
 
-def lives_beside(catalogue: Catalogue, model: Model) -> str | None:
+def _lives_beside(catalogue: Catalogue, model: Model) -> str | None:
     """Return the migration whose twin a class uses; None if it uses the tables of the file."""
     live = [
         version.beside
@@ -58,7 +58,7 @@ def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
     """Return the twins that some classes use in place of the tables of the file."""
     if not catalogue.twins:
         return ()
-    migrations = {lives_beside(catalogue, model) for model in models}
+    migrations = {_lives_beside(catalogue, model) for model in models}
     return tuple([twin for twin in catalogue.twins if twin.migration in migrations])
 
 
