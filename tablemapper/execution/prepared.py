@@ -28,7 +28,7 @@ from ..schema.maintenance import maintenance
 from ..schema.model import Model
 from ..schema.rows import Row
 
-__all__ = ["MAX_PLANS", "MOST_KEYS", "Pace", "PlanCache", "PreparedPlan"]
+__all__ = ["MAX_PLANS", "MOST_KEYS", "BatchLimits", "PlanCache", "PreparedPlan"]
 
 MAX_PLANS = 512
 _LOOK = 1.0  # seconds after which a store that waits for something to be built looks again
@@ -171,7 +171,7 @@ MOST_KEYS = 100_000
 
 
 @attrs.frozen
-class Pace:
+class BatchLimits:
     """How much a write by query does in one transaction."""
 
     batch: int = 1_000
@@ -192,7 +192,7 @@ class PlanCache:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.reads = engine.reads
-        self.pace = Pace()
+        self.batch_limits = BatchLimits()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._prepared: dict[Hashable, PreparedPlan] = {}
@@ -284,7 +284,7 @@ class PlanCache:
 
     def _look(self) -> None:
         """Forget the plans if other indexes are ready than before; the builds of other processes are seen within a second."""
-        if (now := self.pace.monotonic()) >= self._look_at:
+        if (now := self.batch_limits.monotonic()) >= self._look_at:
             self._look_at = now + _LOOK
             self.engine.catch_up()
         if self.engine.unready is not self._unready:

@@ -57,7 +57,7 @@ class WriteByQuery:
     def __init__(self, plans: PlanCache) -> None:
         self.plans = plans
         self.engine = plans.engine
-        self.pace = plans.pace
+        self.batch_limits = plans.batch_limits
 
     def delete(self, spec: QuerySpec, what: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
@@ -184,7 +184,7 @@ class _Run:
 
     def _page(self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
         """Return the next entities, the last key that was read, and whether there may be more."""
-        batch, spending = self._writing.pace.batch, self._spending
+        batch, spending = self._writing.batch_limits.batch, self._spending
         run = Run(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
         entities: list[Any] = []
@@ -199,10 +199,10 @@ class _Run:
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
-        place, batch = self._place, self._writing.pace.batch
+        place, batch = self._place, self._writing.batch_limits.batch
         with SpooledTemporaryFile(_SPOOL) as file:
             if place is None or self._spec.limit is None:
-                keys = _in_order(self._keys(), file, self._writing.pace.in_memory)
+                keys = _in_order(self._keys(), file, self._writing.batch_limits.in_memory)
             else:
                 keys = iter(place.chosen(lambda: sorted(self._keys())))
             if place is not None and (position := place.position) is not None:
@@ -224,14 +224,14 @@ class _Run:
         """Work on some entities, and write the operations, in several batches if the work takes long."""
         if self._spending is not None:
             self._spending.check_time()
-        clock, seconds = self._writing.pace.monotonic, self._writing.pace.seconds
+        clock, seconds = self._writing.batch_limits.monotonic, self._writing.batch_limits.seconds
         operations: list[Operation] = []
         since = clock()
         for entity in entities:
             operation = self._work(entity)
             if operation is not None:
                 operations.append(operation)
-            if clock() - since > seconds or len(operations) >= self._writing.pace.batch:
+            if clock() - since > seconds or len(operations) >= self._writing.batch_limits.batch:
                 self._write(operations)
                 operations, since = [], clock()
         self._write(operations)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.execution.prepared import Pace, PlanCache
+from tablemapper.execution.prepared import BatchLimits, PlanCache
 from tablemapper.planning.budget import Budget
 from tablemapper.planning.question import QuerySpec
 from tablemapper.query import query as query_module
@@ -77,7 +77,7 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
 
 def small(store: tm.Store, batch: int = 2, **options: Any) -> None:
     """Make the batches of a store small."""
-    store._plans.pace = Pace(batch=batch, **options)
+    store._plans.batch_limits = BatchLimits(batch=batch, **options)
 
 
 def fill(store: tm.Store, count: int = 7, **values: Any) -> None:
@@ -157,7 +157,7 @@ def test_a_write_by_query_gives_what_a_loop_gives(
     query = asked(units._plans)
     try:
         forced = Forced(units._engine, path)
-        forced.pace = units._plans.pace
+        forced.pace = units._plans.batch_limits
         query = asked(forced)
         forced.find(query._spec, None)
     except LookupError:  # no such plan

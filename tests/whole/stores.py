@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.execution.prepared import Pace
+from tablemapper.execution.prepared import BatchLimits
 from tablemapper.schema.model import compile_schema
 
 __all__ = ["back_and_forth", "if_there", "make_sizes_small", "opened", "outdated"]
@@ -40,7 +40,7 @@ def make_sizes_small(patch: pytest.MonkeyPatch) -> None:
     for module, sizes in _SMALL.items():
         for name, size in sizes.items():
             patch.setattr(f"tablemapper.{module}.{name}", size)
-    patch.setattr("tablemapper.execution.prepared.Pace", partial(Pace, in_memory=3))
+    patch.setattr("tablemapper.execution.prepared.BatchLimits", partial(BatchLimits, in_memory=3))
 
 
 def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
