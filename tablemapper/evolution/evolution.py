@@ -153,7 +153,9 @@ class _Comparison:
             changes = [redefinition(model, old, self._schema, self._catalogue)]
         else:
             added = [one for one in self._schema.models if one.name not in self._catalogue]
-            changes = list(class_changes(model, old, self._contents, added))
+            # (The table of a former definition has its number, which the class does not.)
+            held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(name)))
+            changes = list(class_changes(model, held, self._contents, added))
         aggregates = [other for other, form in self._catalogue.items() if form.source == name]
         harmless = all(change.rule == "open" for change in changes)
         if not harmless and not any(map(self._contents.count, [stored_name or name, *aggregates])):

@@ -305,3 +305,12 @@ def test_a_class_that_is_renamed_in_its_table_needs_a_migration() -> None:
 
 def test_all_faults_come_together() -> None:
     assert len(change([product(a=str, b=int)], [product(a=int, b=str, c=int)]).faults) == 3
+
+
+def test_a_former_aggregate_that_is_no_version_any_more_has_the_table_that_it_had() -> None:
+    cls = product()
+    first, second = total(cls, n=(int, tm.count())), total(cls, n=(int, tm.count(where=cls.number > 1)))
+    both = change([cls, first], [cls, second])
+    again = evolve(both.models_after, {"Product": both.versions_after["Product"]}, compile_schema([cls, first]), Holds())
+    assert again.faults == ()
+    assert again.models_after == both.models_after

@@ -197,3 +197,19 @@ def test_an_aggregate_that_a_rename_does_not_touch_stays_when_that_is_contracted
     for models in (OLD, OLDEST):
         with pytest.raises(tm.SchemaMismatch, match="migration tint replaced this form"):
             tm.open(path, models=models)
+
+
+def test_an_aggregate_that_a_rename_changed_comes_back_with_the_way_back(path: Path) -> None:
+    with tm.open(path, models=OLDEST) as store:
+        store.insert_many(OLDEST[0]("a", number, number % 3) for number in range(9))
+    new = version("{number}", tm.min, color="tint")
+    script = tint(new, OLDEST)
+    for _ in range(2):
+        assert tm.migrate(path, [script]).ok
+        with tm.open(path, models=new) as store:
+            assert store[new[1].key("a")].extreme == 0
+            assert store.check().ok
+        assert tm.migrate(path, [script], to="").ok
+        with tm.open(path, models=OLDEST) as store:
+            assert store[OLDEST[1].key("a")].extreme == 8
+            assert store.check().ok
