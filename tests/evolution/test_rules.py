@@ -311,6 +311,8 @@ def test_a_former_aggregate_that_is_no_version_any_more_has_the_table_that_it_ha
     cls = product()
     first, second = total(cls, n=(int, tm.count())), total(cls, n=(int, tm.count(where=cls.number > 1)))
     both = change([cls, first], [cls, second])
-    again = evolve(both.models_after, {"Product": both.versions_after["Product"]}, compile_schema([cls, first]), Holds())
+    again = evolve(
+        both.models_after, {"Product": both.versions_after["Product"]}, compile_schema([cls, first]), Holds()
+    )
     assert again.faults == ()
     assert again.models_after == both.models_after

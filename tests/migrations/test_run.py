@@ -152,13 +152,12 @@ def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
     draw = random.Random(5)
     with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         for _ in range(200):
+            old = list(store.query(OLD).allow_scan())
             engine = SqliteMigrations.open(path, durability="relaxed")
             (script,) = run.scripts_of([case.script])
             transition = run.transition_of(script, engine.forms())
             assert transition is not None
-            engine.start(transition, lambda _: None)
-            old = list(store.query(OLD).allow_scan())
-            switched = engine.step(4).switched
+            switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
             engine._file.close()  # all that it knew is gone
             if switched:
                 return old
@@ -166,6 +165,35 @@ def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
                 write(store, draw)
             assert store.check().ok
         raise AssertionError("it does not end")
+
+
+def undone_killed_after_each_batch(path: Path, case: Case) -> None:
+    (script,) = run.scripts_of([case.script])
+    for _ in range(200):
+        engine = SqliteMigrations.open(path, durability="relaxed")
+        transition = run.transition_of(run.undoing(script), engine.forms(), back=True)
+        assert transition is not None
+        switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
+        engine._file.close()
+        if switched:
+            return
+    raise AssertionError("it does not end")
+
+
+def test_a_step_is_undone_and_done_again_however_often_that_is_killed_or_cannot_be_undone(
+    path: Path, case: Case
+) -> None:
+    reversible = all(step.reversible for step in migrate(path, case, dry_run=True).plan)
+    old = killed_after_each_batch(path, case)
+    if not reversible:
+        with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone"):
+            migrate(path, case, to="")
+        check(path, case, old)
+        return
+    undone_killed_after_each_batch(path, case)
+    assert texts(old_entities(path)) == texts(old)
+    old = killed_after_each_batch(path, case)
+    check(path, case, old)
 
 
 def test_a_run_that_is_killed_after_any_batch_goes_on(path: Path, case: Case) -> None:

@@ -69,6 +69,7 @@ RENAMED = part("Piece", "Pieces", note=str | None)
 REKEYED = part(shards=16, note=str | None)
 CONVERTED = part(grade=New, note=str | None)
 WEIGHED = part(note=str | None, weight=int)
+FIRM = part(maker="firm", note=str | None)
 ALL = part("Piece", "Pieces", grade=New, maker="firm", shards=16)
 
 
@@ -81,6 +82,7 @@ def everything(m: tm.Migration) -> None:
 
 
 STEPS: dict[str, tuple[Any, Callable[[tm.Migration], None]]] = {
+    "rename": (FIRM, lambda m: m.rename(OLD.maker, FIRM.firm)),
     "rename_class": (RENAMED, lambda m: m.rename_class(OLD, RENAMED)),
     "rekey": (REKEYED, lambda m: m.rekey(OLD, REKEYED)),
     "convert by a mapping": (CONVERTED, lambda m: m.convert(OLD.grade, CONVERTED.grade, GRADES)),
@@ -167,7 +169,7 @@ def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
 
 def of(step: str) -> tuple[Any, Any, Any]:
     new, function = (STEPS | BACK)[step]
-    aggregate = totals(new, "firm" if step == "everything" else "maker")
+    aggregate = totals(new, "firm" if hasattr(new, "firm") else "maker")
     return new, aggregate, script([new, aggregate], function, "first", None, [OLD, totals(OLD)])
 
 
@@ -192,7 +194,7 @@ def test_both_versions_write_and_each_finds_what_the_other_wrote(path: Path, ste
                 write((old, store)[side], (OLD, new)[side], draw)
                 assert contents(old, OLD) == contents(store, new)
             same(old, store, new)
-            firm = new.firm if step == "everything" else new.maker
+            firm = new.firm if hasattr(new, "firm") else new.maker
             for maker in ("m1", "m2"):  # by its index
                 mine = old.query(OLD).where(OLD.maker == maker)
                 assert sorted(map(common, mine)) == sorted(map(common, store.query(new).where(firm == maker)))

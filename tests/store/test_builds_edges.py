@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -121,6 +121,34 @@ def test_an_entity_whose_value_is_held_twice_is_changed_deleted_and_moves_up_and
         assert held() == []
 
 
+def test_an_ever_starts_with_the_live_entities_and_keeps_what_was_there_once_it_is_built(path: Path) -> None:
+    body = {
+        "__annotations__": {"price": tm.Field[str], "most": tm.Field[str | None], "least": tm.Field[str | None]},
+        "__module__": __name__,
+        "price": tm.group_by(THING.price),
+        "most": tm.max_ever(THING.tag),
+        "least": tm.min_ever(THING.tag),
+        "key": tm.Key[str](partition="{price}"),
+    }
+    tags = type(tm.Aggregate)("Tags", (tm.Aggregate,), body, of=THING, table="Tags")
+    with (
+        tm.open(path, models=[THING, LABEL], durability="relaxed") as old,
+        tm.open(path, models=[THING, LABEL, tags], durability="relaxed", build=False) as new,
+    ):
+        new.build(limit=2)  # "" and "a"
+        old.merge(THING.key("a"), tag="a low one")  # what it has passed, and what comes
+        old.merge(THING.key("a"), tag="ta")
+        old.merge(THING.key("c"), tag="z high one")
+        old.merge(THING.key("c"), tag="tc")
+        assert new.check().problems == ()
+        assert new.build(rest=0).done
+        group = new[tags.key("1")]
+        assert (group.least, group.most) == ("a low one", "td")
+        old.delete(THING.key("d"))
+        assert new[tags.key("1")].most == "td"
+        assert new.check().problems == ()
+
+
 def test_a_copy_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path) -> None:
     new_label = entity("Label", "Both", {"number": int}, tm.Key[int](partition="label", row=("of", "{number}")))
 
@@ -167,3 +195,24 @@ def test_a_token_of_before_a_switch_goes_on_after_it(tmp_path: Path) -> None:
         assert tm.migrate(path, [one], rest=0, durability="relaxed").ok
         second = query.page(3, token=first.token)
         assert [(row.at, row.name) for row in (*first.items, *second.items)] == [(n, f"n{n}") for n in range(2, 8)]
+
+
+@pytest.mark.parametrize("how", ["its version ends", "its column has another name"])
+def test_a_token_meets_the_fence_of_what_it_reads(tmp_path: Path, how: str) -> None:
+    def row(**fields: Any) -> Any:
+        return entity("Row", "Rows", {"at": int, **fields}, tm.Key[int](partition="all", row="{at}"))
+
+    old, path = row(name=Literal["n"]), tmp_path / "s.db"
+    with tm.open(path, models=[old], durability="relaxed") as store:
+        store.insert_many(old(n, "n") for n in range(9))
+        query = store.query(old)
+        first = query.page(3)
+        if how == "its version ends":
+            new = row(name=int)
+            one = script([new], lambda m: m.convert(old.name, new.name, len), "first", None, [old])
+            assert tm.migrate(path, [one], rest=0, durability="relaxed").ok
+            with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
+                query.page(3, token=first.token)
+        else:
+            tm.open(path, models=[row(name=Literal["n", "m"])]).close()
+            assert [one.at for one in query.page(3, token=first.token).items] == [3, 4, 5]

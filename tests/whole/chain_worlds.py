@@ -1,0 +1,274 @@
+"""Random classes of a program, as data: what a chain of migrations leads from and to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+import tablemapper as tm
+
+START = datetime(2024, 3, 30, 20, tzinfo=UTC)
+"""Some hours before the clocks of Oslo change."""
+TYPES: dict[str, Any] = {
+    "str": str, "optstr": str | None, "digits": str, "int": int, "optint": int | None, "decimal": Decimal, "float": float,
+    "list": list[str], "time": datetime, "extra": tm.Extra, "code": str, "optcode": str | None,
+}  # fmt: skip
+OPTIONAL = ("optstr", "optint", "optcode")
+VALUES: dict[str, Callable[[random.Random], Any]] = {
+    "str": lambda draw: draw.choice(["m1", "m2", "m3", "", "a b", "x/y", "é"]),
+    "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz"]),
+    "digits": lambda draw: str(draw.randrange(20)),
+    "int": lambda draw: draw.randrange(-5, 20),
+    "optint": lambda draw: draw.choice([None, 1, 2, 3, -9]),
+    "decimal": lambda draw: Decimal(draw.randrange(20)),
+    "float": lambda draw: float(draw.randrange(20)),
+    "list": lambda draw: [draw.choice("abc") for _ in range(draw.randrange(3))],
+    "time": lambda draw: START + timedelta(minutes=20 * draw.randrange(30)),
+    "extra": lambda draw: tm.Extra(
+        {one: draw.choice([1, "t", 2.5]) for one in draw.sample(UNDECLARED, draw.randrange(3))}
+    ),
+    "code": lambda draw: f"c{draw.randrange(15)}",
+    "optcode": lambda draw: draw.choice([None, f"c{draw.randrange(15)}"]),
+}
+UNDECLARED = ["u1", "u2", "u3"]
+Row = dict[str, Any]
+Rows = dict[tuple[Any, ...], Row]
+"""Entities of a class, by the values of its key."""
+
+
+@attrs.define
+class Total:
+    """An aggregate."""
+
+    name: str
+    table: str
+    groups: list[tuple[str, str, str]]
+    """Field, part of it (``""``, ``"utc"`` or ``"zone"``: its date), name."""
+    measures: list[tuple[str, str, str]]
+    """Name, verb, field (``""`` for a count)."""
+    row: str = ""
+    """The row key, in the table of the entities."""
+
+
+@attrs.define
+class Shape:
+    """An entity class."""
+
+    name: str
+    table: str
+    fields: dict[str, str]
+    """Their kinds, by name."""
+    ident: list[str]
+    """The fields of the key."""
+    partition: Any
+    row: Any
+    defaults: Row = attrs.field(factory=dict)
+    indexes: dict[str, tuple[str, bool]] = attrs.field(factory=dict)
+    """The field, and whether it is unique."""
+    totals: list[Total] = attrs.field(factory=list)
+    keeps: tuple[str, list[tuple[str, str, str]]] | None = None
+    """The class of which fields are maintained, and these as measures."""
+
+    def ident_of(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[field] for field in self.ident)
+
+    def default(self, field: str) -> Any:
+        """Return what a field is where nobody gave it a value; NOTHING if it must have one."""
+        kind = self.fields[field]
+        if field in self.defaults:
+            return self.defaults[field]
+        return {"list": [], "extra": tm.Extra()}.get(kind, None if kind in OPTIONAL else attrs.NOTHING)
+
+    def rename(self, field: str, to: str) -> None:
+        """Give a field another name, wherever it stands in the class."""
+
+        def of(name: str) -> str:
+            return to if name == field else name
+
+        def text(template: Any) -> Any:
+            if isinstance(template, tuple):
+                return tuple(map(text, template))
+            return template.replace(f"{{{field}}}", f"{{{to}}}").replace(f"{{{field}:", f"{{{to}:")
+
+        self.fields = {of(name): kind for name, kind in self.fields.items()}
+        self.ident = list(map(of, self.ident))
+        self.partition, self.row = text(self.partition), text(self.row)
+        self.defaults = {of(name): value for name, value in self.defaults.items()}
+        self.indexes = {name: (of(one), unique) for name, (one, unique) in self.indexes.items()}
+        for total in self.totals:
+            total.groups = [(of(one), part, name) for one, part, name in total.groups]
+            total.measures = [(name, verb, of(one)) for name, verb, one in total.measures]
+
+    @property
+    def used(self) -> set[str]:
+        """The fields that something is made of."""
+        found = {*self.ident, *(field for field, _ in self.indexes.values())}
+        for total in self.totals:
+            found |= {one for one, _, _ in total.groups} | {one for _, _, one in total.measures}
+        return found
+
+
+World = dict[str, Shape]
+
+
+def kept_of(world: World, name: str) -> set[str]:
+    """Return the fields of a class that fields of other classes are maintained from."""
+    measures = [shape.keeps[1] for shape in world.values() if shape.keeps is not None and shape.keeps[0] == name]
+    return {field or "shelf" for some in measures for _, _, field in some} | ({"shelf"} if measures else set())
+
+
+def _measure(verb: str, cls: Any, field: str, **of: Any) -> Any:
+    return tm.count(**of) if verb == "count" else getattr(tm, verb)(getattr(cls, field), **of)
+
+
+def _measured(verb: str, kind: str) -> Any:
+    if verb == "count":
+        return int
+    return TYPES[kind] if verb == "sum" else float | None if verb == "avg" else TYPES[kind] | None
+
+
+class Classes:
+    """The classes of a world.
+
+    Raises:
+        InvalidModel: there can be no such classes.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.by_name: dict[str, Any] = {}
+        self.totals: dict[tuple[str, str], Any] = {}
+        for shape in sorted(world.values(), key=lambda shape: shape.keeps is not None):
+            self.by_name[shape.name] = cls = self._entity(shape)
+            for total in shape.totals:
+                self.totals[shape.name, total.name] = self._total(cls, shape, total)
+        self.models = [*self.by_name.values(), *self.totals.values()]
+        self.form = tm.schema_form(self.models)
+
+    def _entity(self, shape: Shape) -> Any:
+        annotations: dict[str, Any] = {}
+        body: dict[str, Any] = {"__module__": __name__, "__annotations__": annotations}
+        for field in sorted(shape.fields, key=lambda field: shape.default(field) is not attrs.NOTHING):
+            annotations[field] = tm.Field[TYPES[shape.fields[field]]]
+            given = shape.default(field)
+            if isinstance(given, list | dict):
+                body[field] = tm.field(factory=type(given))
+            elif given is not attrs.NOTHING:
+                body[field] = tm.field(default=given)
+        if shape.keeps is not None:
+            source = self.by_name[shape.keeps[0]]
+            for name, verb, field in shape.keeps[1]:
+                annotations[name] = tm.Field[_measured(verb, self.world[shape.keeps[0]].fields.get(field, ""))]
+                body[name] = _measure(verb, source, field, of=source)
+        body["key"] = tm.Key(partition=shape.partition, row=shape.row)
+        for name, (field, unique) in shape.indexes.items():
+            body[name] = tm.Index(partition=f"{{{field}}}", unique=unique)
+        return type(tm.Entity)(shape.name, (tm.Entity,), body, table=shape.table)
+
+    def _total(self, cls: Any, shape: Shape, total: Total) -> Any:
+        annotations: dict[str, Any] = {}
+        body: dict[str, Any] = {"__module__": __name__, "__annotations__": annotations}
+        for field, part, name in total.groups:
+            attr = getattr(cls, field)
+            annotations[name] = tm.Field[date if part else TYPES[shape.fields[field]]]
+            body[name] = tm.group_by(attr.date("Europe/Oslo") if part == "zone" else attr.date() if part else attr)
+        for name, verb, field in total.measures:
+            annotations[name] = tm.Field[_measured(verb, shape.fields.get(field, ""))]
+            body[name] = _measure(verb, cls, field)
+        names = [f"{{{name}}}" for *_, name in total.groups]
+        body["key"] = tm.Key(partition=names[0], row=total.row or (names[1] if len(names) > 1 else ""))
+        return type(tm.Aggregate)(total.name, (tm.Aggregate,), body, of=cls, table=total.table)
+
+    def make(self, name: str, row: Row) -> Any:
+        return self.by_name[name](**{field: deepcopy(row[field]) for field in self.world[name].fields})
+
+
+class Draw(random.Random):
+    """Draws, and gives names that nothing has yet."""
+
+    count = 0
+
+    def name(self, start: str) -> str:
+        self.count += 1
+        return f"{start}{self.count}"
+
+
+def random_world(draw: Draw) -> World:
+    """Return classes of a first version."""
+    world: World = {}
+    for name in draw.sample(["Part", "Bin"], draw.choice([1, 2, 2])):
+        fields = {"shelf": "str", "num": "int"}
+        pool = {
+            "price": "digits", "maker": "optstr", "tags": "list", "at": "time", "size": "int", "load": "optint",
+            "cost": "decimal", "width": "float",
+        }  # fmt: skip
+        fields |= {field: pool[field] for field in draw.sample([*pool], draw.randrange(2, 6))}
+        fields |= {"more": "extra"} if draw.random() < 0.25 else {}
+        fields |= {"code": draw.choice(["code", "optcode"])} if draw.random() < 0.5 else {}
+        shared = draw.random() < 0.4
+        ident = ["shelf", "num"]
+        shape = Shape(name, f"{name}s", fields, ident, *templates(draw, ident, name[0] if shared else ""))
+        if shared and draw.random() < 0.4:
+            shape.table = "Shared"
+        world[name] = shape
+        decorate(draw, shape, 3)
+        if "code" in fields and draw.random() < 0.5:
+            shape.indexes[draw.name("unique")] = ("code", True)
+    if draw.random() < 0.6:  # one whose keys are those of another
+        of = world[draw.choice([*world])]
+        fields = {"shelf": "str", "num": "int", "pieces": "int"}
+        world["Stock"] = Shape("Stock", "Stocks", fields, ["shelf", "num"], of.partition, of.row)
+        decorate(draw, world["Stock"], 2)
+    if draw.random() < 0.3:
+        measures = [("parts", "count", ""), ("most", "max", "num"), ("total", "sum", "num")][: draw.randrange(1, 4)]
+        shape = Shape("Shelf", "Shelves", {"shelf": "str", "title": "str"}, ["shelf"], "{shelf}", "info")
+        shape.keeps = draw.choice([*world]), measures
+        if draw.random() < 0.5:
+            shape.indexes["by_parts"] = ("parts", False)
+        world["Shelf"] = shape
+    return world
+
+
+def templates(draw: Draw, fields: list[str], prefix: str) -> tuple[Any, Any]:
+    """Return the templates of a key; with a prefix, its rows are none of another class."""
+    first, *others = [f"{{{field}}}" for field in draw.sample(fields, len(fields))]
+    partition = draw.choice([first, first.replace("}", f":shard({draw.choice([4, 8])})}}"), "all", ("x", first)])
+    rows = [first, *others] if "shard" in partition or partition == "all" else others
+    if prefix:
+        return partition, f"{prefix}-{rows[0]}" if len(rows) == 1 else (prefix, *rows)
+    return partition, rows[0] if len(rows) == 1 else tuple(rows)
+
+
+def decorate(draw: Draw, shape: Shape, most: int) -> None:
+    for _ in range(draw.randrange(most)):
+        add_index(draw, shape)
+    for _ in range(draw.randrange(most)):
+        add_total(draw, shape)
+
+
+def add_index(draw: Draw, shape: Shape) -> None:
+    field = draw.choice([field for field, kind in shape.fields.items() if kind not in ("extra", "float")])
+    shape.indexes[draw.name("index")] = (field, False)
+
+
+def add_total(draw: Draw, shape: Shape) -> None:
+    group = draw.choice([field for field, kind in shape.fields.items() if kind in ("str", "optstr", "int", "digits")])
+    groups = [(group, "", "group")]
+    times = [field for field, kind in shape.fields.items() if kind == "time"]
+    if times and draw.random() < 0.6:
+        groups.append((times[0], draw.choice(["zone", "utc"]), "day"))
+    numbers = [field for field, kind in shape.fields.items() if kind in ("int", "optint", "decimal", "float")]
+    measures = [("count", "count", "")]
+    for field in draw.sample(numbers, min(len(numbers), draw.randrange(3))):
+        verbs = ["sum", "min", "max", *["avg"] * (shape.fields[field] == "float")]
+        measures.append((draw.name("measure"), draw.choice(verbs), field))
+    total = Total(name := draw.name("Total"), name, groups, measures)
+    if draw.random() < 0.35 and len(groups) == 1:
+        total.table, total.row = shape.table, f"total{name}"
+    shape.totals.append(total)

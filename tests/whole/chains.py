@@ -1,0 +1,619 @@
+"""Random chains of migrations, forth and back, beside programs of every version that write, against plain dicts.
+
+python -m tests.whole.chains --first 0 --last 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import tablemapper as tm
+
+from .chain_steps import UNDECLARED, Change, Data
+from .chain_worlds import VALUES, Classes, Draw, Row, Rows, Shape, Total, random_world
+
+OSLO = ZoneInfo("Europe/Oslo")
+RELAXED: dict[str, Any] = {"durability": "relaxed"}
+
+
+class Wrong(Exception):
+    """A store does not hold, or do, what it should."""
+
+
+class Chain:
+    """A store, the scripts that lead from each version to the next, and what each version should find.
+
+    Attributes:
+        at: the version that the store has come to.
+        data: by version, its entities.
+        level: by version, what the plan said that it can do once the next one is there: ``"writes"``, ``"reads"``, ``"stops"``.
+        promised: the same, as long as no later migration ends that.
+        contracted: the version before which there is no way back.
+        unsure: versions before this one may find something else: what was written later has no way back to them.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.draw = Draw(seed)
+        self.path = folder / f"{seed}.db"
+        self.log: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._make()
+        self.at = self.contracted = self.unsure = 0
+        self.data: dict[int, Data] = {0: {name: {} for name in self.classes[0].world}}
+        self.over = False
+        self.level: dict[int, str] = {}
+        self.promised: dict[int, str] = {}
+
+    def _make(self) -> None:
+        self.changes: list[Change] = []
+        self.scripts: list[Any] = []
+        self.classes = [_classes(self.draw)]
+        long = self.draw.choice([3, 4, 5])
+        for _ in range(60):
+            if len(self.changes) == long:
+                return
+            change = Change(self.draw, self.classes[-1].world)
+            try:
+                old, new = self.classes[-1], Classes(change.new)
+                script = _script(len(self.scripts), change, old, new)
+                if change.steps and tm.Migrations([*self.scripts, script]).ids:
+                    self.changes.append(change)
+                    self.classes.append(new)
+                    self.scripts.append(script)
+            except (tm.InvalidModel, tm.InvalidMigration):  # there can be no such classes, or the step cannot make them
+                continue
+
+    # ------------------------------------------------------------------------------------------ what is done
+
+    def go(self) -> None:
+        """Migrate forth and back, and write; compare all that can be read after each of that."""
+        for number, change in enumerate(self.changes):
+            self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
+        self._open(0).close()
+        self._write_some(12)
+        for _ in range(self.draw.randrange(5, 11)):
+            self._compare_all()
+            deeds = [self._forth, self._forth, self._forth, self._far, self._begin, self._back, self._contract]
+            self.draw.choice(deeds)()
+            if self.over:
+                return
+            self._write_some(self.draw.randrange(3, 9))
+        self._compare_all()
+
+    def _open(self, version: int) -> tm.Store:
+        return tm.open(self.path, models=self.classes[version].models, migrations=self.scripts, **RELAXED)
+
+    def _migrate(self, to: int, **options: Any) -> tm.MigrationReport:
+        return tm.migrate(self.path, self.scripts, to=f"s{to}" if to else "", rest=0, **RELAXED, **options)
+
+    def _forth(self) -> None:
+        if self.at < len(self.changes):
+            self._rehearse(self.at + 1)
+            self._arrive(self.at + 1, [self._migrate(self.at + 1)])
+
+    def _far(self) -> None:
+        if self.at < len(self.changes) and self.at + 1 not in self.data:
+            to = self.draw.randrange(self.at + 1, len(self.changes) + 1)
+            self._rehearse(to)
+            self._arrive(to, [self._migrate(to)])
+
+    def _begin(self) -> None:
+        """Copy a part, write, and go on or give it up."""
+        if self.at == len(self.changes):
+            return
+        self._rehearse(self.at + 1)
+        reports = [self._migrate(self.at + 1, limit=self.draw.randrange(1, 9))]
+        if not reports[0].done:
+            self.log.append(f"{self.at} -> {self.at + 1} begun")
+            with self._open(self.at) as store:
+                for _ in range(6):
+                    if refused := self._write(store, self.at):
+                        raise Wrong(f"refused while a migration copies: {refused}")
+                compare(store, self.classes[self.at], self.data[self.at], self.at)
+            if self.draw.random() < 0.5:
+                self._migrate(self.at)
+                self.counts["given up"] += 1
+                return
+            reports.append(self._migrate(self.at + 1))
+        self._arrive(self.at + 1, reports)
+
+    def _rehearse(self, to: int) -> None:
+        if not (report := self._migrate(to, dry_run=True)).ok:
+            raise Wrong(f"a dry run: {report.faults}")
+
+    def _arrive(self, to: int, reports: list[tm.MigrationReport]) -> None:
+        """Note what the entities are after a migration forth."""
+        copied = sum(report.entities for report in reports)
+        steps = [step for report in reports for step in report.plan]
+        for version in range(self.at, to):
+            change = self.changes[version]
+            levels = {step.old_version for step in steps if step.migration == f"s{version + 1}"}
+            if not change.is_edit:
+                self.promised = {}
+            level = "writes" if levels <= {"writes"} else "stops" if "stops" in levels else "reads"
+            self.level[version] = self.promised[version] = level
+            before = self.data.get(version + 1)
+            if before is None or copied or level != "writes":
+                self.data[version + 1] = change.forward(self.data[version])
+                for name, link in change.links.items() if before is not None else ():
+                    if not change.changed(name):
+                        self.data[version + 1][link.new] = before[link.new]  # type: ignore[index]
+            self.at = version + 1
+            self.log.append(f"-> {self.at}, {level}, {copied} copied")
+            self.counts.update(step.text.split()[0] for step in change.steps)
+            for shape, field, apart in change.resolved:
+                self._resolve(shape, field, apart)
+
+    def _resolve(self, shape: Shape, field: str, apart: Callable[[list[Row]], list[Row]]) -> None:
+        rows = self.data[self.at][shape.name]
+        held: dict[Any, list[Row]] = {}
+        for row in rows.values():
+            held.setdefault(row[field], []).append(row)
+        after = dict(rows)
+        for value, some in held.items():
+            if value is not None and len(some) > 1:
+                self.counts["values that were held twice"] += 1
+                keys = {shape.ident_of(row): self.classes[self.at].make(shape.name, row).key for row in some}
+                some.sort(key=lambda row: (keys[shape.ident_of(row)].partition, keys[shape.ident_of(row)].row))
+                for row in some:
+                    del after[shape.ident_of(row)]
+                after |= {shape.ident_of(row): row for row in apart(some)}
+        self._note(self.at, shape.name, after)
+
+    def _back(self) -> None:
+        if not self.at:
+            return
+        to, change = self.at - 1, self.changes[self.at - 1]
+        try:
+            report = self._migrate(to)
+        except tm.InvalidMigration as error:
+            # (What a later version has added to a class is in the way of a script that copies it.)
+            told = "cannot be undone", "is maintained from what is migrated"
+            if self.contracted < self.at and not any(text in str(error) for text in told):
+                raise
+            return
+        except tm.MigrationStopped:
+            if not any(step.text.startswith("drop field") for step in change.steps):
+                raise
+            self.counts["no value to go back with"] += 1
+            return
+        except tm.SchemaMismatch as error:
+            # (It went back to a version that a migration had ended which was undone before: nothing tells the two apart.)
+            if "replaced this form" not in str(error):
+                raise
+            self.over = True
+            self.counts["went back to a version that had ended"] += 1
+            return
+        if self.contracted >= self.at:
+            raise Wrong("it went back over what was contracted")
+        self.counts["undone"] += 1
+        self.log.append(f"{to} <-, {report.entities} copied")
+        if report.entities:
+            made = change.back(self.data[self.at], self.data[to])
+            if made is None:
+                raise Wrong("it was undone, and nobody can tell what the entities were")
+            self.data[to] = made
+            for version in reversed(range(to)):
+                self._follow_back(version)
+        self.at = to
+
+    def _follow_back(self, version: int) -> None:
+        """Note what an older version finds of the classes that it shares with the next one."""
+        change = self.changes[version]
+        for name, link in change.links.items():
+            if name not in change.rewritten and (change.is_edit or not change.changed(name)):
+                former, shape = self.data[version][name], change.old[name]
+                made = []
+                for row in self.data[version + 1][link.new].values():
+                    made.append(change.row_back(link, row, former.get(change.key_back(link, row))))
+                if None not in made:
+                    self.data[version][name] = {shape.ident_of(row): row for row in made if row is not None}
+
+    def _contract(self) -> None:
+        if self.at:
+            self._migrate(self.at, contract=True)
+            self.contracted = self.at
+            self.log.append(f"{self.at} contracted")
+            self.counts["contracted"] += 1
+
+    # ------------------------------------------------------------------------------------------ what is written
+
+    def _write_some(self, many: int) -> None:
+        """Write by any of the versions that can be opened."""
+        with ExitStack() as stack:
+            stores = {self.at: stack.enter_context(self._open(self.at))}
+            for version in range(self.at):
+                if not self._may_differ(version):
+                    try:
+                        stores[version] = stack.enter_context(self._open(version))
+                    except tm.SchemaMismatch:
+                        continue
+            for _ in range(many):
+                version = self.draw.choice([self.at, self.at, *stores])
+                refused = self._write(stores[version], version)
+                if refused and (version == self.at or self.promised.get(version) == "writes"):
+                    raise Wrong(f"version {version} of {self.at} is refused: {refused}")
+
+    def _write(self, store: tm.Store, version: int) -> str:
+        """Write something by one version; return why it was refused."""
+        classes = self.classes[version]
+        name = self.draw.choice([*classes.world])
+        found = self._deed(store, classes, name, self.data[version][name])
+        if found is None:
+            return ""
+        verb, after, call = found
+        must, may = self._clashes(version, name, after)
+        if may and verb in ("several", "update where", "delete where"):  # (some of it would be done)
+            return ""
+        self.log.append(f"  version {version} writes {name}: {verb}")
+        try:
+            call()
+        except tm.SchemaMismatch as error:
+            return str(error)
+        except tm.UniqueViolation as error:
+            if not may:
+                raise Wrong(f"nothing is held twice: {error}") from error
+            self.counts["refused as held twice"] += 1
+            return ""
+        if must:
+            raise Wrong(f"{name} has values twice that are to be unique: {must}")
+        self._note(version, name, after)
+        return ""
+
+    def _deed(
+        self, store: tm.Store, classes: Classes, name: str, rows: Rows
+    ) -> tuple[str, Rows, Callable[[], object]] | None:
+        """Return what is to be written, the entities afterwards, and a function that writes it."""
+        draw, shape, cls = self.draw, classes.world[name], classes.by_name[name]
+        fields = [field for field, kind in shape.fields.items() if field not in shape.ident and kind != "extra"]
+        searched = [field for field, kind in shape.fields.items() if kind in ("str", "int", "digits", "optstr")]
+        new = [self._row(shape, rows) for _ in range(4)]
+        one, key = new[0], shape.ident_of(new[0])
+        verb = draw.choice(
+            ["upsert", "upsert", "insert", "merge", "replace", "add", "delete", "transaction", "several", "update where", "delete where"]
+        )  # fmt: skip
+        if verb in ("merge", "replace", "add", "delete") and not rows:
+            return None
+        there = draw.choice([*rows]) if rows else key
+        entity_key = classes.make(name, rows.get(there, one)).key
+        if verb == "upsert":
+            return verb, {**rows, key: one}, lambda: store.upsert(classes.make(name, one))
+        if verb == "insert":
+            return None if key in rows else (verb, {**rows, key: one}, lambda: store.insert(classes.make(name, one)))
+        if verb == "delete":
+            return verb, {at: row for at, row in rows.items() if at != there}, lambda: store.delete(entity_key)
+        if verb in ("transaction", "several"):
+            several = {shape.ident_of(row): row for row in new}
+            made = [classes.make(name, row) for row in several.values()]
+
+            def transact() -> None:
+                with store.transaction(across_partitions=True) as tx:
+                    for entity in made:
+                        tx.upsert(entity)
+
+            return verb, {**rows, **several}, transact if verb == "transaction" else lambda: store.upsert_many(made)
+        if verb.endswith("where"):
+            where, value = draw.choice(searched), None
+            while value is None:
+                value = VALUES[shape.fields[where]](draw)
+            query = store.query(cls).where(getattr(cls, where) == value).allow_scan()
+            if verb == "delete where":
+                return verb, {at: row for at, row in rows.items() if row[where] != value}, query.delete
+            if not fields:
+                return None
+            field = draw.choice(fields)
+            given = VALUES[shape.fields[field]](draw)
+            after = {at: {**row, field: given} if row[where] == value else row for at, row in rows.items()}
+            return verb, after, lambda: query.update(getattr(cls, field).set(given))
+        fields = [field for field in fields if verb != "add" or shape.fields[field] in ("int", "decimal")]
+        if not fields:
+            return None
+        field = draw.choice(fields)
+        given = VALUES[shape.fields[field]](draw)
+        if verb == "add":
+            given = Decimal(3) if shape.fields[field] == "decimal" else 3
+            after = {**rows, there: {**rows[there], field: rows[there][field] + given}}
+            return verb, after, lambda: store.merge(entity_key, getattr(cls, field).add(given))
+        after = {**rows, there: {**rows[there], field: given}}
+        if verb == "merge":
+            return verb, after, lambda: store.merge(entity_key, **{field: given})
+
+        def replace() -> None:
+            held = store[entity_key]
+            setattr(held, field, given)
+            store.replace(held)
+
+        return verb, after, replace
+
+    def _row(self, shape: Shape, rows: Rows) -> Row:
+        row = {field: VALUES[kind](self.draw) for field, kind in shape.fields.items()}
+        if rows and self.draw.random() < 0.4:
+            other = self.draw.choice([*rows.values()])
+            row |= {field: other[field] for field in shape.ident}
+        return row
+
+    def _clashes(self, version: int, name: str, after: Rows) -> tuple[list[str], list[str]]:
+        """Return the unique values that would be held twice: as the writer or the newest version sees it, and as any does."""
+        saved = {at: dict(data) for at, data in self.data.items()}, self.unsure
+        self._note(version, name, after)
+        found = {at: held_twice(self.classes[at], data) for at, data in self.data.items()}
+        self.data, self.unsure = saved
+        return found[version] or found[self.at], [one for some in found.values() for one in some]
+
+    def _note(self, version: int, name: str, after: Rows) -> None:
+        """Note the entities of a class after a write of one version, for all versions."""
+        before = self.data[version][name]
+        self.data[version][name] = after
+        self._note_forth(version, name, before, after)
+        self._note_back(version, name, before, after)
+
+    def _note_forth(self, version: int, name: str, before: Rows, after: Rows) -> None:
+        while version < self.at or self._in_step(version, name):
+            change = self.changes[version]
+            link = change.links.get(name)
+            if link is None or name in change.rewritten:
+                raise Wrong(f"a version that had ended wrote {name}")
+            shape, was = change.new[link.new], self.data[version + 1][link.new]
+            now = dict(was)
+            keys = _changed(before, after)
+            for key in keys - after.keys():
+                now.pop(shape.ident_of(change.row_forward(link, before[key])), None)
+            for key in keys & after.keys():
+                made = shape.ident_of(change.row_forward(link, after[key]))
+                now[made] = change.row_forward(link, after[key], was.get(made))
+            self.data[version + 1][link.new] = now
+            version, name, before, after = version + 1, link.new, was, now
+
+    def _in_step(self, version: int, name: str) -> bool:
+        """Whether the next version was undone, and is kept in step."""
+        if version + 1 not in self.data or version < self.contracted:
+            return False
+        return self.level.get(version) == "writes" or not self.changes[version].changed(name)
+
+    def _note_back(self, version: int, name: str, before: Rows, after: Rows) -> None:
+        while version:
+            change = self.changes[version - 1]
+            link = change.link_of(name)
+            if link is None or link.old in change.rewritten:
+                return
+            shape, was = change.old[link.old], self.data[version - 1][link.old]
+            now = dict(was)
+            for key in (keys := _changed(before, after)) - after.keys():
+                now.pop(change.key_back(link, before[key]) if _leads_back(change, link, before[key]) else (), None)
+            for key in keys & after.keys():
+                row = after[key]
+                former = was.get(change.key_back(link, row)) if _leads_back(change, link, row) else None
+                made = change.row_back(link, row, former)
+                if made is None:
+                    if self.promised.get(version - 1) in ("reads", "writes"):
+                        self.unsure = max(self.unsure, version)
+                    return
+                now[shape.ident_of(made)] = made
+            self.data[version - 1][link.old] = now
+            version, name, before, after = version - 1, link.old, was, now
+
+    # ------------------------------------------------------------------------------------------ what is found
+
+    def _may_differ(self, version: int) -> bool:
+        """Whether a version before this one may find something else than is noted of it."""
+        rewritten = any(self.changes[at].rewritten for at in range(version, self.at))
+        return self.unsure > version or rewritten or self._alike(version)
+
+    def _alike(self, version: int) -> bool:
+        """Whether a class is another one by a later script, and nobody can tell the two apart."""
+        old = self.classes[version]
+        return any(
+            name in self.classes[later].world
+            and _form(old, name) == _form(self.classes[later], name)
+            and any(self.changes[at].changed(name) for at in range(version, later))
+            for later in range(version + 1, self.at + 1)
+            for name in old.world
+        )
+
+    def _compare_all(self) -> None:
+        with self._open(self.at) as store:
+            compare(store, self.classes[self.at], self.data[self.at], self.at)
+        for version in range(self.at):
+            try:
+                store = self._open(version)
+            except tm.SchemaMismatch as error:
+                if "when it held no entities" in str(error):
+                    self.promised.pop(version, None)
+                elif self.promised.get(version) in ("writes", "reads") and self.contracted <= version:
+                    raise Wrong(
+                        f"version {version} cannot be opened, though it {self.promised[version]}: {error}"
+                    ) from error
+                continue
+            with store:
+                if not self._may_differ(version):
+                    compare(store, self.classes[version], self.data[version], version)
+
+
+def _classes(draw: Draw) -> Classes:
+    while True:
+        try:
+            return Classes(random_world(draw))
+        except tm.InvalidModel:
+            continue
+
+
+def _script(number: int, change: Change, old: Classes, new: Classes) -> Any:
+    def function(m: tm.Migration) -> None:
+        for step in change.steps:
+            step.call(m, old, new)
+
+    function.__name__ = f"s{number + 1}"
+    return tm.migration(after=f"s{number}" if number else None, old=old.models, new=new.models)(function)
+
+
+def _form(classes: Classes, name: str) -> Any:
+    return classes.form.get(name)
+
+
+def _leads_back(change: Change, link: Any, row: Row) -> bool:
+    try:
+        change.key_back(link, row)
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+    return True
+
+
+def _changed(before: Rows, after: Rows) -> set[tuple[Any, ...]]:
+    return {key for key in before.keys() | after.keys() if shown(before.get(key)) != shown(after.get(key))}
+
+
+def held_twice(classes: Classes, data: Data) -> list[str]:
+    found = []
+    for name, shape in classes.world.items():
+        for index in [index for index, (_, unique) in shape.indexes.items() if unique]:
+            values = Counter(row[shape.indexes[index][0]] for row in data[name].values())
+            found += [f"{name}.{index}: {value}" for value, count in values.items() if value is not None and count > 1]
+    return found
+
+
+def shown(value: Any) -> str:
+    """Return a value as text: equal ones, and only these, have the same."""
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, tm.Extra):  # (what was declared once may be among the undeclared)
+        return repr(sorted((name, one) for name, one in value.items() if name in UNDECLARED))
+    if isinstance(value, dict):
+        return repr({name: shown(one) for name, one in value.items()})
+    return repr(value)
+
+
+def compare(store: tm.Store, classes: Classes, data: Data, version: int) -> None:
+    """Compare all that a version finds with what it should find."""
+    for name, shape in classes.world.items():
+        rows = data[name]
+        found = {
+            tuple(getattr(entity, field) for field in shape.ident): entity
+            for entity in store.query(classes.by_name[name]).allow_scan()
+        }
+        if found.keys() != rows.keys():
+            raise Wrong(
+                f"version {version}, {name}: missing {rows.keys() - found.keys()}, more {found.keys() - rows.keys()}"
+            )
+        for key, entity in found.items():
+            for field in shape.fields:
+                if shown(getattr(entity, field)) != shown(rows[key][field]):
+                    raise Wrong(
+                        f"version {version}, {name} {key}: {field} is {getattr(entity, field)!r}, not {rows[key][field]!r}"
+                    )
+            if shape.keeps is not None:
+                _compare_kept(entity, classes, shape.keeps, data, version)
+        _compare_indexes(store, classes.by_name[name], shape, rows, version)
+        for total in shape.totals:
+            _compare_total(store, classes.totals[name, total.name], shape, total, rows, version)
+    if problems := store.check().problems:
+        raise Wrong(f"version {version}: {problems}")
+
+
+def _compare_kept(entity: Any, classes: Classes, keeps: tuple[str, Any], data: Data, version: int) -> None:
+    source, measures = keeps
+    rows = [row for row in data[source].values() if row["shelf"] == entity.shelf]
+    for name, verb, field in measures:
+        expected = measured(
+            verb, classes.world[source].fields.get(field, ""), [row[field] for row in rows] if field else rows
+        )
+        if (getattr(entity, name) or None) != (expected or None):
+            raise Wrong(f"version {version}, {entity.key}: {name} is {getattr(entity, name)}, not {expected}")
+
+
+def _compare_indexes(store: tm.Store, cls: Any, shape: Shape, rows: Rows, version: int) -> None:
+    for name, (field, _) in shape.indexes.items():
+        if field not in shape.fields:  # (it is over one that is maintained)
+            continue
+        held: dict[Any, list[Any]] = {}
+        for key, row in rows.items():
+            for value in dict.fromkeys(row[field] if isinstance(row[field], list) else [row[field]]):
+                held.setdefault(value, []).append(key)
+        held.pop(None, None)
+        for value in [*held][:4]:
+            found = [
+                tuple(getattr(one, each) for each in shape.ident) for one in store.query(getattr(cls, name)(value))
+            ]
+            if sorted(map(repr, found)) != sorted(map(repr, held[value])):
+                raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {held[value]}")
+
+
+def _compare_total(store: tm.Store, cls: Any, shape: Shape, total: Total, rows: Rows, version: int) -> None:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows.values():
+        key = []
+        for field, part, _ in total.groups:
+            value = row[field]
+            key.append(value.astimezone(OSLO).date() if part == "zone" else value.date() if part else value)
+        if None not in key:
+            groups.setdefault(tuple(key), []).append(row)
+    kinds = shape.fields
+    expected = {
+        key: [measured(verb, kinds.get(field, ""), [one[field] for one in some] if field else some) or None
+              for _, verb, field in total.measures]
+        for key, some in groups.items()
+    }  # fmt: skip
+    found = {
+        tuple(getattr(group, name) for *_, name in total.groups): [
+            getattr(group, name) or None for name, *_ in total.measures
+        ]
+        for group in store.query(cls).allow_scan()
+    }
+    if found != expected:
+        raise Wrong(f"version {version}, {total.name}: {found}, not {expected}")
+
+
+def measured(verb: str, kind: str, values: list[Any]) -> Any:
+    if verb == "count":
+        return len(values)
+    values = [value for value in values if value is not None]
+    if verb == "sum":
+        return math.fsum(values) if kind == "float" else sum(values)
+    if not values:
+        return None
+    return sum(values) / len(values) if verb == "avg" else {"min": min, "max": max}[verb](values)
+
+
+def play(seed: int, folder: Path) -> Counter[str]:
+    """Run one chain; return how often what happened.
+
+    Raises:
+        Wrong: with what happened before.
+    """
+    chain = Chain(seed, folder)
+    try:
+        chain.go()
+    except (Wrong, tm.TableMapperError, AssertionError, TypeError, ValueError, LookupError) as error:
+        text = "\n".join([*chain.log, traceback.format_exc()])
+        raise Wrong(f"chain {seed}: {type(error).__name__}: {error}\n{text}") from error
+    return chain.counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--last", type=int, default=100)
+    options = parser.parse_args()
+    total: Counter[str] = Counter()
+    wrong = 0
+    for seed in range(options.first, options.last):
+        with tempfile.TemporaryDirectory(prefix="chains") as folder:
+            try:
+                total += play(seed, Path(folder))
+            except Wrong as error:
+                wrong += 1
+                print(error, flush=True)
+    print(f"{options.last - options.first} chains, {wrong} wrong: {dict(total)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

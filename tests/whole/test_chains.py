@@ -1,0 +1,72 @@
+"""Random chains of migrations, forth and back, beside programs of every version; each seeded fault is found so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tablemapper.engines.sqlite.online.copying import Copying
+from tablemapper.engines.sqlite.rows import maintained
+from tablemapper.migrations import run
+
+from .chains import Wrong, play
+
+pytestmark = pytest.mark.one_python
+
+
+@pytest.mark.long
+def test_random_chains_of_migrations_lead_where_they_should(tmp_path: Path, *, full_size: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(150 if full_size else 5):
+        counts += play(seed, tmp_path)
+    if full_size:
+        wanted = "join", "resolve", "values that were held twice", "refused as held twice", "undone", "contracted"
+        assert [what for what in wanted if not counts[what]] == []
+
+
+def entities_that_are_joined_with_none(patch: pytest.MonkeyPatch) -> None:
+    convert = Copying._convert
+
+    def alone(self: Any, get: Any, conversion: Any, entities: Any) -> Any:
+        return convert(self, get, conversion, [entities[0], *[None] * (len(entities) - 1)])
+
+    patch.setattr(Copying, "_convert", alone)
+
+
+def values_that_nobody_resolves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(run, "_resolved", lambda *_: ())
+
+
+def a_unique_value_that_goes_to_who_writes_last(patch: pytest.MonkeyPatch) -> None:
+    put = maintained.put_rows
+
+    def put_rows(sqlite: Any, index: Any, writer: Any, rows: Any) -> None:
+        if index.model.unique:
+            table = sqlite.indexes[index.model]
+            writer.executemany(table.insert.replace("INSERT", "INSERT OR REPLACE", 1), rows)
+        else:
+            put(sqlite, index, writer, rows)
+
+    patch.setattr(maintained, "put_rows", put_rows)
+
+
+FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    entities_that_are_joined_with_none: 10,
+    values_that_nobody_resolves: 109,
+    a_unique_value_that_goes_to_who_writes_last: 4,
+}
+"""Each with a chain that finds it."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_random_chains_find(
+    fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(Wrong):
+        play(FAULTS[fault], tmp_path)
