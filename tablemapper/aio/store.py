@@ -30,7 +30,7 @@ from ..store.opening import check_limits, new_store
 from ..store.operations import ByKey, Operations, not_found
 from ..store.store import Partition, Store, Unknown
 from ..store.transaction import Buffer
-from ..store.windows import Pace, write_many
+from ..store.windows import WindowPace, write_many
 from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
@@ -520,7 +520,7 @@ class AsyncTransaction(ByKey):
 
 async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:
     """Yield what comes, as much as a store writes in one transaction."""
-    pace = Pace(time.monotonic)
+    pace = WindowPace(time.monotonic)
     window: list[T] = []
     async for item in items:
         window.append(item)

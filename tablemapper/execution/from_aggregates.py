@@ -27,7 +27,7 @@ from .prepared import PlanCache, PreparedPlan
 from .run import Run
 from .totals import COUNT, Measured, States
 
-__all__ = ["AggregateRead", "Match", "match_aggregate", "matching_aggregate", "mismatches", "totals_served"]
+__all__ = ["AggregateRead", "Match", "matching_aggregate", "mismatches", "totals_served"]
 
 _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
@@ -86,7 +86,7 @@ def matching_aggregate(
     Of several, it is the one with the fewest fields to group by, which has the fewest rows.
     """
     for target in sorted(_targets(plans, spec), key=lambda target: len(target.declaration.key_fields)):
-        match = match_aggregate(spec, target, groups, slot)
+        match = _match_aggregate(spec, target, groups, slot)
         if isinstance(match, Match):
             try:
                 return AggregateRead(target, match, slot, *plans.find(match.spec, match.groups, state=True))
@@ -119,7 +119,7 @@ def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]
 def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
     """Yield the aggregates that do not fit, each with the reason, as text."""
     for target in plans.engine.schema.aggregates_of(spec.model):
-        if isinstance(why := match_aggregate(spec, target, (), COUNT), str):
+        if isinstance(why := _match_aggregate(spec, target, (), COUNT), str):
             yield f"{target.name}: {why}"
 
 
@@ -127,7 +127,7 @@ def _merged(slot: Slot, a: State, b: State) -> State:
     return [a[0] + b[0], slot.united(a[1], b[1])]
 
 
-def match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Match | str:
+def _match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Match | str:
     """Return how an aggregate answers a query, or why it does not.
 
     Each condition of the query must be about the aggregate's groups, or be a condition of the aggregate, too.

@@ -66,7 +66,7 @@ from .times import (
     time_pattern,
 )
 
-__all__ = ["KINDS", "KeyCodec", "key_codec", "literal_fault"]
+__all__ = ["KeyCodec", "key_codec", "literal_fault"]
 
 
 def _moment(value: Any) -> datetime:
@@ -316,7 +316,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     """Return the text form of one kind of value under one spec.
 
     Args:
-        kind: a scalar type (`KINDS`), or an Enum with members that are all str or all int.
+        kind: a scalar type (a key of `FORMS`), or an Enum with members that are all str or all int.
         spec: what stands after the colon of a slot, or nothing.
         field: the field's name, and
         subject: the template's, for the messages.
@@ -357,10 +357,6 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
             names["members"] = members
     names |= {"encode": write, "decode": attributes.get("decode"), "escape": names.get("escape", write)}
     return KeyCodec(kind=kind, spec=spec, base=base, write=write, names=names, **attributes)
-
-
-KINDS: tuple[type, ...] = tuple(FORMS)
-"""The scalar types that can stand in a key; besides them, Enums of str or int."""
 
 
 class _Members(dict[str, Any]):

@@ -17,7 +17,7 @@ from .maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRo
 from .model import Model
 from .rows import DAMAGE, Row
 
-__all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "expected_state", "same"]
+__all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "same"]
 
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
 
@@ -350,7 +350,7 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
     """Return what is wrong with a group, the live entities of which add up to ``delta``; raises if it cannot be read."""
     name, key, groups = aggregate.model.name, row[:2], aggregate.aggregate
     state = groups.unpack(blob)
-    expected = expected_state(groups, groups.zero() if delta is None else delta, state)
+    expected = _expected_state(groups, groups.zero() if delta is None else delta, state)
     if expected is None:
         return Problem("dangling", name, key, "the group has no entity")
     if expected != state:
@@ -361,7 +361,7 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
     return None
 
 
-def expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None) -> State | None:
+def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None) -> State | None:
     """Return the state of a group that ``delta`` adds up to.
 
     What ``_ever`` measures hold cannot be recomputed: it is taken from what is stored, if that is no less extreme than

@@ -32,7 +32,7 @@ from ..values.sums import SUMS, ExactSum, negated, read_number
 from .rows import DAMAGE
 
 __all__ = [
-    "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model", "load_sortable",
+    "AggregateModel", "Count", "Delta", "Ever", "Extremes", "Slot", "State", "Sum", "aggregate_model",
     "slot_of", "sortable_source", "store_sortable",
 ]  # fmt: skip
 
@@ -253,7 +253,7 @@ class _Ends(Slot):
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         assert self.attr is not None
         kind, end = self.attr.type, 0 if measure.startswith("min") else -1
-        return lambda held: load_sortable(kind, held[end]) if held else None
+        return lambda held: _load_sortable(kind, held[end]) if held else None
 
     def start(self) -> Any:
         return []
@@ -376,7 +376,7 @@ def store_sortable(kind: ValueType, value: Any) -> Any:
     return sortable(kind)(value)
 
 
-def load_sortable(kind: ValueType, stored: Any) -> Any:
+def _load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
     if stored.__class__ is int and kind.kind is int and kind.enum is None:
         return stored  # (one that is a sum can be beyond 64 bits)

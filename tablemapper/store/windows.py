@@ -19,7 +19,7 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .operations import Operations, stamp_batch
 
-__all__ = ["Pace", "load", "write_columns", "write_many"]
+__all__ = ["WindowPace", "load", "write_columns", "write_many"]
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -111,7 +111,7 @@ def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
         raise
 
 
-class Pace:
+class WindowPace:
     """Says how much of a stream makes a window: what comes, and can be written, in about a second."""
 
     def __init__(self, clock: Clock) -> None:
@@ -160,7 +160,7 @@ def batches(operations: Operations, entities: Iterable[Any], *, clock: Clock = t
         clock: seconds.
     """
     runs = ((model := operations.writable(cls), partial(_take, model, run)) for cls, run in groupby(entities, type))
-    return _windows(operations, runs, Pace(clock))
+    return _windows(operations, runs, WindowPace(clock))
 
 
 def _take(model: Model, run: Iterator[Any], count: int, batch: Batch) -> int:
@@ -195,7 +195,7 @@ def _column_windows(
 
 
 def _windows(
-    operations: Operations, runs: Iterable[tuple[Model, Callable[[int, Batch], int]]], pace: Pace
+    operations: Operations, runs: Iterable[tuple[Model, Callable[[int, Batch], int]]], pace: WindowPace
 ) -> Iterator[list[Batch]]:
     """Yield what runs of one class each give, a batch for each class, as many as are written together.
 
@@ -233,7 +233,7 @@ def _write_windows(
     operations: Operations, stream: Iterator[Operation], meter: Meter, *, clock: Clock = time.monotonic
 ) -> None:
     """Apply a stream of operations in windows, each with a key once at most."""
-    pace = Pace(clock)
+    pace = WindowPace(clock)
     window: dict[tuple[str, str, str], Operation] = {}
     twins: list[Operation] = []
     ended = False
