@@ -714,3 +714,25 @@ def test_an_engine_keeps_notes_only_as_they_were_expected(store: tm.Store) -> No
             engine.apply([], notes=[Note("b", "2", "9"), wrong])
     engine.apply([], notes=[Note("a", "1", None)])
     assert (engine.note("a"), engine.note("b")) == (None, "2")
+
+
+def test_what_leaves_a_partial_index_meanwhile_is_not_written() -> None:
+    class Ticket(tm.Entity, table="Tickets"):
+        number: tm.Field[int]
+        state: tm.Field[str]
+        seen: tm.Field[bool] = tm.field(default=False)
+
+        key = tm.Key[int](partition="all", row="{number}")
+        by_open = tm.Index[int](partition="all", row="{number}", where=lambda t: t.state == "open")
+
+    with tm.open(":memory:", models=[Ticket]) as store:
+        store.insert_many(Ticket(number, "open") for number in range(6))
+        small(store)
+
+        def see(ticket: Ticket) -> Ticket:
+            if ticket.number == 0:
+                store.merge(Ticket.key(4), state="closed")
+            return ticket.replace(seen=True)
+
+        assert store.query(Ticket.by_open()).update(see) == 5
+        assert [ticket.number for ticket in store.query(Ticket) if not ticket.seen] == [4]
