@@ -49,9 +49,10 @@ QUICK = ["a write is acknowledged before its commit"]  # found at once, however 
 def test_the_comparison_finds_that(fault: str, tmp_path: Path, *, full_size: bool) -> None:
     if fault not in QUICK and not full_size:
         pytest.skip("takes longer")
+    kills = 8 if fault in QUICK else 25
     for seed in range(20):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        if play(folder, FAULTS[fault][0], "relaxed", seed, 8, fault)[1]:
+        if play(folder, FAULTS[fault][0], "relaxed", seed, kills, fault)[1]:
             return
     raise AssertionError("it is not found")
