@@ -55,6 +55,8 @@ class Translation:
         self._values = {link.properties[name]: dict(pairs) for name, pairs in link.values.items()}
         self._functions = {name: FUNCTIONS[function] for name, function in link.functions.items()}
         self._fields = {field.property: field for field in source.declaration.fields}
+        if unknown := sorted(link.properties.keys() - self._fields.keys()):
+            raise ValueError(f"{source.name} lacks {', '.join(unknown)}")
         self._places = {field.property: at for at, field in enumerate(source.columns, FIRST)}
         self._defaults = [stored_default(form.fields[field.property]) for field in target.columns]
 

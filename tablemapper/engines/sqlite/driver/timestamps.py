@@ -152,7 +152,8 @@ def read_state(connection: apsw.Connection, path: str) -> tuple[int, int, int]:
     if row is None:
         raise CorruptStore(f'"{path}": the row of {STATE} is missing; restore a backup')
     generation, until, owner = row
-    if type(generation) is not int or type(owner) is not int or type(until) is not int or not 0 <= until < _END_OF_TIME:
+    ints = type(generation) is type(owner) is type(until) is int
+    if not ints or not 0 <= until < _END_OF_TIME or not 0 <= generation < _END_OF_TIME:  # (changes are fewer than µs)
         raise CorruptStore(
             f'"{path}": {STATE} holds what was never written there (generation {generation!r}, '
             f"until {until!r}, owner {owner!r}); restore a backup"
