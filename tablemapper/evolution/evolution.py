@@ -147,7 +147,10 @@ class _Comparison:
     def _compare_known(self, model: Model, stored_name: str | None, old: ModelForm, opened: list[VersionForm]) -> None:
         """Compare a class with its form in the catalogue; without a name there, it is another definition of an aggregate."""
         name = model.name
-        if opened and (model.aggregate is None or opened[-1].retired_by is None):
+        changes: list[Change] = []
+        if opened and opened[-1].undone and stored_name is not None:
+            pass  # (it went on with the class as it was before, and as it is again; only its indexes may have ended)
+        elif opened and not opened[-1].undone and (model.aggregate is None or opened[-1].retired_by is None):
             changes = [Change(name, "refused", retired(opened[-1]))]  # whatever else differs, differs for that reason
         elif stored_name is None:
             changes = [redefinition(model, old, self._schema, self._catalogue)]

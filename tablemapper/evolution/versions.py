@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..schema.forms import VersionForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement"]
+__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement", "revived"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every version that was ever opened, by the name of the class."""
@@ -31,7 +31,25 @@ def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions
 
 def ended(version: VersionForm, now: int) -> VersionForm:
     """Return a version that ends now, unless it ended before."""
-    return replace(version, until=now) if version.until is None else version
+    return replace(version, until=now, undone=False) if version.until is None or version.undone else version
+
+
+def revived(versions: Versions, id: str, by: str) -> dict[str, list[VersionForm]]:
+    """Return versions of which those that a migration or its undoing retired may be opened again, now that the store is back.
+
+    Args:
+        versions: the versions of all classes.
+        id: the migration.
+        by: what retired them.
+    """
+
+    def after(version: VersionForm) -> VersionForm:
+        if version.until is None or version.retired_by != by:
+            return version
+        older = None if version.behind == id else version.behind  # (another migration replaced it, too)
+        return replace(version, retired_by=older, undone=older is None, unkept=False)
+
+    return {name: [after(version) for version in opened] for name, opened in versions.items()}
 
 
 def newest(model: Model, versions: Versions) -> str:
@@ -54,6 +72,8 @@ def retirement(model: Model, versions: Versions) -> str | None:
 def retired(version: VersionForm) -> str:
     """Return why a retired version of a class cannot be used."""
     ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
+    if version.undone:
+        return "the migration that replaced this form of the class was undone; open the store again"
     if version.retired_by is None:
         how = f"the class was declared again on {ended}, when it held no entities"
     elif version.unkept:
@@ -62,5 +82,6 @@ def retired(version: VersionForm) -> str:
             f"{version.retired_by} made of the class, which ended this form of it on {ended}"
         )
     else:
-        how = f"the migration {version.retired_by} replaced this form of the class on {ended}"
+        by = version.retired_by if " " in version.retired_by else f"the migration {version.retired_by}"
+        how = f"{by} replaced this form of the class on {ended}"
     return f"{how}; deploy the version that declares it as it is now"

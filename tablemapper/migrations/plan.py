@@ -15,7 +15,10 @@ from ..engines.migration import Conversion, Edit, Transition
 from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration, InvalidModel
+from ..evolution.changes import Anything
 from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
+from ..evolution.evolution import evolve
+from ..evolution.renames import with_properties, with_source
 from ..evolution.rules import reads
 from ..expressions.tree import Attr
 from ..schema.forms import Forms, LinkForm
@@ -27,26 +30,52 @@ from .script import Script
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
 from .undoing import is_anew, is_edit, is_reversible, names_of
 
-__all__ = ["affected_classes", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
+__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
 
 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 
-def check_old(script: Script, forms: Forms, pending: Collection[str] = ()) -> None:
+def check_old(script: Script, forms: Forms, pending: Collection[str] = (), *, back: bool = False) -> None:
     """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
 
     Args:
         script: the script to run.
         forms: the classes of the store.
         pending: the labels that contracting an earlier script drops; a later script need not name them.
+        back: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
+            their own.
     """
     affected = affected_classes(script, forms)
     faults = [
-        fault for cls in script.old for fault in _differences(cls, forms, pending, exact=cls.__name__ in affected)
+        fault
+        for cls in script.old
+        for fault in _differences(cls, forms, pending, exact=cls.__name__ in affected, back=back)
     ]
     if faults:
-        raise InvalidMigration(f"{script.id}: the store differs from old=", faults)
+        differs = "it cannot be undone" if back else "the store differs from old="
+        raise InvalidMigration(f"{script.id}: {differs}", faults)
+
+
+def check_back(scripts: Iterable[Script], forms: Forms) -> None:
+    """Raise InvalidMigration if one of several scripts cannot undo another, once those before it have.
+
+    Args:
+        scripts: the scripts that undo others, in the order in which they run.
+        forms: the classes of the store.
+    """
+    for script in scripts:
+        check_old(script, forms, back=True)
+        transition = transition_of(script, forms, back=True)
+        if transition is None:
+            for name, names in names_of(script).items():
+                forms = {
+                    one: with_source(form, name, names) if form.source == name else form for one, form in forms.items()
+                } | {name: with_properties(forms[name], names)}
+        else:
+            new = {model.name: model.form for model in transition.new.models}
+            forms = {name: form for name, form in forms.items() if name not in transition.ending} | new
+        forms = evolve(forms, {}, compile_schema(script.new), Anything()).models_after
 
 
 def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
@@ -54,7 +83,9 @@ def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
     return not any(fault for cls in classes for fault in _differences(cls, forms, exact=False))
 
 
-def _differences(cls: Any, forms: Forms, pending: Collection[str] = (), *, exact: bool) -> Iterator[str]:
+def _differences(
+    cls: Any, forms: Forms, pending: Collection[str] = (), *, exact: bool, back: bool = False
+) -> Iterator[str]:
     """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class."""
     name, declared = cls.__name__, model_of(cls).form
     if name not in forms:
@@ -79,15 +110,27 @@ def _differences(cls: Any, forms: Forms, pending: Collection[str] = (), *, exact
     if exact:
         undeclared = [("field", property) for property in stored.fields if property not in declared.fields]
         undeclared += [
-            ("index", index) for index in stored.indexes if index not in stored_names.values() and not is_former(index)
+            ("index", index)
+            for index in stored.indexes
+            if index not in stored_names.values() and not is_former(index) and not back
         ]
         yield from (
-            f"{name}.{part}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+            _added(f"{name}.{part}", f"the {kind} is in the store")
+            if back
+            else f"{name}.{part}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
             for kind, part in undeclared
             if f"{name}.{part}" not in pending
         )
     if declared.aggregate != stored.aggregate:
         yield f"{name}: it aggregates something else in the store"
+
+
+def _added(label: str, how: str) -> str:
+    """Return the fault of an undoing that would lose what a later version added."""
+    return (
+        f"{label}: {how}, a later version added it, and going back would lose its values: write a new script instead, "
+        f"which leads to the former classes and has m.drop(old.{label})"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- transitions and edits
@@ -111,15 +154,15 @@ def transition_of(
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
-    pending = {
-        *pending,
-        *(cls.__name__ for cls in script.new if back),
-    }  # (an undoing may find a dropped aggregate again)
+    # (An undoing ends the aggregates that later versions added, too.)
     former = frozenset(
-        name for name in affected if is_former(name) or (name in pending and name not in old and forms[name].aggregate)
+        name
+        for name in affected
+        if is_former(name)
+        or (name not in old and forms[name].aggregate and (name in pending or (back and kept_field(name) is None)))
     )
     new = _new_classes(script, affected)
-    faults = [_unnamed(name, forms) for name in affected if name not in old and name not in former]
+    faults = [_unnamed(name, forms, back=back) for name in affected if name not in old and name not in former]
     faults += [
         f"{cls.__name__} is in the store already: name it in old=, too"
         for cls in new
@@ -152,11 +195,13 @@ def transition_of(
     )
 
 
-def _unnamed(name: str, forms: Forms) -> str:
+def _unnamed(name: str, forms: Forms, *, back: bool) -> str:
     """Return the fault of a script that does not name a class which it affects."""
     kept = kept_field(name)
     reason = "is maintained from" if forms[name].aggregate else "shares a table with"
     subject, owner = (name, "it") if kept is None else (".".join(kept), kept[0])
+    if back:
+        return _added(subject, f"it {reason} what is migrated")
     return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
 
 

@@ -18,12 +18,12 @@ from ..engines.protocol import Violation
 from ..entities.entity import stored_row
 from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
 from ..progress import ProgressOption, start_meter
-from ..schema.forms import AppliedForm
+from ..schema.forms import AppliedForm, Forms
 from ..schema.model import compile_schema
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
-from .plan import check_old, edit_of, matches, plan_steps, transition_of
+from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
 from .report import MigrationReport, PlanStep
 from .script import Script
 from .steps import Resolve
@@ -207,6 +207,7 @@ class _Run:
                         entry.id, ["it was contracted: the old tables are gone, so it cannot be undone"]
                     )
             ahead = [(undone[script.id], True) for script, _ in ahead]
+            check_back([script for script, _ in ahead], self._engine.forms())
         else:
             done = self._adopted(done, end)
             if done == end and done and _resolves(self._scripts[done - 1]):
@@ -286,10 +287,14 @@ class _Run:
         self.last = script
         engine = self._engine
         pending = {label for entry in engine.history() if entry.undone is None for label in entry.drops}
-        check_old(script, engine.forms(), pending)
+
+        def check(forms: Forms) -> None:
+            check_old(script, forms, pending, back=back)
+
+        check(engine.forms())
         transition = transition_of(script, engine.forms(), pending, back=back)
         if transition is None:
-            engine.edit(edit_of(script, back=back), lambda forms: check_old(script, forms, pending))
+            engine.edit(edit_of(script, back=back), check)
             self._applied.append(script.id)
             return True
         if faults := engine.lacking(transition):
@@ -297,7 +302,7 @@ class _Run:
                 f"{transition.name}: {len(faults):,} entities cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
-        if engine.start(transition, lambda forms: check_old(script, forms, pending)) and not self._copy(transition):
+        if engine.start(transition, check) and not self._copy(transition):
             return False
         if transition.links and not back and not engine.has_twin(script.id):  # not every entity has a way back
             self._plan = [

@@ -163,6 +163,8 @@ class VersionForm(_Form):
     """The migration beside which it has tables of its own."""
     unkept: bool = False
     """Whether it was retired because a process wrote that did not know the script of that migration."""
+    undone: bool = False
+    """Whether what retired it was undone: who opens the store with it again is compared with what is there."""
 
     @property
     def in_use(self) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ....errors import InvalidMigration
 from ....evolution.definitions import indexes_in
+from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
 from ....schema.model import Schema
 from ...migration import Copied, Edit, Fault, Transition
@@ -261,6 +262,7 @@ class SqliteMigrations:
             catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
             catalogue = with_drops(_with_new_versions(catalogue, edit, now), edit)
             if edit.back:
+                catalogue = attrs.evolve(catalogue, versions=revived(catalogue.versions, edit.id, edit.id))
                 history = [
                     replace(entry, undone=now) if entry.id == edit.id and entry.undone is None else entry
                     for entry in catalogue.history
@@ -438,7 +440,12 @@ def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
         ]
         # (A class that declares more is noted when it is opened.)
         new = [VersionForm(model.form_hash, now)] if _fits(model.form, catalogue.models[model.name]) else []
-        versions[model.name] = [*(version for version in opened if not version.in_use), *older, *new]
+        ended = [
+            replace(version, retired_by=edit.id, undone=False) if version.undone else version
+            for version in opened
+            if not version.in_use
+        ]
+        versions[model.name] = [*ended, *older, *new]
     return attrs.evolve(catalogue, versions=versions)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 import attrs
 from msgspec.structs import replace
 
+from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, LinkForm, VersionForm, form_hash
-from ...migration import Edit, Transition
+from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
@@ -30,14 +31,14 @@ def switched(
     ending, now, id = transition.ending, writer.timestamp, transition.id
     for twin in catalogue.twins:  # of a version that is older still
         if catalogue.group(twin) & ending:
-            catalogue = ended(writer, catalogue, twin, id)
+            catalogue = ended(writer, catalogue, twin, transition.name)
     old = catalogue.part(ending)
     versions = dict(catalogue.versions)
     for name in ending & versions.keys():
         staged_forms = {version.form for version in staged.versions.get(name, ())}
         versions[name] = [
             version
-            if version.until is not None or version.form in staged_forms
+            if (version.until is not None and not version.undone) or version.form in staged_forms
             else _replaced(version, transition, now)
             for version in versions[name]
         ]
@@ -45,6 +46,7 @@ def switched(
         opened = versions.setdefault(name, [])
         in_use = {version.form for version in opened if version.in_use}
         versions[name] = [*opened, *(version for version in staged_versions if version.form not in in_use)]
+    versions = _revived(catalogue, versions, transition)
     labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
         writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
@@ -82,6 +84,10 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
         name: [_swapped_version(each, twin.migration, stays=name not in names or name in same) for each in opened]
         for name, opened in catalogue.versions.items()
     }
+    versions |= {
+        name: [_ended_again(each, transition.name, now) for each in versions[name]] for name in names & versions.keys()
+    }
+    versions = _revived(catalogue, versions, transition)
     new_twin = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _without_builds(current))
     after = attrs.evolve(
         with_drops(_without_classes(writer, catalogue, names).together(twin.catalogue), transition),
@@ -92,7 +98,7 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
         entry = AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
         after = attrs.evolve(after, history=(*after.history, entry))
     after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
-    return after if twin.writes else ended(writer, after, new_twin, twin.migration)
+    return after if twin.writes else ended(writer, after, new_twin, transition.name)
 
 
 def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bool = False) -> Catalogue:
@@ -174,9 +180,27 @@ def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> Ve
 
 def _replaced(version: VersionForm, transition: Transition, now: int) -> VersionForm:
     """Return a version that a migration replaced: it goes on beside the new one, or is retired."""
+    if version.undone:
+        return _ended_again(version, transition.name, now)
     if transition.links:
         return replace(version, beside=transition.id, behind=version.behind or transition.id)
-    return replace(version, until=now, retired_by=transition.id)
+    return replace(version, until=now, retired_by=transition.name)
+
+
+def _ended_again(version: VersionForm, by: str, now: int) -> VersionForm:
+    """Return a version that was retired, and might be opened again since that was undone; now it may not any more."""
+    return replace(version, until=now, retired_by=by, undone=False) if version.undone else version
+
+
+def _revived(
+    catalogue: Catalogue, versions: dict[str, list[VersionForm]], transition: Transition
+) -> dict[str, list[VersionForm]]:
+    """Return versions of which those may be opened again that were in use before the store went the other way."""
+    id, back = transition.id, transition.back
+    runs = [entry.script for entry in catalogue.history if entry.id == id and entry.undone is not None]
+    if not back and runs[-1:] != [transition.script]:  # it never ran, or was another script
+        return versions
+    return revived(versions, id, name_of(id, back=not back))
 
 
 def _without_builds(part: Catalogue) -> Catalogue:

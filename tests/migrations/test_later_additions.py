@@ -1,0 +1,187 @@
+"""Going back where later versions added something without a script."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import FIELDS, changed, contents, part, script, totals
+
+FIRST = part()
+MORE = part(changed(FIELDS, more=int | None), by_maker=tm.Index[str](partition="{maker}"))
+"""The first class, and an addition that needs no script."""
+OTHER = part(name="Other", table="Others")
+RENAMED = part(name="Renamed", table="Others")
+BARE = part(changed(FIELDS, more=int | None, tags=None), by_maker=tm.Index[str](partition="{maker}"))
+ONE = script([RENAMED, MORE], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
+TWO = script([RENAMED, BARE], lambda m: m.drop(MORE.tags), "two", "one", [RENAMED, MORE])
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[OTHER, FIRST], durability="relaxed") as store:
+        store.insert_many(
+            cls("a", at, price=str(at), maker="m", tags=["x"]) for cls in (OTHER, FIRST) for at in range(9)
+        )
+    return tmp_path / "s.db"
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
+def test_going_back_over_two_scripts_leads_before_an_addition_between_them(path: Path, *, at_once: bool) -> None:
+    with tm.open(path, models=[OTHER, FIRST]) as store:
+        before = contents(store, [OTHER, FIRST])
+    for _ in range(2):
+        assert migrate(path, ONE, TWO).applied == ("one", "two")
+        with pytest.raises(tm.SchemaMismatch, match="the migration two replaced this form"):
+            tm.open(path, models=[OTHER, FIRST])
+        with tm.open(path, models=[RENAMED, BARE]) as store:
+            assert store.check().ok
+        if not at_once:
+            assert migrate(path, ONE, TWO, to="one").ok
+            with tm.open(path, models=[RENAMED, MORE]) as store:
+                assert {one.tags[0] for one in store.query(MORE.by_maker("m"))} == {"x"}
+        assert migrate(path, ONE, TWO, to="").ok
+        with tm.open(path, models=[OTHER, FIRST]) as store:
+            assert contents(store, [OTHER, FIRST]) == before
+            assert store.check().ok
+
+
+PRICED = part(changed(FIELDS, price=Decimal))
+COUNTED = part(changed(FIELDS, price=Decimal), by_price=tm.Index[Decimal](partition="{price}"))
+COUNTS = totals(COUNTED, "maker")
+
+
+def text(price: Decimal) -> str:
+    """Return a price as text; only the script can tell."""
+    return str(price)
+
+
+def to_decimal(back: Any) -> Any:
+    return script([PRICED], lambda m: m.convert(FIRST.price, PRICED.price, Decimal, back=back), "first", None, [FIRST])
+
+
+@pytest.mark.parametrize(("back", "copied"), [(text, 9), (str, 0)], ids=["copied", "switched"])
+def test_an_index_and_an_aggregate_that_a_later_version_added_end_with_the_script(
+    path: Path, back: Any, copied: int
+) -> None:
+    with tm.open(path, models=[FIRST]) as store:
+        before = contents(store, [FIRST])
+    for _ in range(2):
+        assert migrate(path, to_decimal(back)).ok
+        with tm.open(path, models=[COUNTED, COUNTS], durability="relaxed") as store:
+            store.upsert(
+                store[COUNTED.key("a", 1)]
+            )  # it does not know the script, so it ends what only that keeps in step
+            assert [one.number for one in store.query(COUNTED.by_price(Decimal(3)))] == [3]
+            assert store[COUNTS.key("a")].parts == 9
+            assert store.check().ok
+        assert migrate(path, to_decimal(back), to="").entities == copied
+        with tm.open(path, models=[FIRST], migrations=[to_decimal(back)], durability="relaxed") as store:
+            assert contents(store, [FIRST]) == before
+            store.delete(FIRST.key("a", 8))
+            store.upsert(FIRST("a", 8, price="8", maker="m", tags=["x"]))
+            assert store.check().ok
+
+
+def test_a_field_that_a_later_version_added_keeps_all_scripts_from_being_undone_and_a_new_script_leads_on(
+    path: Path,
+) -> None:
+    """(A field has values that nothing else tells.)"""
+    again = script([RENAMED, PRICED], lambda m: m.convert(FIRST.price, PRICED.price, Decimal, back=text), "two", "one",
+                   [RENAMED, FIRST])  # fmt: skip
+    one = script([RENAMED, FIRST], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
+    twice = part(name="Twice", table="Twice")
+    three = script([twice, PRICED], lambda m: m.rename_class(RENAMED, twice), "three", "two", [RENAMED, PRICED])
+    noted = part(changed(FIELDS, price=Decimal, note=str | None))
+    scripts = [one, again, three]
+    assert migrate(path, *scripts).ok
+    with tm.open(path, models=[twice, noted], durability="relaxed") as store:
+        store.merge(noted.key("a", 1), note="n")
+    for to in ("one", ""):
+        before = tm.status(path)
+        with pytest.raises(
+            tm.InvalidMigration, match=r"Part\.note: the field is in the store, a later version added it, "
+        ):
+            migrate(path, *scripts, to=to)
+        assert tm.status(path) == before
+    with tm.open(path, models=[twice, noted]) as store:
+        assert store[noted.key("a", 1)].note == "n"
+    priced = part()
+
+    def steps(m: tm.Migration) -> None:
+        m.convert(noted.price, priced.price, str)
+        m.drop(noted.note)
+
+    four = script([twice, priced], steps, "four", "three", [twice, noted])
+    assert migrate(path, *scripts, four).ok
+    with tm.open(path, models=[twice, priced]) as store:
+        assert store[priced.key("a", 1)].price == "1"
+        assert store.check().ok
+
+
+def test_a_version_that_went_on_before_a_script_opens_again_whatever_others_have_written(path: Path) -> None:
+    wide = part(changed(FIELDS, price=str | None, more=int | None))
+    slim = part(changed(FIELDS, price=str | None, more=int | None, tags=None))
+    one = script([RENAMED, wide], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
+    two = script([RENAMED, slim], lambda m: m.drop(wide.tags), "two", "one", [RENAMED, wide])
+    assert migrate(path, one, two).ok
+    with tm.open(path, models=[RENAMED, slim], durability="relaxed") as store:
+        store.merge(slim.key("a", 1), price=None, more=1)
+    assert migrate(path, one, two, to="").ok
+    with tm.open(path, models=[OTHER, FIRST]) as store:
+        assert store[FIRST.key("a", 2)].price == "2"
+        with pytest.raises(tm.SchemaMismatch, match="price is None, which this version does not know"):
+            store.get(FIRST.key("a", 1))
+    with tm.open(path, models=[OTHER, wide]) as store:
+        assert store[wide.key("a", 1)].more == 1
+        assert store.check().ok
+
+
+def test_a_program_that_was_refused_is_told_to_open_the_store_again_once_the_script_is_undone(path: Path) -> None:
+    with tm.open(path, models=[OTHER, FIRST]) as running:
+        assert migrate(path, ONE, TWO).ok
+        with pytest.raises(tm.SchemaMismatch, match="the migration two replaced this form"):
+            running.get(FIRST.key("a", 1))
+        assert migrate(path, ONE, TWO, to="one").ok
+        with pytest.raises(tm.SchemaMismatch, match="was undone; open the store again"):
+            running.get(FIRST.key("a", 1))
+        assert migrate(path, ONE, TWO, to="").ok
+        assert running[FIRST.key("a", 1)].tags == ["x"]
+
+
+def test_a_version_that_an_undoing_gave_back_ends_with_the_next_script(path: Path) -> None:
+    firm = part(
+        changed(FIELDS, more=int | None, maker=None, firm=str | None), by_maker=tm.Index[str](partition="{firm}")
+    )
+    rename = script([RENAMED, firm], lambda m: m.rename(MORE.maker, firm.firm), "two", "one", [RENAMED, MORE])
+    for scripts in ([ONE, TWO], [ONE, TWO], [ONE, rename]):
+        assert migrate(path, *scripts).ok
+        with pytest.raises(tm.SchemaMismatch, match="the migration two replaced this form"):
+            tm.open(path, models=[FIRST])
+        assert migrate(path, *scripts, to="one").ok
+    with tm.open(path, models=[FIRST]) as store:
+        assert store[FIRST.key("a", 1)].maker == "m"
+
+
+def test_a_version_opens_only_over_the_script_that_it_knows(path: Path) -> None:
+    """(A script that was undone may be edited.)"""
+    one = to_decimal(text)
+    assert migrate(path, one).ok
+    tm.open(path, models=[COUNTED]).close()
+    assert migrate(path, one, to="").ok
+    with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
+        tm.open(path, models=[COUNTED])
+    counted = part(changed(FIELDS, price=int))
+    other = script([counted], lambda m: m.convert(FIRST.price, counted.price, int, back=str), "first", None, [FIRST])
+    assert migrate(path, other).ok
+    with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
+        tm.open(path, models=[COUNTED])
