@@ -185,3 +185,21 @@ def test_a_version_opens_only_over_the_script_that_it_knows(path: Path) -> None:
     assert migrate(path, other).ok
     with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
         tm.open(path, models=[COUNTED])
+
+
+def test_a_field_that_a_later_version_keeps_of_the_class_refuses_the_undoing(path: Path) -> None:
+    first = to_decimal(text)
+    assert migrate(path, first).ok
+    body = {
+        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int]}, "__module__": __name__,
+        "key": tm.Key(partition="{shelf}", row="shelf"), "parts": tm.count(of=PRICED),
+    }  # fmt: skip
+    shelf = type(tm.Entity)("Shelf", (tm.Entity,), body, table="Shelves")
+    with tm.open(path, models=[PRICED, shelf], durability="relaxed") as store:
+        store.insert(shelf("a"))
+        before = tm.status(path)
+        with pytest.raises(tm.InvalidMigration, match=r"Shelf\.parts: it is maintained from what is migrated, a later ver.*"
+                           r"write a new script .* m\.drop\(old\.Shelf\.parts\)"):  # fmt: skip
+            migrate(path, first, to="")
+        assert tm.status(path) == before
+        assert store[shelf.key("a")].parts == 9

@@ -90,8 +90,8 @@ class Chain:
     def _open(self, version: int) -> tm.Store:
         return tm.open(self.path, models=self.classes[version].models, migrations=self.scripts, **RELAXED)
 
-    def _migrate(self, to: int, **options: Any) -> tm.MigrationReport:
-        return tm.migrate(self.path, self.scripts, to=f"s{to}" if to else "", rest=0, **RELAXED, **options)
+    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.MigrationReport:
+        return tm.migrate(path or self.path, self.scripts, to=f"s{to}" if to else "", rest=0, **RELAXED, **options)
 
     def _forth(self) -> None:
         if self.at < len(self.changes):
@@ -170,6 +170,7 @@ class Chain:
     def _back(self) -> None:
         if not self.at:
             return
+        self._back_at_once()
         to, change = self.at - 1, self.changes[self.at - 1]
         try:
             report = self._migrate(to)
@@ -195,6 +196,35 @@ class Chain:
             for version in reversed(range(to)):
                 self._follow_back(version)
         self.at = to
+
+    def _back_at_once(self) -> None:
+        """Go back over two scripts in copies of the store: at once it leads where it does one by one, or writes nothing."""
+        to = self.at - 2
+        if to < 0:
+            return
+        results = []
+        for ways in ([to], [self.at - 1, to]):
+            with tempfile.TemporaryDirectory(prefix="chains") as folder:
+                copy = Path(folder) / "copy.db"
+                with self._open(self.at) as store:
+                    store.backup(copy)
+                before = tm.status(copy)
+                try:
+                    for way in ways:
+                        self._migrate(way, path=copy)
+                except (tm.InvalidMigration, tm.MigrationStopped) as error:
+                    results.append(type(error))
+                    if ways == [to] and isinstance(error, tm.InvalidMigration) and tm.status(copy) != before:
+                        raise Wrong(f"it went back over one script, and was refused for another: {error}") from error
+                    continue
+                with tm.open(copy, models=self.classes[to].models, migrations=self.scripts, **RELAXED) as store:
+                    if not (report := store.check()).ok:
+                        raise Wrong(f"after going back over two scripts: {report}")
+                    found = [store.query(cls).allow_scan() for cls in self.classes[to].models]
+                    results.append([sorted(map(repr, some)) for some in found])
+        if results[0] != results[1] and list in map(type, results):
+            raise Wrong(f"going back over two scripts at once gives {results[0]}, and one by one {results[1]}")
+        self.counts["went back over two scripts at once"] += isinstance(results[0], list)
 
     def _follow_back(self, version: int) -> None:
         """Note what an older version finds of the classes that it shares with the next one."""
