@@ -129,7 +129,9 @@ class _Comparison:
             versions[name] = [ahead(version, model, self._schema, versions) for version in versions[name]]
             return
         may_return = model.aggregate is not None or (old is None and dropped is not None)
-        if opened and opened[-1].retired_by is not None and not may_return:
+        if opened and opened[-1].undone and dropped:
+            self._refuse(name, dropped)
+        elif opened and opened[-1].retired_by is not None and not may_return:
             self._refuse(name, retired(opened[-1]))
         elif opened and model.aggregate is not None and old is None and dropped:
             self._refuse(name, dropped)

@@ -203,3 +203,19 @@ def test_a_field_that_a_later_version_keeps_of_the_class_refuses_the_undoing(pat
             migrate(path, first, to="")
         assert tm.status(path) == before
         assert store[shelf.key("a")].parts == 9
+
+
+def test_a_version_with_an_index_that_was_dropped_for_good_stays_refused_once_a_later_script_is_undone(
+    path: Path,
+) -> None:
+    with_index = part(by_maker=tm.Index[str](partition="{maker}"))
+    bare, slim = part(), part(changed(FIELDS, tags=None))
+    tm.open(path, models=[with_index]).close()
+    drop = script([bare], lambda m: m.drop(with_index.by_maker), "one", None, [with_index])
+    two = script([slim], lambda m: m.drop(bare.tags), "two", "one", [bare])
+    assert migrate(path, drop, contract=True).ok
+    for _ in range(2):
+        assert migrate(path, drop, two).ok
+        assert migrate(path, drop, two, to="one").ok
+        with pytest.raises(tm.SchemaMismatch, match="by_maker was dropped by one"):
+            tm.open(path, models=[with_index])
