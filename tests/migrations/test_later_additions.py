@@ -219,3 +219,32 @@ def test_a_version_with_an_index_that_was_dropped_for_good_stays_refused_once_a_
         assert migrate(path, drop, two, to="one").ok
         with pytest.raises(tm.SchemaMismatch, match="by_maker was dropped by one"):
             tm.open(path, models=[with_index])
+
+
+def test_going_back_over_two_scripts_works_where_the_later_one_drops_what_was_added_between(path: Path) -> None:
+    more = part(changed(FIELDS, more=int | None))
+    one = script([RENAMED, more], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
+
+    def steps(m: tm.Migration) -> None:
+        m.convert(more.price, FIRST.price, lambda price: f"{price}!", back=lambda price: price[:-1])
+        m.drop(more.more)
+
+    two = script([RENAMED, FIRST], steps, "two", "one", [RENAMED, more])
+
+    def forth() -> None:
+        assert migrate(path, one, two).ok
+        with tm.open(path, models=[RENAMED, FIRST], durability="relaxed") as store:
+            store.upsert(store[FIRST.key("a", 2)])  # (it does not know the script, so the version before ends)
+            assert store.check().ok
+
+    for _ in range(2):
+        forth()
+        assert migrate(path, one, two, to="").ok
+        with tm.open(path, models=[OTHER, FIRST]) as store:
+            assert store[FIRST.key("a", 1)].price == "1"
+            assert store.check().ok
+    for _ in range(2):  # and where nobody opens it between
+        forth()
+        assert migrate(path, one, two, to="one").entities == 9
+    assert migrate(path, one, two, to="").ok
+    tm.open(path, models=[OTHER, FIRST]).close()

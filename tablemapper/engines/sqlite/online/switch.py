@@ -29,6 +29,7 @@ def switched(
 ) -> Catalogue:
     """Return a catalogue in which the staged classes have replaced those that they were copied from."""
     ending, now, id = transition.ending, writer.timestamp, transition.id
+    started = next(entry.started for entry in catalogue.history if entry.id == id and entry.undone is None)
     for twin in catalogue.twins:  # of a version that is older still
         if catalogue.group(twin) & ending:
             catalogue = ended(writer, catalogue, twin, transition.name)
@@ -37,9 +38,7 @@ def switched(
     for name in ending & versions.keys():
         staged_forms = {version.form for version in staged.versions.get(name, ())}
         versions[name] = [
-            version
-            if (version.until is not None and not version.undone) or version.form in staged_forms
-            else _replaced(version, transition, now)
+            _stayed(version) if version.form in staged_forms else _replaced(version, transition, now, started)
             for version in versions[name]
         ]
     for name, staged_versions in staged.versions.items():
@@ -178,12 +177,19 @@ def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> Ve
     )
 
 
-def _replaced(version: VersionForm, transition: Transition, now: int) -> VersionForm:
-    """Return a version that a migration replaced: it goes on beside the new one, or is retired."""
-    if version.undone:
+def _stayed(version: VersionForm) -> VersionForm:
+    """Return a version that the classes after a migration have, too."""
+    return replace(version, until=None, undone=False) if version.undone else version
+
+
+def _replaced(version: VersionForm, transition: Transition, now: int, started: int) -> VersionForm:
+    """Return a version that a migration, which started then, replaced: it goes on beside the new one, or is retired."""
+    if version.until is not None:
         return _ended_again(version, transition.name, now)
     if transition.links:
         return replace(version, beside=transition.id, behind=version.behind or transition.id)
+    if transition.back and version.since < started:  # it was in use before the migration, too
+        return replace(version, until=now, undone=True)
     return replace(version, until=now, retired_by=transition.name)
 
 
