@@ -382,24 +382,25 @@ def test_what_is_damaged_is_told_as_for_rows(tmp_path: Any, damage: str) -> None
         assert told[0] == told[1]
 
 
-def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
-    path = tmp_path / "bytes.db"
+def _damaged(path: Any, assignment: str) -> None:
+    """Write twenty entities to a file, and let another program change one of them."""
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at) for at in range(20))
     connection = apsw.Connection(str(path))
-    connection.execute("""UPDATE "Things" SET "whole" = X'ff' WHERE "whole" = 9""")
+    connection.execute(f'UPDATE "Things" SET {assignment} WHERE "whole" = 9')
     connection.close()
+
+
+def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
+    path = tmp_path / "bytes.db"
+    _damaged(path, """"whole" = X'ff'""")
     with tm.open(path, models=[Thing]) as store, _read_by(True, 4), pytest.raises(tm.CorruptStore, match="bytes stand"):
         store.query(Thing).allow_scan().select(Thing.number, Thing.whole).to_arrow()
 
 
 def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
     path = tmp_path / "decimal.db"
-    with tm.open(path, models=[Thing]) as store:
-        store.insert_many(_thing(at, whole=at) for at in range(20))
-    connection = apsw.Connection(str(path))
-    connection.execute("""UPDATE "Things" SET "price" = 'cheap' WHERE "whole" = 9""")
-    connection.close()
+    _damaged(path, """"price" = 'cheap'""")
     for lines in (True, False):
         with tm.open(path, models=[Thing]) as store, _read_by(lines, 4), pytest.raises(tm.CorruptStore, match="cheap"):
             store.query(Thing).allow_scan().select(Thing.number, Thing.price).to_arrow()

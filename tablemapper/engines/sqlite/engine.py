@@ -37,8 +37,18 @@ from .rows.clearing import clear
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads
 from .rows.twins import unkept
-from .rows.writes import Get, Gets, Vanished, apply, insert, missing, stale
-from .sql.catalogue import READ_NOTE, SCHEMA, Catalogue, Read, read_catalogue, trusted, write_catalogue, write_note
+from .rows.writes import Get, Gets, UnreadyGet, Vanished, apply, insert, missing, stale
+from .sql.catalogue import (
+    READ_NOTE,
+    SCHEMA,
+    Catalogue,
+    Read,
+    read_catalogue,
+    read_generation,
+    trusted,
+    write_catalogue,
+    write_note,
+)
 from .sql.schema import SqliteSchema
 from .sql.statements import Statements
 from .sql.tables import quoted
@@ -70,7 +80,7 @@ class SqliteEngine:
         self._gets: dict[Model, Any] = Gets(sqlite.statements)
         for model in sqlite.names if self.unready else ():
             if any(label in self.unready for label in self.needed(model)):
-                self._gets[model] = _UnreadyGet(partial(self._ready_get, model))
+                self._gets[model] = UnreadyGet(partial(self._ready_get, model))
 
     def _ready_get(self, model: Model) -> Get:
         self.catch_up()
@@ -110,7 +120,7 @@ class SqliteEngine:
 
             def look(read: Read) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
                 with trusted():
-                    catalogue, generation = read_catalogue(read), _generation(read)
+                    catalogue, generation = read_catalogue(read), read_generation(read)
                     if generation != written and _extends(catalogue, schema, read):
                         return None
                     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
@@ -379,7 +389,7 @@ class SqliteEngine:
     def catch_up(self) -> None:
         """Follow the catalogue, if another process changed it."""
         with self._catching_up, self.file.snapshot() as snapshot:
-            if (generation := _generation(snapshot.read)) != self._sqlite.generation:
+            if (generation := read_generation(snapshot.read)) != self._sqlite.generation:
                 self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation, self._sqlite.ways_back))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
@@ -504,23 +514,6 @@ def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
     for chunk in snapshot.stream(sql, args):
         yield from chunk
-
-
-class _UnreadyGet:
-    """Stands in for the reads of an aggregate that is being built."""
-
-    __slots__ = ("_ready",)
-
-    def __init__(self, ready: Callable[[], Get]) -> None:
-        self._ready = ready
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ready(), name)
-
-
-def _generation(read: Read) -> int:
-    rows = read("SELECT generation FROM tablemapper_state")
-    return rows[0][0] if rows else 0
 
 
 def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:

@@ -20,14 +20,13 @@ from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
 from ....schema.model import Schema
 from ...migration import Copied, Edit, Fault, Transition
 from ...protocol import Pace
-from ..driver.timestamps import STATE
 from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, trusted, write_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, read_generation, trusted, write_catalogue
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
@@ -85,7 +84,7 @@ class SqliteMigrations:
         """Read the catalogue; a copy that is under way goes on by it."""
         with self._file.snapshot() as snapshot:
             self._catalogue = read_catalogue(snapshot.read)
-            ((self._generation,),) = snapshot.read(f"SELECT generation FROM {STATE}")
+            self._generation = read_generation(snapshot.read)
         transition, staged = self._transition, self._catalogue.staged
         if transition is None or self._copying is None or staged is None or staged.migration != transition.name:
             return

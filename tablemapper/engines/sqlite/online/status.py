@@ -11,11 +11,10 @@ from msgspec import convert
 from ....schema.forms import ModelForm
 from ....schema.model import Model
 from ...status import Applied, Item, Status
-from ..driver.timestamps import STATE
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue, trusted
+from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue, read_generation, trusted
 from ..sql.names import guests
 
 __all__ = ["read_status", "status_of_file"]
@@ -45,7 +44,7 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     catalogue = read_catalogue(read)
     for twin in guests(catalogue, models):
         catalogue = catalogue.together(twin.catalogue)
-    generation = next((number for (number,) in read(f"SELECT generation FROM {STATE}")), 0)
+    generation = read_generation(read)
     if catalogue.first_format or not catalogue.models:
         return Status(generation, tuple(_items(catalogue, {}, {})))
     progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}

@@ -31,6 +31,7 @@ from .twins import sides_of
 __all__ = [
     "Get",
     "Gets",
+    "UnreadyGet",
     "Vanished",
     "apply",
     "completed_rows",
@@ -471,6 +472,18 @@ class Gets(dict[Model, Any]):
     def __missing__(self, model: Model) -> Get:
         get = self[model] = Get(self._statements[model])
         return get
+
+
+class UnreadyGet:
+    """Stands in for the reads of an aggregate that is being built."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self, ready: Callable[[], Get]) -> None:
+        self._ready = ready
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ready(), name)
 
 
 # ---------------------------------------------------------------------------------------------- entity rows

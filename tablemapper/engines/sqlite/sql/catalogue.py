@@ -33,6 +33,7 @@ from ....schema.forms import (
 from ....schema.rows import DAMAGE
 from ...migration import name_of
 from ...protocol import Note, NoteChanged
+from ..driver.timestamps import STATE
 from ..file.writer import Writer
 from .tables import EntityTable, TableForm
 
@@ -50,6 +51,7 @@ __all__ = [
     "changed",
     "labels_of",
     "read_catalogue",
+    "read_generation",
     "trusted",
     "values_label",
     "write_catalogue",
@@ -297,6 +299,12 @@ def read_catalogue(read: Read) -> Catalogue:
             if created.get(name) != sql:
                 raise changed("table", name)
     return catalogue
+
+
+def read_generation(read: Read) -> int:
+    """Return the generation of a file's catalogue; 0 if the file is new."""
+    rows = read(f"SELECT generation FROM {STATE}")
+    return rows[0][0] if rows else 0
 
 
 def values_label(name: str) -> str:
