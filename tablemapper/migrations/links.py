@@ -122,6 +122,7 @@ def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
     if extra and (properties.keys() != source.fields.keys() or set(properties.values()) != target.fields.keys()):
         raise _Unlinked  # a property that one class declares is among the undeclared ones of the other
     _check_unique(source, target, properties)
+    _check_keys(before, after, properties, exact=not script_steps)
     if script_steps:
         if not (
             all(is_reversible(step, script) for step in script.steps)
@@ -130,7 +131,6 @@ def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
         ):
             raise _Unlinked
         return LinkForm(before.name, after.name, {}, steps=script_steps), "reads"
-    _check_keys(before, after, {old: new for old, new in properties.items() if new not in functions})
     return LinkForm(before.name, after.name, properties, values, functions), level
 
 
@@ -203,13 +203,20 @@ def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldForm, new: FieldForm) ->
     return pairs
 
 
-def _check_keys(before: Any, after: Any, properties: Mapping[str, str]) -> None:
-    """Raise _Unlinked if the key of one class does not determine the key of the other."""
+def _check_keys(before: Any, after: Any, properties: Mapping[str, str], *, exact: bool) -> None:
+    """Raise _Unlinked if one key has other fields than the other: then two entities of one class may be one of the other.
+
+    Args:
+        before: the old class.
+        after: the new class.
+        properties: of the old class, each with that of the new one.
+        exact: whether each key has to determine the other without the script, so that no field may lose something in it.
+    """
     key_properties = []
     for model in (before, after):
         lossless = frozenset[str]().union(*[template.lossless_fields for template in model.declaration.templates])
         fields = {slot.field for template in model.declaration.templates for slot in template.slots}
-        if fields - lossless:
+        if exact and fields - lossless:
             raise _Unlinked
         key_properties.append({model.declaration.field(name).property for name in fields})
     if {properties.get(property) for property in key_properties[0]} != key_properties[1]:

@@ -1,0 +1,85 @@
+"""A way back that stops: entities that become one by it are named, nothing is switched, and one goes on either way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import FIELDS, changed, contents, part, script
+
+BARE = part()
+WIDE = part(changed(FIELDS, price=int), key=tm.Key[str, int, int](partition="{shelf}", row=("{number}", "{price}")))
+TO_WIDE = script(
+    [WIDE],
+    lambda m: (m.rekey(BARE, WIDE), m.convert(BARE.price, WIDE.price, int, back=str)),  # type: ignore[arg-type,return-value]
+    "first", None, [BARE],
+)  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[BARE], durability="relaxed") as store:
+        store.insert_many(BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30))
+    return tmp_path / "s.db"
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def wide(number: int, price: int) -> Any:
+    return WIDE("a", number, price=price, maker="m", tags=[])
+
+
+def test_a_key_with_more_fields_ends_the_old_version_as_it_could_not_hold_what_the_new_one_writes(path: Path) -> None:
+    (step, _) = migrate(path, TO_WIDE).plan
+    assert step.old_version == "stops"
+    with tm.open(path, models=[WIDE], migrations=[TO_WIDE], durability="relaxed") as store:
+        store.insert(wide(1, 7))
+        assert store.query(WIDE).where(WIDE.shelf == "a", WIDE.number == 1).count() == 2
+
+
+@pytest.fixture
+def collided(path: Path) -> Path:
+    """A store of the new version with two pairs of entities that were one entity each."""
+    migrate(path, TO_WIDE)
+    with tm.open(path, models=[WIDE], durability="relaxed") as store:
+        store.insert_many([wide(1, 7), wide(2, 7)])
+    return path
+
+
+def wide_contents(path: Path) -> list[str]:
+    with tm.open(path, models=[WIDE], durability="relaxed") as store:
+        assert store.check().ok
+        return contents(store, [WIDE])
+
+
+def test_entities_that_become_one_by_an_undoing_are_all_named_and_the_store_stays_as_it_was(collided: Path) -> None:
+    before = wide_contents(collided)
+    rehearsed = migrate(collided, TO_WIDE, to="", dry_run=True)
+    with pytest.raises(tm.MigrationStopped, match="nothing was switched") as stopped:
+        migrate(collided, TO_WIDE, to="")
+    faults = stopped.value.report.faults
+    assert sorted(rehearsed.faults, key=str) == sorted(faults, key=str)
+    assert [(fault.where, *fault.key) for fault in faults] == [("Part", "a", "a1 !a7"), ("Part", "a", "a2 !a7")]
+    assert "it becomes Part ('a', 'a1'), and so does ('a', 'a1 !a1')" in str(stopped.value)
+    assert wide_contents(collided) == before
+    assert migrate(collided, TO_WIDE, to="first").done  # it gives the undoing up
+    assert wide_contents(collided) == before
+
+
+def test_an_undoing_goes_on_once_the_entities_differ_again(collided: Path) -> None:
+    with pytest.raises(tm.MigrationStopped):
+        migrate(collided, TO_WIDE, to="")
+    with tm.open(collided, models=[WIDE], durability="relaxed") as store:
+        store.delete(WIDE.key("a", 1, 1))
+        store.delete(WIDE.key("a", 2, 7))
+    assert migrate(collided, TO_WIDE, to="").done
+    with tm.open(collided, models=[BARE], durability="relaxed") as store:
+        assert store.check().ok
+        assert [store[BARE.key("a", number)].price for number in range(4)] == ["0", "7", "2", "3"]
+        assert store.query(BARE).allow_scan().count() == 30
