@@ -1,6 +1,7 @@
 """What opening a store with a schema makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
 
-A class that holds no entities may change at will. A form that was opened before is always opened again, unless it was retired.
+A class that holds no entities may change at will: a change that stops others ends its older forms, and any other one leaves them,
+as it does for a class that holds some. A form that was opened before is always opened again, unless it was retired.
 Nothing here touches a store.
 """
 
@@ -90,8 +91,9 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         now: µs since 1970.
     """
     comparison = _Comparison(catalogue, versions, schema, contents, now)
-    for model in schema.models:
-        comparison.compare(model)
+    for model in sorted(schema.models, key=lambda model: model.aggregate is not None):
+        if model.name not in comparison.dropped:  # (an aggregate is declared again with its class)
+            comparison.compare(model)
     return comparison.evolution()
 
 
@@ -152,7 +154,7 @@ class _Comparison:
         changes: list[Change] = []
         if opened and opened[-1].undone and stored_name is not None:
             pass  # (it went on with the class as it was before, and as it is again; only its indexes may have ended)
-        elif opened and not opened[-1].undone and (model.aggregate is None or opened[-1].retired_by is None):
+        elif opened and not opened[-1].undone and model.aggregate is None:
             changes = [Change(name, "refused", retired(opened[-1]))]  # whatever else differs, differs for that reason
         elif stored_name is None:
             changes = [redefinition(model, old, self._schema, self._catalogue)]
@@ -162,8 +164,8 @@ class _Comparison:
             held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(name)))
             changes = list(class_changes(model, held, self._contents, added))
         aggregates = [other for other, form in self._catalogue.items() if form.source == name]
-        harmless = all(change.rule == "open" for change in changes)
-        if not harmless and not any(map(self._contents.count, [stored_name or name, *aggregates])):
+        stops = any(change.stops for change in changes)
+        if stops and not any(map(self._contents.count, [stored_name or name, *aggregates])):
             self._declare_anew(model, aggregates)
             return
         self.changes += changes

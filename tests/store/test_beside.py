@@ -270,3 +270,25 @@ def test_an_index_on_an_aggregate_that_changed_is_built_beside_the_old_one(open_
     assert [one.name for one in new.query(second.by_parts(17))] == ["N1"]
     for store in (old, new, alone):
         assert store.check().problems == ()
+
+
+def test_versions_that_maintain_other_things_do_not_end_each_other_while_their_class_is_empty(open_store: Open) -> None:
+    first, other = totals(OLD, least=tm.min(OLD.number)), part(by_name=CHANGES["its template"])
+    second = totals(other, most=tm.max(other.number))
+    for _ in range(2):
+        old, new = open_store(OLD, first), open_store(other, second)
+    fill(old, OLD)
+    write(new, other, "b")
+    for a, b in [(old, new), (open_store(OLD, first), open_store(other, second))]:
+        assert (a[first.key("N1")].least, b[second.key("N1")].most) == (1, 29)
+        assert found(a, OLD, "N1") == found(b, other, "N1")
+        assert a.check().problems == b.check().problems == ()
+
+
+def test_an_aggregate_comes_back_after_its_class_was_declared_again_while_it_was_empty(open_store: Open) -> None:
+    open_store(PLAIN, totals(PLAIN, least=tm.min(PLAIN.number))).close()
+    other = part(key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+    store = open_store(totals(other, most=tm.max(other.number)), other)
+    fill(store, other)
+    again = totals(other, least=tm.min(other.number))
+    assert open_store(other, again)[again.key("N1")].least == 1
