@@ -193,50 +193,50 @@ class AsyncQuery(AsyncColumnResults[E]):
         return await self._workers.run_until(cancellation, partial(call, cancellation.progress(progress)))
 
     @overload
-    def select(self, a: Expr[A], /) -> AsyncRows[tuple[A]]: ...
+    def select(self, a: Attr[E, A], /) -> AsyncRows[tuple[A]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], /) -> AsyncRows[tuple[A, B]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], /) -> AsyncRows[tuple[A, B]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> AsyncRows[tuple[A, B, C]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> AsyncRows[tuple[A, B, C]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> AsyncRows[tuple[A, B, C, D]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /) -> AsyncRows[tuple[A, B, C, D]]: ...
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], /
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], /
     ) -> AsyncRows[tuple[A, B, C, D, F]]: ...
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], /
     ) -> AsyncRows[tuple[A, B, C, D, F, G]]: ...
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
         /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], p: Expr[Q], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; as `Query.select`."""
@@ -245,39 +245,41 @@ class AsyncQuery(AsyncColumnResults[E]):
 
     # ------------------------------------------------------------------------------------------ totals
 
-    async def sum(self, field: Expr[A | None], /) -> A | None:
+    async def sum(self, field: Expr[E, A | None], /) -> A | None:
         """Add up a field, exactly; as `Query.sum`."""
         return await self._workers.run(self._sync.sum, field)
 
     @overload
-    async def avg(self, field: Expr[Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[E, Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[E, timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[float | None], /) -> float | None: ...
-    async def avg(self, field: Expr[Any], /) -> Any:
+    async def avg(self, field: Expr[E, float | None], /) -> float | None: ...
+    async def avg(self, field: Expr[E, Any], /) -> Any:
         """Divide the sum of a field by the number of its values; as `Query.avg`."""
         return await self._workers.run(lambda: self._sync.avg(field))
 
-    async def min(self, field: Expr[A | None], /) -> A | None:
+    async def min(self, field: Expr[E, A | None], /) -> A | None:
         """Find the least value of a field; as `Query.min`."""
         return await self._workers.run(self._sync.min, field)
 
-    async def max(self, field: Expr[A | None], /) -> A | None:
+    async def max(self, field: Expr[E, A | None], /) -> A | None:
         """Find the greatest value of a field; as `Query.max`."""
         return await self._workers.run(self._sync.max, field)
 
     @overload
-    def group_by(self, a: Expr[A], /) -> AsyncGroups[A]: ...
+    def group_by(self, a: Attr[E, A], /) -> AsyncGroups[E, A]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], /) -> AsyncGroups[tuple[A, B]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> AsyncGroups[E, tuple[A, B]]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> AsyncGroups[tuple[A, B, C]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> AsyncGroups[E, tuple[A, B, C]]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> AsyncGroups[tuple[A, B, C, D]]: ...
+    def group_by(
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /
+    ) -> AsyncGroups[E, tuple[A, B, C, D]]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, for ``await ….count()``, ``….sum(field)`` … of each; as `Query.group_by`."""
-        groups: Groups[Any] = self._sync.group_by(*fields)
+        groups: Groups[E, Any] = self._sync.group_by(*fields)
         return AsyncGroups(self._workers, groups)
 
 
@@ -316,20 +318,20 @@ class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
 
-class AsyncGroups(Face[Groups[G]], Generic[G]):
+class AsyncGroups(Face[Groups[E, G]], Generic[E, G]):
     """The groups of what a query finds; as `Groups`, each method awaited."""
 
-    count = awaited(Groups[G].count)
-    sum = awaited(Groups[G].sum)
-    min = awaited(Groups[G].min)
-    max = awaited(Groups[G].max)
+    count = awaited(Groups[E, G].count)
+    sum = awaited(Groups[E, G].sum)
+    min = awaited(Groups[E, G].min)
+    max = awaited(Groups[E, G].max)
 
     @overload
-    async def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[E, Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[E, timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
-    async def avg(self, field: Expr[Any], /) -> Any:
+    async def avg(self, field: Expr[E, float | None], /) -> dict[G, float | None]: ...
+    async def avg(self, field: Expr[E, Any], /) -> Any:
         """Divide the sum of a field by the number of its values in each group; as `Groups.avg`."""
         return await self._workers.run(lambda: self._sync.avg(field))

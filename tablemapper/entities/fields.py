@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 import attrs
 
@@ -44,13 +44,17 @@ O = TypeVar("O")  # noqa: E741  the owner of a field
 
 if TYPE_CHECKING:
 
+    class _Entity(Protocol):
+        # What an entity has and None has not: mypy says then that a field is of another class.
+        def replace(self, *_: Any, **__: Any) -> Any: ...
+
     class Field(Generic[T]):
         """The annotation of a field: ``price: tm.Field[Decimal]``."""
 
         @overload
         def __get__(self, obj: None, owner: type[O], /) -> Attr[O, T]: ...
         @overload
-        def __get__(self, obj: object, owner: type[Any], /) -> T: ...
+        def __get__(self, obj: _Entity, owner: type[Any], /) -> T: ...
         def __get__(self, obj: object | None, owner: type[Any], /) -> Any: ...
         def __set__(self, obj: object, value: T, /) -> None: ...
 
@@ -177,7 +181,7 @@ class SourceName(str):
     __slots__ = ()
 
 
-def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
+def group_by(attr: Expr[Any, T | None], /, *, name: str | None = None) -> Field[T]:
     """Group the entities by a field, or by a truncated time: ``tm.group_by(Reading.taken_at.date())``.
 
     An entity without this value belongs to no group. With ``Post.tags.each()`` it belongs to one group for each
@@ -188,20 +192,20 @@ def group_by(attr: Expr[T | None], /, *, name: str | None = None) -> Field[T]:
 
 @overload
 def count(
-    attr: Expr[Any] | None = None, /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, Any] | None = None, /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[int]: ...
 @overload
 def count(
-    attr: Expr[Any] | None = None,
+    attr: Expr[O, Any] | None = None,
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[int]: ...
 def count(
-    attr: Expr[Any] | None = None,
+    attr: Expr[Any, Any] | None = None,
     /,
     *,
     of: type[Any] | None = None,
@@ -225,19 +229,19 @@ def count(
 
 
 @overload
-def sum(attr: Expr[T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]: ...
+def sum(attr: Expr[Any, T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]: ...
 @overload
 def sum(
-    attr: Expr[T],
+    attr: Expr[O, T],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[T]: ...
 def sum(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,
@@ -253,49 +257,49 @@ def sum(
 
 
 @overload
-def avg(  # type: ignore[overload-overlap]
-    attr: Expr[Decimal | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+def avg(  # pyright: ignore[reportOverlappingOverload]
+    attr: Expr[Any, Decimal | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[Decimal | None]: ...
 @overload
-def avg(  # type: ignore[overload-overlap]
-    attr: Expr[timedelta | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+def avg(
+    attr: Expr[Any, timedelta | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[timedelta | None]: ...
 @overload
 def avg(
-    attr: Expr[float | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, float | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[float | None]: ...
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[Decimal | None],
+    attr: Expr[O, Decimal | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[Decimal | None]: ...
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[timedelta | None],
+    attr: Expr[O, timedelta | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[timedelta | None]: ...
 @overload
 def avg(
-    attr: Expr[float | None],
+    attr: Expr[O, float | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[float | None]: ...
 def avg(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,
@@ -312,20 +316,20 @@ def avg(
 
 @overload
 def min(
-    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def min(
-    attr: Expr[T | None],
+    attr: Expr[O, T | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[T | None]: ...
 def min(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,
@@ -339,20 +343,20 @@ def min(
 
 @overload
 def max(
-    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def max(
-    attr: Expr[T | None],
+    attr: Expr[O, T | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[T | None]: ...
 def max(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,
@@ -366,20 +370,20 @@ def max(
 
 @overload
 def min_ever(
-    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def min_ever(
-    attr: Expr[T | None],
+    attr: Expr[O, T | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[T | None]: ...
 def min_ever(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,
@@ -396,20 +400,20 @@ def min_ever(
 
 @overload
 def max_ever(
-    attr: Expr[T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def max_ever(
-    attr: Expr[T | None],
+    attr: Expr[O, T | None],
     /,
     *,
-    of: type[Any],
-    where: Predicate[Any] | None = None,
+    of: type[O],
+    where: Predicate[O] | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Field[T | None]: ...
 def max_ever(
-    attr: Expr[Any],
+    attr: Expr[Any, Any],
     /,
     *,
     of: type[Any] | None = None,

@@ -54,6 +54,7 @@ def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
     return states
 
 
+E = TypeVar("E")
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ T = TypeVar("T")
 Compute: TypeAlias = Callable[[Measured, Slot], States]
 
 
-class Groups(Generic[G]):
+class Groups(Generic[E, G]):
     """The groups of the entities that a query finds. Each method reads once, and returns a dict by group, in ascending order.
 
     The keys of the dict are the values of the field, or tuples if there are several fields; None stands for a missing value.
@@ -82,7 +83,7 @@ class Groups(Generic[G]):
         """
         return self._measured("count", COUNT)
 
-    def sum(self, field: Expr[T | None], /) -> dict[G, T | None]:
+    def sum(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
         """Add up a field in each group, exactly; None where no entity has a value.
 
         Raises:
@@ -93,12 +94,12 @@ class Groups(Generic[G]):
         return self._measured("sum", slot_of("sum", _summed("sum", field)))
 
     @overload
-    def avg(self, field: Expr[Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[E, Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[E, timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[float | None], /) -> dict[G, float | None]: ...
-    def avg(self, field: Expr[Any], /) -> Any:
+    def avg(self, field: Expr[E, float | None], /) -> dict[G, float | None]: ...
+    def avg(self, field: Expr[E, Any], /) -> Any:
         """Divide the sum of a field by the number of its values, in each group.
 
         Raises:
@@ -108,7 +109,7 @@ class Groups(Generic[G]):
         """
         return self._measured("avg", slot_of("avg", _summed("avg", field)))
 
-    def min(self, field: Expr[T | None], /) -> dict[G, T | None]:
+    def min(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
         """Find the least value of a field in each group.
 
         Raises:
@@ -118,7 +119,7 @@ class Groups(Generic[G]):
         """
         return self._measured("min", slot_of("min", _ordered("min", field)))
 
-    def max(self, field: Expr[T | None], /) -> dict[G, T | None]:
+    def max(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
         """Find the greatest value of a field in each group.
 
         Raises:

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 T_co = TypeVar("T_co", covariant=True)
-O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
+O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner: a field of a class is one of each derived class
 
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
 
@@ -58,8 +58,8 @@ NO_TRUTH = (
 )
 
 
-class Expr(Generic[T_co]):
-    """An expression that has a value for each entity; the covariant side of an attribute."""
+class Expr(Generic[O, T_co]):
+    """An expression that has a value for each entity of a class."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ def calculation_fault(error: Exception) -> str:
 # ---------------------------------------------------------------------------------------------- expressions
 
 
-class Number(Expr[T_co], Generic[O, T_co]):
+class Number(Expr[O, T_co]):
     """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
 
     __slots__ = ()
@@ -184,7 +184,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __add__(self: _Span[O], other: datetime | _Time[O], /) -> Computed[O, datetime]: ...
     @overload
     def __add__(self: _Span[O], other: date | _Date[O], /) -> Computed[O, date]: ...
-    def __add__(self, other: Any, /) -> Computed[O, Any]:
+    def __add__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("+", self, other)
 
     @overload
@@ -205,7 +205,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __radd__(self: _Span[O], other: datetime, /) -> Computed[O, datetime]: ...
     @overload
     def __radd__(self: _Span[O], other: date, /) -> Computed[O, date]: ...
-    def __radd__(self, other: Any, /) -> Computed[O, Any]:
+    def __radd__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("+", other, self)
 
     @overload
@@ -226,7 +226,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __sub__(self: _Time[O], other: datetime | _Time[O], /) -> Computed[O, timedelta]: ...
     @overload
     def __sub__(self: _Date[O], other: date | _Date[O], /) -> Computed[O, timedelta]: ...
-    def __sub__(self, other: Any, /) -> Computed[O, Any]:
+    def __sub__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("-", self, other)
 
     @overload
@@ -247,7 +247,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __rsub__(self: _Time[O], other: datetime, /) -> Computed[O, timedelta]: ...
     @overload
     def __rsub__(self: _Date[O], other: date, /) -> Computed[O, timedelta]: ...
-    def __rsub__(self, other: Any, /) -> Computed[O, Any]:
+    def __rsub__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("-", other, self)
 
     @overload
@@ -262,7 +262,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __mul__(self: _Span[O], other: float | _Float[O], /) -> Computed[O, timedelta]: ...
     @overload
     def __mul__(self: _Float[O], other: timedelta | _Span[O], /) -> Computed[O, timedelta]: ...
-    def __mul__(self, other: Any, /) -> Computed[O, Any]:
+    def __mul__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("*", self, other)
 
     @overload
@@ -277,7 +277,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __rmul__(self: _Span[O], other: float, /) -> Computed[O, timedelta]: ...
     @overload
     def __rmul__(self: _Float[O], other: timedelta, /) -> Computed[O, timedelta]: ...
-    def __rmul__(self, other: Any, /) -> Computed[O, Any]:
+    def __rmul__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("*", other, self)
 
     @overload
@@ -290,7 +290,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __truediv__(self: _Span[O], other: float | _Float[O], /) -> Computed[O, timedelta]: ...
     @overload
     def __truediv__(self: _Span[O], other: timedelta | _Span[O], /) -> Computed[O, float]: ...
-    def __truediv__(self, other: Any, /) -> Computed[O, Any]:
+    def __truediv__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("/", self, other)
 
     @overload
@@ -303,7 +303,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __rtruediv__(self: _Float[O], other: timedelta, /) -> Computed[O, timedelta]: ...
     @overload
     def __rtruediv__(self: _Span[O], other: timedelta, /) -> Computed[O, float]: ...
-    def __rtruediv__(self, other: Any, /) -> Computed[O, Any]:
+    def __rtruediv__(self, other: Any, /) -> Computed[Any, Any]:
         return Computed("/", other, self)
 
     @overload
@@ -314,7 +314,7 @@ class Number(Expr[T_co], Generic[O, T_co]):
     def __neg__(self: _Decimal[O], /) -> Computed[O, Decimal]: ...
     @overload
     def __neg__(self: _Span[O], /) -> Computed[O, timedelta]: ...
-    def __neg__(self) -> Computed[O, Any]:
+    def __neg__(self) -> Computed[Any, Any]:
         return Computed("*", self, -1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
@@ -13,12 +13,12 @@ from .arithmetic import Expr
 
 __all__ = ["Each", "Recorder"]
 
-O = TypeVar("O")  # noqa: E741  the owner of a list: its entity class
+O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of a list: its entity class
 U_co = TypeVar("U_co", covariant=True)
 
 
 @attrs.frozen(eq=False, repr=False)
-class Each(Expr[U_co], Generic[O, U_co]):
+class Each(Expr[O, U_co]):
     """Each element of a list, once: an entity is in the group of each."""
 
     list: Any

@@ -8,7 +8,7 @@ import attrs
 
 __all__ = ["Assignment", "Order"]
 
-O = TypeVar("O")  # noqa: E741  the owner of the field: its entity class
+O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of the field: its entity class
 
 
 @attrs.frozen(eq=False)

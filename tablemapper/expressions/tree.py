@@ -57,7 +57,7 @@ T = TypeVar("T")
 N = TypeVar("N")
 _Date: TypeAlias = date  # (an attribute has a method of this name)
 U = TypeVar("U")
-O = TypeVar("O")  # noqa: E741  the owner of an attribute: its entity class
+O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
 _is_plain = re.compile(r'[^.()\["]+').fullmatch  # (a key of a dict can be any text but one with a quotation mark)
@@ -212,22 +212,22 @@ class Attr(Number[O, T]):
         except ValueError as error:
             raise InvalidQuery(f"{self!r} {op} {shown(value)}: {error}") from None
 
-    def __eq__(self, other: T | Expr[T] | None, /) -> Predicate[O]:  # type: ignore[override]
+    def __eq__(self, other: T | Expr[O, T] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("==", other)
 
-    def __ne__(self, other: T | Expr[T] | None, /) -> Predicate[O]:  # type: ignore[override]
+    def __ne__(self, other: T | Expr[O, T] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("!=", other)
 
-    def __lt__(self, other: T | Expr[T], /) -> Predicate[O]:
+    def __lt__(self, other: T | Expr[O, T], /) -> Predicate[O]:
         return self._compare("<", other)
 
-    def __le__(self, other: T | Expr[T], /) -> Predicate[O]:
+    def __le__(self, other: T | Expr[O, T], /) -> Predicate[O]:
         return self._compare("<=", other)
 
-    def __gt__(self, other: T | Expr[T], /) -> Predicate[O]:
+    def __gt__(self, other: T | Expr[O, T], /) -> Predicate[O]:
         return self._compare(">", other)
 
-    def __ge__(self, other: T | Expr[T], /) -> Predicate[O]:
+    def __ge__(self, other: T | Expr[O, T], /) -> Predicate[O]:
         return self._compare(">=", other)
 
     def between(self, low: T, high: T, /) -> Predicate[O]:
@@ -263,7 +263,7 @@ class Attr(Number[O, T]):
     def startswith(
         self: Attr[O, tuple[str, ...]] | Attr[O, tuple[str, ...] | None], prefix: tuple[str, ...], /
     ) -> Predicate[O]: ...
-    def startswith(self, prefix: Any, /) -> Predicate[O]:
+    def startswith(self, prefix: Any, /) -> Predicate[Any]:
         """Hold for texts that begin with ``prefix`` (case-sensitive), and for tuples that begin with its texts.
 
         Raises:
@@ -279,7 +279,7 @@ class Attr(Number[O, T]):
     def contains(self: Attr[O, str] | Attr[O, str | None], value: str, /) -> Predicate[O]: ...
     @overload
     def contains(self: Attr[O, list[U]] | Attr[O, list[U] | None], value: U, /) -> Predicate[O]: ...
-    def contains(self, value: Any, /) -> Predicate[O]:
+    def contains(self, value: Any, /) -> Predicate[Any]:
         """Hold for texts that contain ``value`` (case-sensitive), and for lists with this element.
 
         Raises:
@@ -344,7 +344,7 @@ class Attr(Number[O, T]):
     def at(self: Attr[O, N | None], get: Callable[[N], U], /) -> Attr[O, U | None]: ...
     @overload
     def at(self, get: Callable[[T], U], /) -> Attr[O, U]: ...
-    def at(self, get: Callable[[Any], Any], /) -> Attr[O, Any]:
+    def at(self, get: Callable[[Any], Any], /) -> Attr[Any, Any]:
         """Return a nested value: ``User.home.at(lambda home: home.city)``.
 
         Raises:
@@ -365,7 +365,7 @@ class Attr(Number[O, T]):
     def __getitem__(self: Attr[O, dict[str, U]], name: str, /) -> Attr[O, U]: ...
     @overload
     def __getitem__(self: Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
-    def __getitem__(self, name: str, /) -> Attr[O, Any]:
+    def __getitem__(self, name: str, /) -> Attr[Any, Any]:
         """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict.
 
         Raises:
@@ -407,7 +407,8 @@ def cut_down(attr: Attr[O, Any], part: Cut) -> Attr[O, Any]:
     """Return a time that is cut down; raise InvalidQuery if it cannot be."""
     base = attr.type.kind
     if not attr.type.cuttable or attr.part is not None or (base is date and part.kind is not str):
-        raise InvalidQuery(f"{attr!r}: only a datetime can be truncated, or a date to a text")
+        mend = "; declare a field for the time" if attr.name == TIMESTAMP_NAME else ""
+        raise InvalidQuery(f"{attr!r}: only a datetime can be truncated, or a date to a text{mend}")
     if (fault := part.fault(base)) is not None:
         raise InvalidQuery(f"{attr!r}.{part}: {fault}")
     return attrs.evolve(attr, part=part, type=SCALARS[part.kind], uncut=attr.type)

@@ -22,7 +22,7 @@ from ..execution.totals import COUNT, Groups, Measured, States, calculated, fiel
 from ..expressions.arithmetic import Computed
 from ..expressions.habits import ROWS_HABITS, refuse_habits
 from ..expressions.predicates import conjuncts
-from ..expressions.tree import Assignment, Attr, Compare, Expr, Order, Predicate
+from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.parts import Part
@@ -392,50 +392,52 @@ class Query(ClassResults[E]):
         return WriteByQuery(self._plans).delete(self._spec, repr(self), progress=progress, resume=resume)
 
     @overload
-    def select(self, a: Expr[A], /) -> Rows[tuple[A]]: ...
+    def select(self, a: Attr[E, A], /) -> Rows[tuple[A]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], /) -> Rows[tuple[A, B]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], /) -> Rows[tuple[A, B]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> Rows[tuple[A, B, C]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> Rows[tuple[A, B, C]]: ...
     @overload
-    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Rows[tuple[A, B, C, D]]: ...
-    @overload
-    def select(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], /) -> Rows[tuple[A, B, C, D, F]]: ...
+    def select(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /) -> Rows[tuple[A, B, C, D]]: ...
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], /
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], /
+    ) -> Rows[tuple[A, B, C, D, F]]: ...
+    @overload
+    def select(
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], /
     ) -> Rows[tuple[A, B, C, D, F, G]]: ...
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
         /,
     ) -> Rows[tuple[A, B, C, D, F, G, H]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
     @overload
     def select(
-        self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], f: Expr[F], g: Expr[G], h: Expr[H],
-        j: Expr[J], k: Expr[K], m: Expr[N], n: Expr[P], p: Expr[Q], /,
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
+        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
-    def select(self, *fields: Expr[Any]) -> Any:
+    def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities. The query reads only these; if an index holds them all, it reads the index alone.
 
         Raises:
@@ -445,7 +447,7 @@ class Query(ClassResults[E]):
             raise InvalidQuery("select: name at least one field")
         for field in fields:
             _own(field, self._spec.model)
-        return Rows(self._plans, self._spec, fields)  # type: ignore[arg-type]
+        return Rows[Any](self._plans, self._spec, fields)
 
     # ------------------------------------------------------------------------------------------ totals
 
@@ -461,7 +463,7 @@ class Query(ClassResults[E]):
             return super().count()
         return sum(number for number, _ in read.states(self._plans.reads).values())
 
-    def sum(self, field: Expr[A | None], /) -> A | None:
+    def sum(self, field: Expr[E, A | None], /) -> A | None:
         """Add up a field, exactly; None if no entity has a value.
 
         Raises:
@@ -472,12 +474,12 @@ class Query(ClassResults[E]):
         return self._all.sum(field).get(())
 
     @overload
-    def avg(self, field: Expr[Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[E, Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[E, timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[float | None], /) -> float | None: ...
-    def avg(self, field: Expr[Any], /) -> Any:
+    def avg(self, field: Expr[E, float | None], /) -> float | None: ...
+    def avg(self, field: Expr[E, Any], /) -> Any:
         """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits.
 
         Raises:
@@ -487,7 +489,7 @@ class Query(ClassResults[E]):
         """
         return self._all.avg(field).get(())
 
-    def min(self, field: Expr[A | None], /) -> A | None:
+    def min(self, field: Expr[E, A | None], /) -> A | None:
         """Find the least value of a field; None if no entity has one.
 
         Raises:
@@ -497,7 +499,7 @@ class Query(ClassResults[E]):
         """
         return self._all.min(field).get(())
 
-    def max(self, field: Expr[A | None], /) -> A | None:
+    def max(self, field: Expr[E, A | None], /) -> A | None:
         """Find the greatest value of a field; None if no entity has one.
 
         Raises:
@@ -508,14 +510,16 @@ class Query(ClassResults[E]):
         return self._all.max(field).get(())
 
     @overload
-    def group_by(self, a: Expr[A], /) -> Groups[A]: ...
+    def group_by(self, a: Attr[E, A], /) -> Groups[E, A]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], /) -> Groups[tuple[A, B]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> Groups[E, tuple[A, B]]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], /) -> Groups[tuple[A, B, C]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> Groups[E, tuple[A, B, C]]: ...
     @overload
-    def group_by(self, a: Expr[A], b: Expr[B], c: Expr[C], d: Expr[D], /) -> Groups[tuple[A, B, C, D]]: ...
-    def group_by(self, *fields: Expr[Any]) -> Any:
+    def group_by(
+        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /
+    ) -> Groups[E, tuple[A, B, C, D]]: ...
+    def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, or of truncated times, for ``.count()``, ``.sum(field)`` … of each.
 
         Raises:
@@ -526,14 +530,15 @@ class Query(ClassResults[E]):
         for field in fields:
             attr = _own(field, self._spec.model)
             if not attr.type.keyable:
-                raise InvalidQuery(f"group_by: {attr!r} is {attr.type.name}; group by a scalar field")
+                what = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
+                raise InvalidQuery(f"group_by: {attr!r} is {what}; group by a scalar field")
         return self._groups(*fields)
 
     @property
-    def _all(self) -> Groups[tuple[()]]:
+    def _all(self) -> Groups[E, tuple[()]]:
         return self._groups()
 
-    def _groups(self, *by: Any) -> Groups[Any]:
+    def _groups(self, *by: Any) -> Groups[E, Any]:
         return Groups(by, partial(self._states, by))
 
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
@@ -571,7 +576,7 @@ def _own(attr: object, model: Model) -> Attr[Any, Any]:
     """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
-        name = attr.name if isinstance(attr, Attr) else attr
+        name = attr.name if isinstance(attr, Attr) else attr if isinstance(attr, str) else None
         mend = f"; write {model.name}.{name}" if name in names else ""
         if isinstance(attr, str):
             mend = mend or did_you_mean(attr, names)

@@ -191,8 +191,10 @@ def test_what_cannot_be_done_with_it_is_refused(store: tm.Store) -> None:
         store.query(Part).where(written > 3)  # type: ignore[operator]
     with pytest.raises(tm.InvalidQuery, match="is not a field of Note"):
         store.query(Note).where(written > datetime(2020, 1, 1, tzinfo=UTC))  # type: ignore[arg-type]
-    with pytest.raises(tm.InvalidQuery, match="only a datetime can be truncated"):
+    with pytest.raises(tm.InvalidQuery, match="can be truncated.*; declare a field for the time"):
         written.date()
+    with pytest.raises(tm.InvalidQuery, match="is no field; group by a scalar field"):
+        store.query(Part).where(Part.box == "a").group_by(written)
 
 
 def test_timestamps_are_a_column_of_arrow(store: tm.Store) -> None:

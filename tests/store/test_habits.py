@@ -26,6 +26,7 @@ class Item(tm.Entity, table="Items"):
 class Other(tm.Entity, table="Others"):
     number: tm.Field[int]
     numbers: tm.Field[int]
+    tags: tm.Field[list[str]] = tm.field(factory=list)
 
     key = tm.Key[int](partition="{number}")
 
@@ -188,6 +189,17 @@ QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         lambda q: q.select(Other.numbers),
         tm.InvalidQuery,
         r"Other\.numbers is not a field of Item \(fields: [a-z, ]*\)$",
+    ),
+    (lambda q: q.select(Item.number * 2), tm.InvalidQuery, r"^\(Item\.number \* 2\) is not a field of Item \(fields: "),
+    (
+        lambda q: q.group_by(Item.number * 2),
+        tm.InvalidQuery,
+        r"^\(Item\.number \* 2\) is not a field of Item \(fields: ",
+    ),
+    (
+        lambda q: q.group_by(Other.tags.each()),
+        tm.InvalidQuery,
+        r"^Other\.tags\.each\(\) is not a field of Item \(fields",
     ),
     (
         lambda q: q.select(Item.number).where(Item.number == 1),

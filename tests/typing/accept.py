@@ -424,7 +424,7 @@ def totals(store: tm.Store) -> None:
         dict[tuple[str, str], float | None],
     )
     assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
-    assert_type(users.group_by(User.color), tm.Groups[Color])
+    assert_type(users.group_by(User.color), tm.Groups[User, Color])
     assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
     assert_type(products.explain(), tm.Explanation)
     assert_type(products.explain().totals["count()"], str)
@@ -705,6 +705,14 @@ async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:
     assert_type([row for part in query.select(Product.name).split(2) for row in part], list[tuple[str]])
     assert_type(await (await tasks.query(Product).split(2))[0].first(), Product | None)
     assert_type(await tasks.query(Product).part("x").list(), list[Product])
+
+
+def fields_of_the_class_that_lends_them(store: tm.Store) -> None:
+    users, name = store.query(User), Named.name
+    assert_type(users.where(Named.name == "Ann").order_by(name, name.desc()), tm.Query[User])
+    assert_type(users.select(name, User.age).first(), tuple[str, int] | None)
+    assert_type(users.group_by(name).max(name), dict[str, str | None])
+    assert_type(users.update(name.set("Ann")), int)
 
 
 class Document(tm.Entity, table="Documents"):

@@ -241,6 +241,26 @@ def totals(store: tm.Store) -> None:
     store.query(Product).budget(3)  # type: ignore[call-arg]
     store.query(Product).budget(timeout="3")  # type: ignore[arg-type]
     store.query(Product).select(Product.name).where(Product.name == "x")  # type: ignore[attr-defined]
+    store.query(Product).select(Product.price * 2)  # type: ignore[call-overload]
+    store.query(Product).group_by(Product.tags.each())  # type: ignore[call-overload]
+
+
+def fields_of_another_class(store: tm.Store) -> None:
+    products = store.query(Product)
+    products.select(Reading.count)  # type: ignore[arg-type]
+    products.select(Product.name, Product.price, Reading.count)  # type: ignore[arg-type]
+    products.sum(Reading.count)  # type: ignore[arg-type]
+    products.sum(Reading.count * 2)  # type: ignore[arg-type]
+    products.avg(Reading.temperature)  # type: ignore[arg-type]
+    products.min(Reading.taken_at)  # type: ignore[arg-type]
+    products.group_by(Reading.device_id)  # type: ignore[arg-type]
+    products.group_by(Product.name, Reading.device_id)  # type: ignore[arg-type]
+    products.group_by(Product.name).sum(Reading.count)  # type: ignore[arg-type]
+    products.group_by(Product.name).avg(Reading.count)  # type: ignore[arg-type]
+    products.where(Product.name == Reading.device_id)  # type: ignore[arg-type]
+    products.where(Product.name < Reading.device_id)  # type: ignore[arg-type]
+    tm.sum(Product.price, of=Employee)  # type: ignore[misc]
+    tm.count(of=Employee, where=Product.price > Decimal(1))  # type: ignore[misc]
 
 
 def caring(store: tm.Store) -> None:
@@ -263,6 +283,9 @@ async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyC
     store.query(Product).where(Reading.temperature > 40)  # type: ignore[arg-type]
     await store.query(Product).first().price  # type: ignore[attr-defined]
     await store.query(Product).sum("price")  # type: ignore[arg-type]
+    await store.query(Product).sum(Reading.count)  # type: ignore[arg-type]
+    await store.query(Product).group_by(Product.name).sum(Reading.count)  # type: ignore[arg-type]
+    store.query(Product).select(Reading.count)  # type: ignore[arg-type]
     await store.query(Product)  # type: ignore[misc]
     for _ in store.query(Product):  # type: ignore[attr-defined]
         pass
