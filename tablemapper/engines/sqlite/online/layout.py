@@ -79,16 +79,20 @@ class Layout:
                 self._index_tables[label] = new
             table = self.tables[form.table]
             if in_key:
-                after = attrs.evolve(table, name=self._fresh(form.table))
-                self._rename(table.name, after.name)
-                if table.spills:
-                    self._rename(table.big_name, after.big_name)
+                after = self._renamed(table, form.table)
             else:
                 after = table.renamed(property)
                 old, new = quoted(table.column(property)), quoted(after.column(property))
                 for physical in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
                     self._writer.execute(f"ALTER TABLE {quoted(physical)} RENAME COLUMN {old} TO {new}")
             self.tables[form.table] = after
+
+    def _renamed(self, table: EntityTable, public: str) -> EntityTable:
+        """Give an entity table another physical name; return it."""
+        after = attrs.evolve(table, name=self._fresh(public))
+        for old, new in zip(table.ddl(), after.ddl(), strict=True):
+            self._rename(old, new)
+        return after
 
     def _rename(self, old: str, new: str) -> None:
         self._writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
@@ -121,7 +125,12 @@ class Layout:
             table = self.tables.get(model.table)
             if table is None:
                 table = EntityTable(self._fresh(model.table), (), (), (), ())
-            self.tables[model.table] = table.extended(model)
+            after = table.extended(model)
+            if model.table in before and "_type" in after.has - table.has:
+                # A program that knows one class in the table would read the rows of the next as its own.
+                before[model.table] = self._renamed(table, model.table)
+                after = attrs.evolve(after, name=before[model.table].name)
+            self.tables[model.table] = after
             tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
             if model.aggregate is not None:
                 tables[values_label(model.name)] = f"{model.table}_{model.name}_values"

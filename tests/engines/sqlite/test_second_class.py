@@ -1,0 +1,88 @@
+"""A newer version adds a class to the table of another one: a program of the older version never reads its rows as its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+
+class Employee(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    name: tm.Field[str]
+    number: tm.Field[int] = tm.field(default=0)
+    notes: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str, str](partition="{department}", row=("employee", "{name}"))
+
+
+class Room(tm.Entity, table="Staff"):
+    department: tm.Field[str]
+    name: tm.Field[str]
+    number: tm.Field[str]
+
+    key = tm.Key[str, str](partition="{department}", row=("room", "{name}"))
+
+
+class Size(tm.Aggregate, of=Employee, table="Staff"):
+    department: tm.Field[str] = tm.group_by(Employee.department)
+    employees: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{department}", row="size")
+
+
+ANN = Employee("sales", "Ann", 7, "x" * 3_000)
+
+READS: dict[str, Callable[[tm.Store], Any]] = {
+    "a scan": lambda store: list(store.query(Employee).allow_scan()),
+    "a page": lambda store: list(store.query(Employee).allow_scan().page(10).items),
+    "a partition": lambda store: [
+        one for one in store.partition(Employee.department == "sales") if type(one) is Employee
+    ],
+    "one column": lambda store: [
+        ANN.replace(number=number) for (number,) in store.query(Employee).allow_scan().select(Employee.number)
+    ],
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=list(READS))
+@pytest.mark.parametrize("added", [Room("sales", "A", "12"), Room("a", "A", "12")], ids=["same partition", "another"])
+def test_the_rows_of_a_new_class_in_its_table_are_none_of_an_older_program(
+    tmp_path: Path, read: Callable[[tm.Store], Any], added: Room
+) -> None:
+    with tm.open(tmp_path / "staff.db", models=[Employee]) as older:
+        older.insert(ANN)
+        assert read(older) == [ANN]
+        with tm.open(tmp_path / "staff.db", models=[Employee, Room]) as newer:
+            newer.insert(added)
+            assert read(older) == [ANN]
+            assert newer[added.key] == added
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=list(READS))
+def test_the_groups_of_a_new_aggregate_in_its_table_are_none_of_an_older_program(
+    tmp_path: Path, read: Callable[[tm.Store], Any]
+) -> None:
+    with tm.open(tmp_path / "staff.db", models=[Employee]) as older:
+        older.insert(ANN)
+        assert read(older) == [ANN]
+        with tm.open(tmp_path / "staff.db", models=[Employee, Size]) as newer:
+            assert newer[Size.key("sales")].employees == 1
+            assert read(older) == [ANN]
+
+
+def test_the_table_has_its_plain_name_again_once_it_is_compacted(tmp_path: Path) -> None:
+    path = tmp_path / "staff.db"
+    for models in ([Employee], [Employee, Room]):
+        with tm.open(path, models=models) as store:
+            store.upsert(ANN)
+            store.compact()
+    with closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'Staff%'")]
+    assert sorted(names) == ["Staff", "Staff_big"]
