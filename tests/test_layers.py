@@ -42,7 +42,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "check", "reads",
             ],
-            "engines.sqlite.online": ["dropping", "switch", "layout", "takeover", "repair", "status", "copying", "migration"],
+            "engines.sqlite.online": ["fences", "dropping", "switch", "layout", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
             "": ["engines.opening"],
         }

@@ -50,13 +50,30 @@ OLD = part(**indexes())
 OLD_TOTALS = totals(OLD, "maker")
 
 
+STOCK = entity(
+    "Stock", "Stocks", {"shelf": str, "number": int, "pieces": int}, KEY, by_pieces=tm.Index[int](partition="{pieces}")
+)
+
+
 @attrs.frozen
 class Case:
-    """A script, and what it makes of one old entity, as the repr of new ones."""
+    """A script, or several, and what they make of one old entity."""
 
     script: MigrationFunction
     new: tuple[Any, ...]
     made: Callable[[Any], Iterable[Any]]
+    after: Callable[[list[Any]], Iterable[Any]] = list
+    """What they make of all new entities together."""
+    then: tuple[MigrationFunction, ...] = ()
+    """The scripts that follow."""
+
+    @property
+    def scripts(self) -> list[MigrationFunction]:
+        return [self.script, *self.then]
+
+    def all_made(self, old: Iterable[Any]) -> list[str]:
+        """Return what some old entities become."""
+        return texts(self.after([new for one in old for new in self.made(one)]))
 
 
 def changed(fields: dict[str, Any], **others: Any) -> dict[str, Any]:
@@ -122,6 +139,115 @@ def cases() -> dict[str, Case]:
         name: Case(script(new, function), tuple(new), made)  # type: ignore[arg-type]
         for name, (new, function, made) in found.items()
     }
+
+
+def stocks() -> list[Any]:
+    """Return entities of a second class: for each third part that there can be, on any shelf."""
+    return [STOCK(shelf, number, number * 10) for shelf in "xyz" for number in range(0, 40, 3)]
+
+
+def more_cases() -> dict[str, Case]:
+    """Return cases of a store that also has `stocks`."""
+    same = part(**indexes())
+    firm = part(changed(FIELDS, maker=None, firm=str | None), **indexes("firm"))
+    untagged = part(by_maker=tm.Index[str](partition="{maker}"))
+    single = part(**indexes(), by_price=tm.Index[str](partition="{price}", unique=True))
+    counted = part(changed(FIELDS, pieces=int | None), **indexes())
+    graded = part(changed(FIELDS, tags=None, price=Decimal), by_maker=tm.Index[str](partition="{maker}"))
+    ranked = part(changed(FIELDS, maker=None, firm=str | None, rank=int), **indexes("firm"))
+    item = entity(
+        "Item",
+        "Items",
+        {"code": str, "price": str, "maker": str | None, "tags": list[str]},
+        tm.Key[str](partition="{code}"),
+    )
+    shelf = entity(
+        "Shelf",
+        "Shelves",
+        {"shelf": str, "tag": str, "prices": list[str]},
+        tm.Key[str, str](partition="{shelf}", row="{tag}"),
+    )
+
+    def copy(cls: Any, e: Any, **values: Any) -> Any:
+        own = {name: getattr(e, name) for name in FIELDS if name in cls.__annotations__}
+        return cls(**{**own, **values})
+
+    def as_item(e: Any) -> Any:
+        return item(f"{e.shelf}-{e.number}", e.price, e.maker, e.tags)
+
+    def as_part(e: Any) -> Any:
+        place, number = e.code.split("-")
+        return OLD(place, int(number), e.price, e.maker, e.tags)
+
+    def apart(holders: list[Any]) -> list[Any]:
+        """Give all but one of the parts with one price another price; the first of those goes."""
+        first, gone, *others = sorted(holders, key=lambda e: e.number)
+        for one in others:
+            one.price = f"{one.price} {one.shelf}{one.number}"
+        return [first, *others] if gone else []
+
+    def resolved(entities: list[Any]) -> list[Any]:
+        prices: dict[str, list[Any]] = {}
+        for one in entities:
+            prices.setdefault(one.price, []).append(one)
+        return [one for held in prices.values() for one in (apart(held) if len(held) > 1 else held)]
+
+    def by_tag(e: Any) -> list[Any]:
+        return [shelf(e.shelf, tag, [e.price]) for tag in dict.fromkeys(e.tags)]
+
+    def both(a: Any, b: Any) -> Any:
+        return shelf(a.shelf, a.tag, sorted([*a.prices, *b.prices]))
+
+    def combined(entities: list[Any]) -> list[Any]:
+        found: dict[Any, Any] = {}
+        for one in entities:
+            key = one.shelf, one.tag
+            found[key] = both(found[key], one) if key in found else one
+        return list(found.values())
+
+    def joined(p: Any, s: Any) -> Any:
+        return None if p is None else copy(counted, p, pieces=None if s is None else s.pieces)
+
+    def as_joined(e: Any) -> Any:
+        held = e.shelf in "xyz" and e.number % 3 == 0 and e.number < 40
+        return copy(counted, e, pieces=e.number * 10 if held else None)
+
+    def graded_steps(m: tm.Migration) -> None:
+        m.drop(OLD.by_tag)
+        m.drop(OLD.tags)
+        m.convert(OLD.price, graded.price, Decimal)
+
+    firm_all = [firm, totals(firm, "firm")]
+    found = {
+        "rename": (firm_all, lambda m: m.rename(OLD.maker, firm.firm), lambda e: [copy(firm, e, firm=e.maker)]),
+        "drop of an index": ([untagged, totals(untagged, "maker")], lambda m: m.drop(OLD.by_tag), lambda e: [copy(untagged, e)]),
+        "drop of an aggregate": ([same], lambda m: m.drop(OLD_TOTALS), lambda e: [copy(same, e)]),
+        "convert without back": (
+            [graded, totals(graded, "maker")], graded_steps, lambda e: [copy(graded, e, price=Decimal(e.price))]
+        ),
+        "rewrite with back": (
+            [item], lambda m: (m.rewrite(OLD, as_item, into=[item], back=as_part), m.drop(OLD_TOTALS)), lambda e: [as_item(e)]
+        ),
+    }  # fmt: skip
+    cases = {
+        name: Case(script(new, function), tuple(new), made)  # type: ignore[arg-type]
+        for name, (new, function, made) in found.items()
+    }
+    new = [single, totals(single, "maker")]
+    cases["resolve"] = Case(
+        script(new, lambda m: m.resolve(single.by_price, apart)), tuple(new), lambda e: [copy(single, e)], resolved
+    )
+    steps = lambda m: (m.rewrite(OLD, by_tag, into=[shelf], combine=both), m.drop(OLD_TOTALS))  # noqa: E731
+    cases["rewrite with combine"] = Case(script([shelf], steps), (shelf,), by_tag, combined)
+    new = [counted, totals(counted, "maker")]
+    joining = script(new, lambda m: m.join(OLD, STOCK, joined, into=[counted]), old=[OLD, OLD_TOTALS, STOCK])
+    cases["join"] = Case(joining, tuple(new), lambda e: [as_joined(e)])
+    new = [ranked, totals(ranked, "firm")]
+    second = script(new, lambda m: m.fill(ranked.rank, lambda e: e.number), "second", "first", firm_all)
+    cases["two scripts"] = Case(
+        cases["rename"].script, tuple(new), lambda e: [copy(ranked, e, firm=e.maker, rank=e.number)], then=(second,)
+    )
+    return cases
 
 
 def parts(count: int, draw: random.Random) -> list[Any]:

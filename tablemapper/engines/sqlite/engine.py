@@ -27,6 +27,7 @@ from .file.opening import open_file
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .online.dropping import clear_batch, disable, drop, finished, tidy
+from .online.fences import fenced
 from .online.repair import Repair
 from .online.status import read_status
 from .online.switch import end_unkept
@@ -375,7 +376,7 @@ class SqliteEngine:
         """Maintain something no more; its tables are cleared by `build`."""
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            write_catalogue(writer, drop(writer, sqlite.stored, label, by))
+            write_catalogue(writer, fenced(writer, sqlite.stored, drop(writer, sqlite.stored, label, by)))
             writer.bump_generation()
 
         self._write(write)

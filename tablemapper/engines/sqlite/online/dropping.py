@@ -1,8 +1,8 @@
 """Indexes, aggregates and classes are dropped or disabled, and their tables are cleared.
 
 A drop removes the definition from the catalogue at once, and leaves a tombstone. In the same transaction the tables get
-other names: a program that knows the old ones would go on to read what nobody maintains, so its next statement fails, and it
-follows the catalogue. The tables may be large, so short transactions clear them afterwards.
+other names, so that no program reads what nobody maintains; see `fences`. The tables may be large, so short transactions clear
+them afterwards.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..rows.contested import VIOLATIONS
 from ..rows.jobs import BUILDS
 from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from ..sql.tables import EntityTable, fresh_name, quoted
+from .fences import names_taken, with_other_name
 
 __all__ = [
     "clear_batch",
@@ -33,9 +34,7 @@ __all__ = [
     "disable",
     "drop",
     "drop_former",
-    "fenced",
     "finished",
-    "is_shared",
     "tidy",
     "unused",
 ]
@@ -96,7 +95,7 @@ def drop(
 
 def _renamed(writer: Writer, catalogue: Catalogue, names: Iterable[str]) -> list[str]:
     """Rename the tables that exist, so that nobody reads them any more; return their names after that."""
-    taken = _taken(writer, catalogue)
+    taken = names_taken(writer, catalogue)
     created = {
         str(name) for (name,) in writer.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     }
@@ -109,26 +108,9 @@ def _renamed(writer: Writer, catalogue: Catalogue, names: Iterable[str]) -> list
     return renamed
 
 
-def _taken(writer: Writer, catalogue: Catalogue) -> set[str]:
-    """Return the names, in lower case, that tables have or had."""
-    return {
-        str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema").fetchall()
-    } | catalogue.past
-
-
-def is_shared(table: EntityTable) -> bool:
+def _is_shared(table: EntityTable) -> bool:
     """Return whether several classes have their rows in a table."""
     return len([name for name in table.types if not name.endswith("#")]) > 1
-
-
-def fenced(writer: Writer, catalogue: Catalogue, public: str) -> Catalogue:
-    """Return a catalogue in which a table has another physical name, so that a program that reads it follows."""
-    table = catalogue.tables[public]
-    after = attrs.evolve(table, name=fresh_name(public, _taken(writer, catalogue)))
-    for old, new in zip(table.ddl(), after.ddl(), strict=True):
-        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
-    past = catalogue.past | {name.lower() for name in (*table.ddl(), *after.ddl())}
-    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after}, past=past)
 
 
 def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
@@ -148,11 +130,9 @@ def _without_class(writer: Writer, catalogue: Catalogue, name: str) -> tuple[Cat
     physical = [index_tables.pop(label) for label in sorted(f"{name}.{index}" for index in form.indexes)]
     if (values := index_tables.pop(values_label(name), None)) is not None:
         physical.append(values)
-    if shared := is_shared(catalogue.tables[form.table]):
-        catalogue = fenced(writer, catalogue, form.table)
     tables = dict(catalogue.tables)
     table = tables[form.table]
-    if shared:
+    if _is_shared(table):
         _delete_all(writer, table, name)
         types = tuple([f"{other}#" if other == name else other for other in table.types])  # (its number stays taken)
         tables[form.table] = attrs.evolve(table, types=types)
@@ -251,7 +231,7 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
     labels = {label, *index_labels}
     rows = writer.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     created = {str(name): str(sql) for name, sql in rows}
-    taken = _taken(writer, catalogue)
+    taken = names_taken(writer, catalogue)
     replaced: list[str] = []
 
     def empty_table_like(name: str) -> str:
@@ -269,7 +249,7 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
     if not index and table is not None and len(table.types) > 1:
         if not keeps:
             _delete_all(writer, table, owner)
-        catalogue = fenced(writer, catalogue, form.table)
+        catalogue = with_other_name(writer, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
     elif not index and table is not None:
         after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))

@@ -32,7 +32,8 @@ from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms, is_one_way
-from .dropping import delete_class_rows, delete_rows, drop, drop_former, fenced, is_shared, unused
+from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
+from .fences import fenced
 from .switch import ended, linked, swapped, switched, with_drops
 from .takeover import stage, take_format, take_over
 
@@ -318,7 +319,7 @@ class SqliteMigrations:
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
         if self._catalogue.first_format:
             take_format(writer, catalogue)
-        write_catalogue(writer, catalogue)
+        write_catalogue(writer, fenced(writer, self._catalogue, catalogue))
         writer.bump_generation()
 
     # ------------------------------------------------------------------------------------------ after the switch
@@ -367,10 +368,6 @@ class SqliteMigrations:
             if entry.id == id or entry.undone is not None:
                 catalogue = ended(writer, catalogue, twin, entry.id)
         dropped = set(_dropped_classes(catalogue, id))
-        begun = any(entry.id == id and entry.undone is None and entry.contracted for entry in catalogue.history)
-        for table in set() if begun else {catalogue.models[name].table for name in dropped}:
-            if is_shared(catalogue.tables[table]):
-                catalogue = fenced(writer, catalogue, table)
         versions = {
             name: [
                 replace(version, until=now, retired_by=id)

@@ -18,6 +18,7 @@ from ..rows.jobs import BUILDS
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
+from .fences import fenced
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops"]
 
@@ -129,13 +130,14 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
 
 def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
+    after = catalogue
     for twin in twins:
-        catalogue = ended(writer, catalogue, twin, twin.migration, unkept=True)
+        after = ended(writer, after, twin, twin.migration, unkept=True)
         _log.warning(
             "the version before %s ends: this process writes what that made, and opened the store without migrations= that "
             "contain it", twin.migration,
         )  # fmt: skip
-    write_catalogue(writer, catalogue)
+    write_catalogue(writer, fenced(writer, catalogue, after))
     writer.bump_generation()
 
 

@@ -42,6 +42,7 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted, values_ddl
 from ..sql.zone_rules import outdated, ruled_here
 from .dropping import disable, finished
+from .fences import fenced
 from .layout import Layout
 from .switch import ended
 
@@ -285,7 +286,7 @@ def _without_other_rules(writer: Writer, catalogue: Catalogue, *, newer_too: boo
 
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     """Change a file so that it can store and maintain what a schema declares; return its catalogue."""
-    catalogue = by_rules_of_here(writer, read_catalogue(read))
+    catalogue = before = by_rules_of_here(writer, read_catalogue(read))
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     schema = _without_twins(catalogue, schema)
     if not evolution.changed and not catalogue.first_format:
@@ -322,6 +323,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     for change in evolution.changes:
         if change.warning:
             _log.warning("%s", change)
+    after = fenced(writer, before, after)
     write_catalogue(writer, after)
     if evolution.extends or catalogue.first_format:
         writer.bump_generation()

@@ -1,0 +1,110 @@
+"""Names as the fence for readers: a program whose version of a class has ended cannot read on.
+
+A read compares no generation, since that would cost more than the read. So the transaction that ends a version renames every
+table that the version reads. The next statement of such a program fails, it reads the catalogue again, and is refused. Programs
+of other versions that use the same tables find the new names there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from ....entities.aggregates import kept_field
+from ....evolution.definitions import is_former
+from ..file.writer import Writer
+from ..sql.catalogue import Catalogue
+from ..sql.tables import fresh_name, quoted
+
+__all__ = ["fenced", "names_taken", "with_other_name"]
+
+
+def names_taken(writer: Writer, catalogue: Catalogue) -> set[str]:
+    """Return the names, in lower case, that tables have or had."""
+    return {
+        str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema").fetchall()
+    } | catalogue.past
+
+
+def with_other_name(writer: Writer, catalogue: Catalogue, public: str) -> Catalogue:
+    """Return a catalogue in which an entity table has another physical name."""
+    table = catalogue.tables[public]
+    after = attrs.evolve(table, name=fresh_name(public, names_taken(writer, catalogue)))
+    for old, new in zip(table.ddl(), after.ddl(), strict=True):
+        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+    past = catalogue.past | {name.lower() for name in (*table.ddl(), *after.ddl())}
+    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after}, past=past)
+
+
+def _with_other_index_name(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
+    """Return a catalogue in which the table of an index has another physical name."""
+    owner, _, index = label.partition(".")
+    old = catalogue.index_tables[label]
+    new = fresh_name(catalogue.models[owner].indexes[index].table, names_taken(writer, catalogue))
+    writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+    index_tables = {**catalogue.index_tables, label: new}
+    return attrs.evolve(catalogue, index_tables=index_tables, past=catalogue.past | {old.lower(), new.lower()})
+
+
+def fenced(writer: Writer, before: Catalogue, after: Catalogue) -> Catalogue:
+    """Return a catalogue with other names of the tables that versions read which it has ended.
+
+    Args:
+        writer: the transaction.
+        before: the catalogue until now.
+        after: the catalogue from now on.
+    """
+    readable = {name for seen, ended in _ended(before, after) for name in _read(seen, ended)}
+    if not readable:
+        return after
+
+    def apart(part: Catalogue, past: frozenset[str]) -> Catalogue:
+        part = attrs.evolve(part, past=past)
+        for public in [public for public, table in part.tables.items() if table.name in readable]:
+            part = with_other_name(writer, part, public)
+        for label in [label for label, name in part.index_tables.items() if name in readable]:
+            part = _with_other_index_name(writer, part, label)
+        return part
+
+    twins = []
+    after = apart(after, after.past)
+    for twin in after.twins:
+        part = apart(twin.catalogue, after.past)
+        twins.append(attrs.evolve(twin, catalogue=attrs.evolve(part, past=frozenset())))
+        after = attrs.evolve(after, past=part.past)
+    return attrs.evolve(after, twins=tuple(twins))
+
+
+def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set[str]]]:
+    """Yield the classes of which versions have ended, each time with the catalogue as these versions saw it."""
+    ended: dict[str | None, set[str]] = {}
+    for name, opened in before.versions.items():
+        in_use = {version.form for version in after.versions.get(name, ()) if version.until is None}
+        for version in opened:
+            if version.until is None and version.form not in in_use:
+                ended.setdefault(version.beside, set()).add(name)
+    for tombstone in after.tombstones[len(before.tombstones) :]:  # (versions that declare it have ended)
+        owner, _, index = tombstone.label.partition(".")
+        held = after.models.get(owner)
+        gone = held is None or (index != "" and index not in held.indexes)
+        if gone and tombstone.instead is None and not is_former(tombstone.label):
+            ended.setdefault(None, set()).add(owner)
+    for twin in before.twins:
+        if names := ended.pop(twin.migration, None):
+            yield before.without(before.group(twin)).together(twin.catalogue), names
+    yield from ((before, names) for names in ended.values())
+
+
+def _read(seen: Catalogue, names: set[str]) -> Iterator[str]:
+    """Yield the tables that are read for some classes, their aggregates, and those with a field that these keep."""
+    while True:
+        more = {name for name, form in seen.models.items() if form.source in names}
+        more |= {kept[0] for name in names | more if (kept := kept_field(name)) is not None}
+        if more <= names:
+            break
+        names |= more
+    for name in names & seen.models.keys():
+        form = seen.models[name]
+        yield seen.tables[form.table].name
+        yield from (seen.index_tables[f"{name}.{index}"] for index in form.indexes)
