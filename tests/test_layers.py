@@ -37,7 +37,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
             "engines.sqlite.sql": [
-                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "schema", "filters", "select",
+                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
             ],
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "check", "reads",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import jobs
-from tablemapper.engines.sqlite.sql import schema
+from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import following
 
 
@@ -246,7 +246,7 @@ def built_in_batches() -> Iterator[None]:
 
 
 def nothing_is_followed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(schema, "follow", lambda schema, forms: {})
+    patch.setattr(classes, "follow", lambda *_: {})
 
 
 def a_change_sets_hidden_properties_to_their_defaults(patch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def examine(
     maintained = {model: owed(sqlite, first, model) for model in sqlite.maintenance}
     check = Check(maintained, _Stored(sqlite, rows), last, meter)
     aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
-    moved = (finding for table in sqlite.tables.values() for finding in _moved(table, aggregates, rows))
+    moved = (finding for table in sqlite.catalogue.tables.values() for finding in _moved(table, aggregates, rows))
     damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
     return check, [*damaged, *check.findings(moved)]
 

@@ -6,7 +6,8 @@
 - `maintained_tables`: the tables of indexes and groups.
 - `zone_rules`: the rules of time zones that indexes and aggregates are maintained by.
 - `statements`: the SQL of one class over its table.
-- `schema`: the classes of a store over the tables of the file.
+- `classes`: the classes of a store as the file has them.
+- `schema`: what is maintained from them, and what jobs, copies and twins add to that.
 - `filters`: predicates as SQL.
 - `select`: a plan as SELECTs.
 """
