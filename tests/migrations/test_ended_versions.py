@@ -5,14 +5,32 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
+from tablemapper.migrations.script import MigrationFunction
 
-from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, more_cases, parts, stocks
+from .shapes import (
+    FIELDS,
+    OLD,
+    OLD_TOTALS,
+    STOCK,
+    Case,
+    cases,
+    changed,
+    entity,
+    indexes,
+    more_cases,
+    part,
+    parts,
+    script,
+    stocks,
+    totals,
+)  # fmt: skip
 
 CASES = cases() | more_cases()
 
@@ -175,3 +193,231 @@ def test_a_program_that_runs_is_refused_what_it_would_be_refused_if_it_were_star
         }
     else:
         assert {verb: contracted[verb] for verb in EVERYTHING - refused(contracted)} == {}
+
+
+FIRM = part(changed(FIELDS, maker=None, firm=str | None), **indexes("firm"))
+PRICED = part(changed(FIELDS, price=Decimal), **indexes())
+SHARDED = tm.Key[str, int](partition="{shelf:shard(4)}", row=("{shelf}", "{number}"))
+KEYED = part(key=SHARDED, **indexes())
+BEFORE: dict[str, tuple[Any, str, Callable[[tm.Migration], None]]] = {
+    "rename": (FIRM, "firm", lambda m: m.rename(FIRM.firm, OLD.maker)),
+    "convert": (PRICED, "maker", lambda m: m.convert(PRICED.price, OLD.price, str, back=Decimal)),
+    "rekey": (KEYED, "maker", lambda m: m.rekey(KEYED, OLD)),
+}
+
+
+@pytest.fixture(params=BEFORE)
+def beginning(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, MigrationFunction]:
+    """Return a store that a migration has led to the old classes of here, and this migration."""
+    before, maker, steps = BEFORE[request.param]
+    path = tmp_path / "later.db"
+    with tm.open(path, models=[before, totals(before, maker), STOCK], durability="relaxed") as store:
+        for number in range(600):
+            values = {"price": before.price.type.kind(number), "tags": ["a"] * (number % 2), maker: f"m{number % 3}"}
+            store.insert(before("xyz"[number % 3], number, **values))
+        store.insert_many(stocks())
+    first = script([OLD, OLD_TOTALS], steps, "first", None, [before, totals(before, maker)])
+    assert tm.migrate(path, [first], rest=0, durability="relaxed").ok
+    return path, first
+
+
+def test_a_version_reads_on_in_tables_with_other_names(beginning: tuple[Path, MigrationFunction]) -> None:
+    path, first = beginning
+    program = Program(path)
+    program.answers()
+    before = program.answers()
+    assert refused(before) == set()
+    tm.migrate(path, [first], contract=True, durability="relaxed")
+    assert program.answers() == before
+    program.close()
+
+
+def test_a_version_that_a_migration_made_ends_or_goes_on_when_that_is_undone(
+    beginning: tuple[Path, MigrationFunction],
+) -> None:
+    path, first = beginning
+    program = Program(path)
+    program.answers()
+    before = program.answers()
+    tm.migrate(path, [first], to="", rest=0, durability="relaxed")
+    answers = program.answers()
+    assert answers == answers_of_a_new_start(program, path)
+    assert {verb for verb in EVERYTHING - refused(answers) if answers[verb] != before[verb]} == set()
+    program.close()
+
+
+LOOPS: dict[str, Callable[[Program], Iterator[Any]]] = {
+    "iteration": lambda p: iter(p.query),
+    "by an index": lambda p: iter(p.indexed),
+    "several ranges": lambda p: iter(p.store.query(OLD).where(OLD.shelf.is_in(["x", "y", "z"]))),
+    "in order": lambda p: iter(p.store.query(OLD).allow_scan().order_by(OLD.price).limit(500)),
+    "select": lambda p: iter(p.query.select(OLD.number)),
+    "pages": lambda p: p.query.pages(100),
+    "pages by an index": lambda p: p.indexed.pages(70),
+    "parts": lambda p: (list(one) for one in p.query.split(3)),
+    "arrow": lambda p: p.query.arrow_batches(300),
+    "partition": lambda p: p.store.partition(OLD.shelf == "x"),
+    "partitions": lambda p: p.store.partitions(OLD),
+    "groups": lambda p: iter(p.store.query(OLD_TOTALS).allow_scan()),
+    "keys, one after the other": lambda p: (p.store.get(OLD.key("xyz"[n % 3], n)) for n in range(5)),
+}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_loop_that_has_begun_gives_what_it_would_have_given_or_is_refused(tmp_path: Path, *, ends: bool) -> None:
+    path = tmp_path / "loops.db"
+    with tm.open(path, models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
+        for number in range(900):
+            store.insert(OLD("xyz"[number % 3], number, str(number), f"m{number % 3}", ["a"]))
+    first = script([FIRM, totals(FIRM, "firm")], lambda m: m.rename(OLD.maker, FIRM.firm))
+    back = script([OLD, OLD_TOTALS], lambda m: m.rename(FIRM.firm, OLD.maker), "second", "first",
+                  [FIRM, totals(FIRM, "firm")])  # fmt: skip
+    scripts = [first] if ends else [first, back]
+    program = Program(path)
+    wanted = {verb: [repr(one) for one in do(program)] for verb, do in LOOPS.items()}
+    loops = {verb: do(program) for verb, do in LOOPS.items()}
+    begun = {verb: [repr(next(loop))] for verb, loop in loops.items()}
+    tm.migrate(path, scripts, contract=True, durability="relaxed")
+    others = set()
+    for verb, loop in loops.items():
+        program.answer(lambda _: None)  # (forget what the verb before has found out)
+        try:
+            begun[verb] += [repr(one) for one in loop]
+        except tm.SchemaMismatch:
+            others.add(verb)
+        else:
+            assert begun[verb] == wanted[verb], verb
+    assert others == (
+        {"pages", "pages by an index", "parts", "partitions", "keys, one after the other"} if ends else set()
+    )
+    program.close()
+
+
+ITEM = entity("Item", "Items", {"code": str, "price": str, "maker": str | None}, tm.Key[str](partition="{code}"))
+
+
+def run(path: Path, *scripts: MigrationFunction, **options: Any) -> None:
+    assert tm.migrate(path, scripts, rest=0, durability="relaxed", **options).ok
+
+
+def without_the_script(path: Path) -> None:
+    def back(e: Any) -> Any:
+        shelf, number = e.code.split("-")
+        return OLD(shelf, int(number), e.price, e.maker, [])
+
+    with tm.open(path, models=[OLD]) as store:
+        store.query(OLD).allow_scan().update(lambda e: setattr(e, "tags", []) or e)
+    steps = lambda m: (  # noqa: E731
+        m.rewrite(OLD, lambda e: ITEM(f"{e.shelf}-{e.number}", e.price, e.maker), into=[ITEM], back=back),
+        m.drop(OLD_TOTALS),
+    )
+    run(path, script([ITEM], steps))
+    with tm.open(path, models=[OLD]) as store:
+        assert len(list(store.query(OLD).allow_scan())) > 20
+    with tm.open(path, models=[ITEM]) as store:
+        store.insert(ITEM("x-1000", "1", None))
+
+
+def next_migration(path: Path) -> None:
+    first = script([KEYED, totals(KEYED, "maker")], lambda m: m.rekey(OLD, KEYED))
+    product = part(name="Product", table="Products", key=SHARDED, **indexes())
+    second = script([product, totals(product, "maker")], lambda m: m.rename_class(KEYED, product), "second", "first",
+                    [KEYED, totals(KEYED, "maker")])  # fmt: skip
+    run(path, first)
+    with tm.open(path, models=[OLD]) as store:
+        store.insert(OLD("x", 1_000, "9", None, []))
+    run(path, first, second)
+
+
+def a_rename_beside_a_copy_is_contracted(path: Path) -> None:
+    firm_all = [FIRM, totals(FIRM, "firm")]
+    first = script(firm_all, lambda m: m.rename(OLD.maker, FIRM.firm))
+    sharded = part(changed(FIELDS, maker=None, firm=str | None), SHARDED, **indexes("firm"))
+    second = script([sharded, totals(sharded, "firm")], lambda m: m.rekey(FIRM, sharded), "second", "first", firm_all)
+    run(path, first, second)
+    with tm.open(path, models=[OLD]) as store:
+        store.insert(OLD("x", 1_000, "9", None, []))
+    run(path, first, second, contract=True)
+
+
+def classes_dropped(path: Path) -> None:
+    def steps(m: tm.Migration) -> None:
+        m.drop(OLD)
+        m.drop(OLD_TOTALS)
+
+    run(path, script([STOCK], steps, old=[OLD, OLD_TOTALS, STOCK]), contract=True)
+
+
+def declared_anew(path: Path) -> None:
+    with tm.open(path, models=[OLD]) as store:
+        store.clear(OLD)
+    with tm.open(path, models=[part({"shelf": str, "number": int, "price": float})]) as store:
+        assert store.check().ok
+
+
+ENDINGS = [
+    without_the_script, next_migration, a_rename_beside_a_copy_is_contracted, classes_dropped, declared_anew,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_a_version_that_runs_is_refused_however_it_ended(
+    path: Path, program: Program, end: Callable[[Path], None]
+) -> None:
+    program.answers()
+    end(path)
+    answers = program.answers()
+    assert {verb: answers[verb] for verb in EVERYTHING - refused(answers)} == {}
+
+
+def test_what_is_built_anew_or_redefined_is_not_read_by_those_that_know_it_as_it_was(
+    path: Path, program: Program
+) -> None:
+    program.answers()
+    before = program.answers()
+    other = tm.open(path, models=[OLD, OLD_TOTALS])
+    engine: Any = other._engine
+    engine.disable("Totals")
+    engine.disable("Part.by_maker")
+    answers = program.answers()
+    for verb in EVERYTHING:
+        assert answers[verb] == before[verb] or answers[verb].startswith(("NotReady: ", "ScanRefused: ")), verb
+    assert answers["group"].startswith("NotReady: ")
+    other.build()
+    assert program.answers() == before
+    least = totals(OLD, "price")
+    with tm.open(path, models=[OLD, least]) as store:
+        assert store.check().ok
+        assert program.answers() == before
+    other.close()
+
+
+def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(tmp_path: Path) -> None:
+    key = tm.Key[str, str](partition="{shop}", row="a-{name}")
+    other_key = tm.Key[str, str](partition="{shop}", row="b-{name}")
+    old = entity("Apple", "Fruits", {"shop": str, "name": str, "weight": int}, key)
+    pear = entity("Pear", "Fruits", {"shop": str, "name": str}, other_key)
+    new = entity("Apple", "Fruits", {"shop": str, "name": str, "grams": int}, key)
+    path = tmp_path / "fruits.db"
+    verbs: dict[str, Callable[[tm.Store], Any]] = {
+        "both": lambda s: list(s.query(old, pear).allow_scan()),
+        "both in a partition": lambda s: list(s.query(old, pear).where(old.shop == "x")),
+        "first": lambda s: s.query(old, pear).allow_scan().first(),
+        "count": lambda s: s.query(old, pear).allow_scan().count(),
+        "page": lambda s: s.query(old, pear).allow_scan().page(2),
+        "partition": lambda s: list(s.partition(old.shop == "x")),
+        "get_many": lambda s: s.get_many([old.key("x", "1"), pear.key("x", "1")]),
+    }
+    with tm.open(path, models=[old, pear]) as store, tm.open(path, models=[pear]) as pears:
+        for n in range(4):
+            store.insert(old("x", str(n), weight=n))
+            store.insert(pear("x", str(n)))
+        engine: Any = store._engine
+        known, its_pears = engine._sqlite, list(pears.query(pear).allow_scan())
+        run(path, script([new, pear], lambda m: m.rename(old.weight, new.grams), old=[old, pear]), contract=True)
+        for verb, do in verbs.items():
+            engine._use(known)
+            with pytest.raises(tm.SchemaMismatch, match="Apple"):
+                print(verb, do(store))
+        assert list(store.query(pear).allow_scan()) == its_pears
+        assert list(pears.query(pear).allow_scan()) == its_pears

@@ -224,15 +224,17 @@ class SqliteEngine:
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order, each found by its place behind the one before."""
-        try:
-            last = self.file.get(self._next_partition(model, first=True))
-        except _OUTDATED:
-            self.catch_up()
-            last = self.file.get(self._next_partition(model, first=True))
-        following = self._next_partition(model, first=False)
-        while last is not None:
+        last: Row = ()
+        while True:
+            try:
+                found = self.file.get(self._next_partition(model, first=not last), last)
+            except _OUTDATED:
+                self.catch_up()
+                found = self.file.get(self._next_partition(model, first=not last), last)
+            if found is None:
+                return
+            last = found
             yield last[0]
-            last = self.file.get(following, last)
 
     def _next_partition(self, model: Model, *, first: bool) -> str:
         sqlite = self._sqlite
