@@ -467,13 +467,15 @@ def _text(form: TemplateForm, names: Mapping[str, str]) -> Any:
 
 
 def _declared_index(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
-    """Return an index as a class declares it, but for its condition."""
+    """Return an index as a class declares it."""
+    where = None if form.where is None else lambda of: load(form.where, lambda property: getattr(of, names[property]))
     return Index(
         partition=_text(form.partition, names),
         row=_text(form.row, names),
         include=tuple([names[property] for property in form.include]),
         unique=form.unique,
         table=form.table,
+        where=where,
     )
 
 
@@ -481,8 +483,6 @@ def _index(model: Model, name: str, form: IndexForm) -> Any:
     """Return an index, compiled from its form for a class."""
     declaration = model.declaration
     index = _declared_index(form, {field.property: field.name for field in declaration.fields})
-    if form.where is not None:
-        index.where = lambda _: load(form.where, _fields_of(model))
     faults: list[str] = []
     found = compile_index(
         declaration.cls, name, index, declaration.table, {f.name: f for f in declaration.fields}, faults

@@ -189,6 +189,23 @@ def test_an_index_on_an_aggregate_is_followed(path: Path, open_store: Open) -> N
     assert running[total.key("c0")].count == 5
 
 
+def test_an_index_on_some_groups_of_a_new_aggregate_is_followed(path: Path, open_store: Open) -> None:
+    old = version()
+    members = {
+        "__annotations__": {"group": tm.Field[str], "n": tm.Field[int], "best": tm.Field[float | None]},
+        "__module__": __name__, "group": tm.group_by(old.category), "n": tm.count(name="Number"),
+        "best": tm.max_ever(old.price), "key": tm.Key(partition="{group}"),
+        "large": tm.Index(partition="{n}", where=lambda total: (total.n > 1) & (total.best > 2.0)),
+    }  # fmt: skip
+    total = type(tm.Aggregate)("Total", (tm.Aggregate,), members, of=old, table="Totals")
+    running, newer = open_store(old), open_store(old, total)
+    for category, number, price in (("a", 50, 1.0), ("a", 51, 3.0), ("b", 50, 3.0), ("b", 51, 1.0), ("c", 50, 3.0)):
+        running.insert(old(category, number, price))
+    running.delete(old.key("b", 50))
+    assert [found.group for found in newer.query(total.large(2))] == ["a"]
+    assert newer.check().problems == ()
+
+
 def test_a_unique_index_holds_for_versions_that_do_not_declare_it(path: Path, open_store: Open) -> None:
     old, new = version(), version(by_price=tm.Index(partition="{price}", unique=True))
     running, _ = open_store(old), open_store(new)
