@@ -138,8 +138,12 @@ class _Comparison:
         elif opened and model.aggregate is not None and old is None and dropped:
             self._refuse(name, dropped)
         elif old is None:
+            changes = list(new_class_changes(model, self._catalogue, self._schema, self._contents))
+            if opened and opened[-1].retired_by is not None and any(change.stops for change in changes):
+                self._refuse(name, retired(opened[-1]))  # a migration gave it another name
+                return
             self.models.append(model)
-            self.changes += new_class_changes(model, self._catalogue, self._schema, self._contents)
+            self.changes += changes
             self.models_after[name] = form
         else:
             self._compare_known(model, stored_name, old, opened)

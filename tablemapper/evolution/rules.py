@@ -1,7 +1,7 @@
 """The rules for changes: each difference between a class and its form in the catalogue, with the rule that it is of.
 
 ``open``: the stored rows stay readable, so the store takes the change over when it is opened. ``build``: an index or an
-aggregate is built beside the one that the file maintains. ``migration``: a migration must change the stored rows first.
+aggregate is built, beside the one that the file maintains if it has one of that name. ``migration``: a migration must change the stored rows first.
 ``refused``: the change is never possible.
 """
 
@@ -57,6 +57,10 @@ def _template(form: TemplateForm) -> Template:
 def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
     """Yield the changes for a class that the catalogue does not have: conflicts with other classes, and likely renames."""
     name, form = model.name, model.form
+    if form.source in catalogue:
+        kept = kept_field(name)
+        what = "the aggregate" if kept is None else "the maintained field"
+        yield Change(name if kept is None else ".".join(kept), "build", f"{what} is new")
     tables = {model.table.lower(), *(index.table.lower() for index in model.indexes)}
     for other, old in catalogue.items():
         code = f"m.rename_class(old.{other}, new.{name})"
@@ -73,7 +77,7 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
                 message = f'the table "{index.table}" is that of the index {other}.{index_name}; write table=…'
                 yield Change(name, "refused", message)
         if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
-            number = f" ({rows:,} entities)" if rows > 0 else ""
+            number = f" ({rows:,} {'entity' if rows == 1 else 'entities'})" if rows > 0 else ""
             yield Change(
                 name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {code}",
                 code, warning=True,
@@ -247,7 +251,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
             yield Change(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
-                f'm.fill({field}, lambda e: e.{attribute_name(extra)}["{property}"])',
+                f"m.fill({field}, {_given(form)})  # what those get that have none",
             )  # fmt: skip
         elif form.optional or form.default is not None or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')
@@ -276,10 +280,8 @@ def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, con
     pair = f"old.{attr}, new.{attr}"
     label = f'the property "{property}"'
     if old.in_key != new.in_key:
-        now = "is" if new.in_key else "is not"
-        yield Change(
-            where, "migration", f"{label} {now} left to the key alone any more (stored=)", f"m.rekey(old.{name}, new.{name})"
-        )  # fmt: skip
+        now = "is not stored beside the key any more" if new.in_key else "is now stored beside the key, too"
+        yield Change(where, "migration", f"{label} {now} (stored=)", f"m.rekey(old.{name}, new.{name})")
     code, message = "", f"{label} was {old} and is {new}"
     if not takes(new, old) and not takes(old, new):
         code = f"m.convert({pair}, {_conversion(old, new)}"
@@ -295,12 +297,18 @@ def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, con
     if old.json is not UNSET and new.json is not UNSET and (faults := nested_members(old, new).faults):
         message, code = f"{label}: {'; '.join(faults)}", f"m.convert({pair}, ...)  # a function of the old value"
     if old.optional and not new.optional and not code:
-        code = f"m.fill(new.{attr}, {'...' if new.default is None else f'lambda e: {default_source(new)}'})"
+        code = f"m.fill(new.{attr}, {_given(new)})"
         code += "  # a function of the entity" if new.default is None else ""
     elif new.optional and not old.optional:
         yield Change(where, "open", f"{label} may be None")
     if code:
         yield Change(where, "migration", message, code)
+
+
+def _given(form: FieldForm) -> str:
+    """Return the function that fills a field with what a row without the property reads as; ``...`` if it is required."""
+    value = "None" if form.optional else None if form.default is None else default_source(form)
+    return "..." if value is None else f"lambda e: {value}"
 
 
 def _conversion(old: FieldForm, new: FieldForm) -> str:
@@ -379,7 +387,7 @@ def _index_changes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change
     for index, form in new.indexes.items():
         where, stored_name = f"{name}.{index}", stored_names.get(index)
         if stored_name is None and index not in old.indexes:
-            yield Change(where, "open", f"the index {index} is new")
+            yield Change(where, "build", f"the index {index} is new")
         elif stored_name is None:
             was = old.indexes[index]
             parts = [part for part in was.__struct_fields__ if getattr(was, part) != getattr(form, part)]

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..entities.entity import Record
-from ..errors import InvalidMigration
+from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change
 from ..evolution.evolution import form_changes
 from ..schema.forms import ModelForm
@@ -54,6 +54,8 @@ def load_form(since: Since) -> dict[str, ModelForm]:
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.
     """
+    if not isinstance(since, Mapping | str | PathLike):
+        raise InvalidMigration("the form", [f"expected a result of tm.schema_form, got {shown(since)}"])
     name = "the form" if isinstance(since, Mapping) else str(since)
     try:
         plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))

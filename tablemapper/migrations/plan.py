@@ -52,9 +52,20 @@ def check_old(script: Script, forms: Forms, pending: Collection[str] = (), *, ba
         for cls in script.old
         for fault in _differences(cls, forms, pending, exact=cls.__name__ in affected, back=back)
     ]
+    if not back:
+        faults += _not_in_old(script, forms)
     if faults:
         differs = "it cannot be undone" if back else "the store differs from old="
         raise InvalidMigration(f"{script.id}: {differs}", faults)
+
+
+def _not_in_old(script: Script, forms: Forms) -> list[str]:
+    """Return why a store cannot take over the classes in ``new=`` that are not in ``old=``."""
+    named = {cls.__name__ for cls in script.old}
+    added = tuple([model_of(cls) for cls in script.new if cls.__name__ not in named])
+    others = {name: form for name, form in forms.items() if name not in named}
+    stopping = evolve(others, {}, Schema(added), Anything()).stopping
+    return [f"{change}, and old= has no {change.where.partition('.')[0]}" for change in stopping]
 
 
 def check_back(scripts: Iterable[Script], forms: Forms) -> None:

@@ -299,7 +299,7 @@ class _Run:
             return True
         if faults := engine.lacking(transition):
             raise MigrationStopped(
-                f"{transition.name}: {len(faults):,} entities cannot go back, and nothing was written for that\n{_listed(faults)}",
+                f"{transition.name}: {_counted(faults)} cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
         if engine.start(transition, check) and not self._copy(transition):
@@ -338,10 +338,14 @@ def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
     faults = report.faults
     switched = "" if id in report.applied else ", and nothing was switched"
     return MigrationStopped(
-        f"{id}: {len(faults):,} entities cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"{id}: {_counted(faults)} cannot be converted; all others are{switched}: mend these or the script, and run "
         f"it again\n{_listed(faults)}",
         report=report,
     )
+
+
+def _counted(faults: Sequence[Fault]) -> str:
+    return f"{len(faults):,} {'entity' if len(faults) == 1 else 'entities'}"
 
 
 def _listed(faults: Sequence[Fault]) -> str:

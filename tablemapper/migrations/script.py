@@ -25,6 +25,7 @@ from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
+from ..errors import InvalidMigration, shown
 from ..expressions.tree import Attr
 from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
 
@@ -323,10 +324,17 @@ def migration(
         new: the classes as they are after it, frozen in the script.
 
     Raises:
-        InvalidMigration: when the script is loaded.
+        InvalidMigration: one of these is not a list of classes.
     """
 
     def decorate(function: Callable[[Migration], None]) -> MigrationFunction:
+        faults = [
+            f"{side}=: expected a list of classes, got {shown(given)}"
+            for side, given in (("old", old), ("new", new))
+            if not isinstance(given, list | tuple)
+        ]
+        if faults:
+            raise InvalidMigration(getattr(function, "__name__", "migration"), faults)
         return MigrationFunction(function, after, tuple(old), tuple(new))
 
     return decorate

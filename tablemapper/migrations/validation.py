@@ -157,7 +157,8 @@ def _class(side: str, cls: Any, script: Script, kind: type[Record] = Record) -> 
         if cls in (script.new if side == "old" else script.old):
             yield f"{name} is the one of the {'new' if side == 'old' else 'old'} shape; write {side}.{name}"
         else:
-            yield f"{name} is not in {side}=[{', '.join(names)}]{did_you_mean(name, names)}"
+            hint = f"; there is another {name}, write {side}.{name}" if name in names else did_you_mean(name, names)
+            yield f"{name} is not in {side}=[{', '.join(names)}]{hint}"
     elif not issubclass(cls, kind):
         yield f"{cls.__name__} is maintained; name the class of its entities"
     else:

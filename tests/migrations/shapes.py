@@ -21,7 +21,7 @@ def entity(name: str, table: str, fields: dict[str, Any], key: Any, **body: Any)
     )
 
 
-def totals(of: Any, field: str) -> Any:
+def totals(of: Any, field: str, name: str = "Totals") -> Any:
     """Return an aggregate of a class, by its shelf: the number, and the extremes of a field."""
     body = {
         "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[str | None]},
@@ -31,7 +31,7 @@ def totals(of: Any, field: str) -> Any:
         "most": tm.max(getattr(of, field)),
         "key": tm.Key[str](partition="{shelf}"),
     }
-    return type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=of, table="Totals")
+    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table="Totals")
 
 
 FIELDS = {"shelf": str, "number": int, "price": str, "maker": str | None, "tags": list[str]}

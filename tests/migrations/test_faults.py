@@ -244,7 +244,7 @@ def test_a_run_that_was_killed_before_it_cleared_up_leaves_nothing_that_a_later_
         assert transition is not None
         engine.start(transition, lambda _: None)
         engine.close()
-        with pytest.raises(tm.MigrationStopped, match="1 entities"):
+        with pytest.raises(tm.MigrationStopped, match="1 entity cannot"):
             migrate(path, change)
         store.merge(ALONE.key("a", 5), price="1")
     assert migrate(path, change).ok

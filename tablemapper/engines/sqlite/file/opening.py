@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ....errors import shown
+from ....errors import StoreError, shown
 from ..driver.connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
 from .file import File
 from .memory import MemoryFile
@@ -99,6 +99,8 @@ def open_file(
         sleep=sleep,
         random=random,
     )
+    if location.in_memory and not create:
+        raise StoreError('":memory:" is a store of its own each time, and empty; name the file of a store')
     file_class = MemoryFile if location.in_memory else File
     if location.in_memory or (share is None and durability == "relaxed"):
         share = 1  # without a sync to wait for, handing writes over costs more than it saves

@@ -323,6 +323,8 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     for change in evolution.changes:
         if change.warning:
             _log.warning("%s", change)
+        elif change.rule == "open" and change.code:
+            _log.info("%s; a migration can remove it: %s", change, change.code)
     after = fenced(writer, before, after)
     write_catalogue(writer, after)
     if evolution.extends or catalogue.first_format:
