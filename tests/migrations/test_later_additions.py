@@ -248,3 +248,58 @@ def test_going_back_over_two_scripts_works_where_the_later_one_drops_what_was_ad
         assert migrate(path, one, two, to="one").entities == 9
     assert migrate(path, one, two, to="").ok
     tm.open(path, models=[OTHER, FIRST]).close()
+
+
+# ---------------------------------------------------------------------------------------------- classes that stay as they are
+
+
+def shouted(maker: str | None) -> str | None:
+    return maker and maker.swapcase()
+
+
+SAME = part()
+FIRST_TOTALS, SAME_TOTALS = totals(FIRST, "maker"), totals(SAME, "price")
+
+
+def drop_totals(m: tm.Migration) -> None:
+    m.convert(FIRST.maker, SAME.maker, shouted, back=shouted)
+    m.drop(FIRST_TOTALS)
+
+
+DROPPED = script([SAME], drop_totals, "first", None, [FIRST, FIRST_TOTALS])
+PRICES = script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "second", "first", [SAME])
+
+
+@pytest.mark.parametrize("count", [9, 0])
+@pytest.mark.parametrize("contract", [True, False])
+def test_an_aggregate_that_a_script_drops_does_not_come_back_by_a_version_that_only_it_tells_apart(
+    tmp_path: Path, count: int, *, contract: bool
+) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+        store.insert_many(FIRST("a", at, price="1", maker="m", tags=[]) for at in range(count))
+    for last in (False, True):
+        assert migrate(path, DROPPED, contract=contract and last).ok
+        with pytest.raises(tm.SchemaMismatch, match="Totals was dropped by first; declare it under another"):
+            tm.open(path, models=[FIRST, FIRST_TOTALS])
+        assert [(one.where, one.state) for one in tm.status(path).items] == [("Part", "ready"), ("Totals", "dropped")]
+        if not last:
+            assert migrate(path, DROPPED, to="").ok
+            with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+                assert sum(group.parts for group in store.query(FIRST_TOTALS).allow_scan()) == count
+                assert store.check().ok
+    with tm.open(path, models=[SAME, SAME_TOTALS]) as store:  # another definition
+        assert sum(group.parts for group in store.query(SAME_TOTALS).allow_scan()) == count
+        assert store.check().ok
+    with pytest.raises(tm.InvalidMigration, match="Totals is maintained from what is migrated"):
+        migrate(path, DROPPED, PRICES)
+
+
+def test_the_next_script_runs_after_a_version_with_a_dropped_aggregate_was_refused(path: Path) -> None:
+    with tm.open(path, models=[FIRST, FIRST_TOTALS]):
+        pass
+    assert migrate(path, DROPPED).ok
+    for _ in range(2):
+        with pytest.raises(tm.SchemaMismatch, match="Totals was dropped by first"):
+            tm.open(path, models=[FIRST, FIRST_TOTALS])
+    assert migrate(path, DROPPED, PRICES).ok

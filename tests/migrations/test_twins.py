@@ -257,6 +257,29 @@ def test_the_next_migration_of_a_class_ends_the_version_before_the_last(path: Pa
         assert old.check().ok
 
 
+def test_a_version_of_which_a_class_goes_on_is_told_what_ended_its_other_class(tmp_path: Path) -> None:
+    def classes(name: str, shards: int) -> list[Any]:
+        tag = entity("Tag", "Tags", {"id": str}, tm.Key[str](partition=f"{{id:shard({shards})}}", row="{id}"))
+        return [entity("Box", "Boxes", {"id": str}, tm.Key[str](partition=f"{name}-{{id}}", row="1")), tag]
+
+    first, second, third = classes("a", 4), classes("b", 4), classes("c", 8)
+
+    def both(m: tm.Migration) -> None:
+        m.rekey(second[0], third[0])
+        m.rekey(second[1], third[1])
+
+    with tm.open(tmp_path / "s.db", models=first):
+        pass
+    scripts = [
+        script(second, lambda m: m.rekey(first[0], second[0]), "one", None, first),
+        script(third, both, "two", "one", second),
+    ]
+    migrate(tmp_path / "s.db", *scripts)
+    with pytest.raises(tm.SchemaMismatch, match="Box: the migration two replaced this form of the class on") as caught:
+        tm.open(tmp_path / "s.db", models=first)
+    assert "Tag" not in str(caught.value)
+
+
 def test_a_field_that_is_filled_lets_the_old_version_read_and_refuses_its_writes(path: Path) -> None:
     filled = part(note=str | None, rank=int)
     aggregate = totals(filled)

@@ -77,7 +77,16 @@ class Change:
     @property
     def is_edit(self) -> bool:
         """Whether nothing is copied: all versions go on."""
-        return all(step.text.startswith(("rename ", "drop index", "drop total")) for step in self.steps)
+        names = [
+            name
+            for link in self.links.values()
+            for old, (new, *_) in link.fields.items()
+            if old != new
+            for name in (old, new)
+        ]
+        return len(names) == len(set(names)) and all(
+            step.text.startswith(("rename ", "drop index", "drop total")) for step in self.steps
+        )
 
     @property
     def rewritten(self) -> set[str]:
@@ -139,6 +148,13 @@ class Change:
                     return None
                 found[name][shape.ident_of(made)] = made
         return found
+
+    def collides(self, data: Data) -> bool:
+        """Return whether several entities had one key."""
+        kept = [link for name, link in self.links.items() if name not in self.rewritten]
+        return any(
+            len({self.key_back(link, row) for row in data[link.new].values()}) < len(data[link.new]) for link in kept
+        )
 
     def key_back(self, link: Link, row: Row) -> tuple[Any, ...]:
         """Return the key that an entity had."""

@@ -143,8 +143,13 @@ class Chain:
             if before is None or copied or level != "writes":
                 self.data[version + 1] = change.forward(self.data[version])
                 for name, link in change.links.items() if before is not None else ():
-                    if not change.changed(name):
-                        self.data[version + 1][link.new] = before[link.new]  # type: ignore[index]
+                    if not change.changed(name):  # (it keeps what only the new version has)
+                        was, shape = before[link.new], change.new[link.new]  # type: ignore[index]
+                        made = [
+                            change.row_forward(link, row, was.get(shape.ident_of(row)))
+                            for row in self.data[version][name].values()
+                        ]
+                        self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
             self.at = version + 1
             self.log.append(f"-> {self.at}, {level}, {copied} copied")
             self.counts.update(step.text.split()[0] for step in change.steps)
@@ -180,9 +185,11 @@ class Chain:
             self.counts["refused to go back before a field"] += "a later version added it" in str(error)
             return
         except tm.MigrationStopped:
-            if not any(step.text.startswith("drop field") for step in change.steps):
+            if not change.collides(self.data[self.at]) and not any(
+                s.text.startswith("drop field") for s in change.steps
+            ):
                 raise
-            self.counts["no value to go back with"] += 1
+            self.counts["no value, or no key, to go back with"] += 1
             return
         if self.contracted >= self.at:
             raise Wrong("it went back over what was contracted")

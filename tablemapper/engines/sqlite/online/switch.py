@@ -6,10 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping
 
 import attrs
+import msgspec
 from msgspec.structs import replace
 
+from ....entities.aggregates import kept_field
+from ....evolution.definitions import is_former
 from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, LinkForm, VersionForm, form_hash
+from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, VersionForm, form_hash
 from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer
 from ..rows.building import states_after
@@ -59,13 +62,14 @@ def switched(
     else:
         catalogue, kept = _set_aside(writer, catalogue, old, id)
     catalogue = with_drops(catalogue.together(staged), transition)
-    return attrs.evolve(
+    catalogue = attrs.evolve(
         catalogue,
         versions=versions,
         states=catalogue.states | states_after(writer, staged.states, transition.contested),
         staged=None,
         history=_history(catalogue.history, transition, now, entities, kept),
     )
+    return catalogue if transition.links else _with_tombstones(catalogue, old.models, transition.name, now)
 
 
 def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transition) -> Catalogue:
@@ -125,7 +129,8 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
         for name, opened in catalogue.versions.items()
     }
     twins = tuple([other for other in catalogue.twins if other is not twin])
-    return attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history))
+    catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history))
+    return _with_tombstones(catalogue, twin.catalogue.models, by, writer.timestamp)
 
 
 def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
@@ -254,6 +259,32 @@ def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -
     former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
     past = catalogue.past | {name.lower() for name in (*names, *names.values())}
     return attrs.evolve(catalogue, former=catalogue.former | {id: former}, past=past), [*names.values()]
+
+
+def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> Catalogue:
+    """Return a catalogue with tombstones of aggregates that ended, where their class has the same form as before.
+
+    Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know it.
+
+    Args:
+        catalogue: the catalogue as it is then.
+        ended: the classes that ended.
+        by: what ended them.
+        now: the time of the transaction.
+    """
+    same = {
+        name
+        for name, form in ended.items()
+        if name in catalogue.models and form_hash(form) == form_hash(catalogue.models[name])
+    }
+    stones = [
+        TombstoneForm(name, msgspec.to_builtins(form), now, by)
+        for name, form in ended.items()
+        if form.source in same and kept_field(name) is None and not is_former(name) and name not in catalogue.models
+    ]
+    labels = {stone.label for stone in stones}
+    others = [stone for stone in catalogue.tombstones if stone.label not in labels or stone.tables]
+    return attrs.evolve(catalogue, tombstones=(*others, *stones))
 
 
 def _history(

@@ -17,6 +17,7 @@ from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.scripts import script_name, script_source
+from ....evolution.versions import retirement
 from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.model import Model, Schema
@@ -93,10 +94,11 @@ def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
         if home is None:
             models.append(model)
         elif not any(v.until is None and v.form == model.form_hash for v in catalogue.versions.get(model.name, ())):
-            faults.append(
-                f"{model.name}: {home.migration} has switched, and nothing can be added to the old form of the class; "
-                "deploy the version that declares it as it is now"
+            reason = retirement(model, catalogue.versions) or (
+                f"{home.migration} has switched, and nothing can be added to the old form of the class; deploy the version "
+                "that declares it as it is now"
             )
+            faults.append(f"{model.name}: {reason}")
         elif tombstone := attrs.evolve(home.catalogue, tombstones=catalogue.tombstones).gone(model.name, model.form):
             faults.append(f"{model.name}: {tombstone}")
     if faults:
