@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online.copying import Copying
+from tablemapper.engines.sqlite.online import copying
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import load, writes
 from tablemapper.migrations import run
@@ -203,8 +203,10 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
 
 def test_entities_are_combined_a_batch_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[Any] = []
-    one = Copying._copy_key
-    monkeypatch.setattr(Copying, "_copy_key", lambda self, *args: one_by_one.append(args[3]) or one(self, *args))
+    copy_key = copying._Copy._copy_key
+    monkeypatch.setattr(
+        copying._Copy, "_copy_key", lambda self, *args: one_by_one.append(args[1]) or copy_key(self, *args)
+    )
     assert migrate(path, CASE).ok
     assert one_by_one == []
 

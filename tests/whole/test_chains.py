@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.online.copying import Copying
+from tablemapper.engines.sqlite.online import copying
 from tablemapper.engines.sqlite.rows import maintained
 from tablemapper.migrations import run
 
@@ -29,12 +29,12 @@ def test_random_chains_of_migrations_lead_where_they_should(tmp_path: Path, *, f
 
 
 def entities_that_are_joined_with_none(patch: pytest.MonkeyPatch) -> None:
-    convert = Copying._convert
+    convert = copying._Copy._convert
 
-    def alone(self: Any, get: Any, conversion: Any, entities: Any) -> Any:
-        return convert(self, get, conversion, [entities[0], *[None] * (len(entities) - 1)])
+    def alone(self: Any, get: Any, entities: Any) -> Any:
+        return convert(self, get, [entities[0], *[None] * (len(entities) - 1)])
 
-    patch.setattr(Copying, "_convert", alone)
+    patch.setattr(copying._Copy, "_convert", alone)
 
 
 def values_that_nobody_resolves(patch: pytest.MonkeyPatch) -> None:
