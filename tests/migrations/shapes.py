@@ -155,6 +155,9 @@ def more_cases() -> dict[str, Case]:
     counted = part(changed(FIELDS, pieces=int | None), **indexes())
     graded = part(changed(FIELDS, tags=None, price=Decimal), by_maker=tm.Index[str](partition="{maker}"))
     ranked = part(changed(FIELDS, maker=None, firm=str | None, rank=int), **indexes("firm"))
+    key = tm.Key[str, int](partition="{shelf:shard(4)}", row=("{shelf}", "{number}"))
+    keyed = part(key=key, **indexes())
+    product = part(name="Product", table="Products", key=key, **indexes())
     item = entity(
         "Item",
         "Items",
@@ -246,6 +249,14 @@ def more_cases() -> dict[str, Case]:
     second = script(new, lambda m: m.fill(ranked.rank, lambda e: e.number), "second", "first", firm_all)
     cases["two scripts"] = Case(
         cases["rename"].script, tuple(new), lambda e: [copy(ranked, e, firm=e.maker, rank=e.number)], then=(second,)
+    )
+    keyed_all, new = [keyed, totals(keyed, "maker")], [product, totals(product, "maker")]
+    first = script(keyed_all, lambda m: m.rekey(OLD, keyed))
+    second = script(new, lambda m: m.rename_class(keyed, product), "second", "first", keyed_all)
+    cases["two copies"] = Case(first, tuple(new), lambda e: [copy(product, e)], then=(second,))
+    steps = lambda m: (m.drop(OLD), m.drop(OLD_TOTALS))  # noqa: E731
+    cases["drop of a class"] = Case(
+        script([STOCK], steps, old=[OLD, OLD_TOTALS, STOCK]), (STOCK,), lambda _: (), lambda _: stocks()
     )
     return cases
 

@@ -18,7 +18,7 @@ from tablemapper.migrations import run
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
 from .shapes import OLD, OLD_TOTALS, Case, contents, entity, parts, script, texts, totals, write
-from .test_run import killed_after_each_batch, migrate, refused, steps
+from .test_run import migrate, refused, steps
 
 LABEL = entity(
     "Label", "Labels", {"shelf": str, "tag": str, "parts": list[str], "maker": str | None},
@@ -90,6 +90,26 @@ def left(path: Path) -> int:
         return int(rows)
     finally:
         engine.close()
+
+
+def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
+    """Run a script, killed after each batch, beside an old version that writes; return the old entities at the switch."""
+    draw = random.Random(5)
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        for _ in range(200):
+            old = list(store.query(OLD).allow_scan())
+            engine = SqliteMigrations.open(path, durability="relaxed")
+            (script,) = run.scripts_of([case.script])
+            transition = run.transition_of(script, engine.forms())
+            assert transition is not None
+            switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
+            engine._file.close()  # all that it knew is gone
+            if switched:
+                return old
+            if draw.random() < 0.3:
+                write(store, draw)
+            assert store.check().ok
+        raise AssertionError("it does not end")
 
 
 def test_entities_of_one_new_key_are_combined_in_the_order_of_the_old_keys(path: Path) -> None:

@@ -147,60 +147,6 @@ def test_without_the_queue_something_is_lost(path: Path, monkeypatch: pytest.Mon
         test_the_old_version_writes_on_until_the_switch(path, CASES["rewrite"], 1)
 
 
-def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
-    """Run a script, killed after each batch, beside an old version that writes; return the old entities at the switch."""
-    draw = random.Random(5)
-    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
-        for _ in range(200):
-            old = list(store.query(OLD).allow_scan())
-            engine = SqliteMigrations.open(path, durability="relaxed")
-            (script,) = run.scripts_of([case.script])
-            transition = run.transition_of(script, engine.forms())
-            assert transition is not None
-            switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
-            engine._file.close()  # all that it knew is gone
-            if switched:
-                return old
-            if draw.random() < 0.3:
-                write(store, draw)
-            assert store.check().ok
-        raise AssertionError("it does not end")
-
-
-def undone_killed_after_each_batch(path: Path, case: Case) -> None:
-    (script,) = run.scripts_of([case.script])
-    for _ in range(200):
-        engine = SqliteMigrations.open(path, durability="relaxed")
-        transition = run.transition_of(run.undoing(script), engine.forms(), back=True)
-        assert transition is not None
-        switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
-        engine._file.close()
-        if switched:
-            return
-    raise AssertionError("it does not end")
-
-
-def test_a_step_is_undone_and_done_again_however_often_that_is_killed_or_cannot_be_undone(
-    path: Path, case: Case
-) -> None:
-    reversible = all(step.reversible for step in migrate(path, case, dry_run=True).plan)
-    old = killed_after_each_batch(path, case)
-    if not reversible:
-        with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone"):
-            migrate(path, case, to="")
-        check(path, case, old)
-        return
-    undone_killed_after_each_batch(path, case)
-    assert texts(old_entities(path)) == texts(old)
-    old = killed_after_each_batch(path, case)
-    check(path, case, old)
-
-
-def test_a_run_that_is_killed_after_any_batch_goes_on(path: Path, case: Case) -> None:
-    old = killed_after_each_batch(path, case)
-    check(path, case, old)
-
-
 def test_a_limit_ends_a_call_and_the_next_one_goes_on(path: Path) -> None:
     case, old = CASES["several"], old_entities(path)
     for done in (False, False, True):

@@ -170,9 +170,10 @@ class SqliteMigrations:
             catalogue, now = self._catalogue, writer.timestamp
             check(catalogue.models)
             if catalogue.staged is not None:
-                entry = catalogue.history[-1]
                 if catalogue.staged.migration != transition.name:
                     raise _under_way(transition.id, catalogue.staged)
+                # (The last entry of all can be of a later migration that was undone.)
+                entry = [entry for entry in catalogue.history if entry.id == transition.id][-1]
                 if entry.script == transition.script:
                     return
                 catalogue = _discarded(writer, catalogue)
@@ -388,7 +389,9 @@ class SqliteMigrations:
             else entry
             for entry in catalogue.history
         ]
-        self._save(writer, attrs.evolve(catalogue, versions=versions, history=tuple(history)))
+        catalogue = attrs.evolve(catalogue, versions=versions, history=tuple(history))
+        if catalogue != self._catalogue:  # (a run that was killed after this has done it)
+            self._save(writer, catalogue)
 
     def _drop_replaced(self, id: str, tables: Sequence[str], labels: Sequence[str], writer: Writer) -> None:
         """Drop the tables and the definitions that a migration has replaced or drops."""
