@@ -21,7 +21,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
     [{"schema": ["forms", "rows", "groups", "model", "group_rows", "maintenance", "assignments", "check"]}],
-    [{"evolution": ["members", "definitions", "renames", "sources", "changes", "scripts", "versions", "rules", "evolution", "following", "translation"]}],
+    [{"evolution": ["members", "definitions", "renames", "sources", "changes", "scripts", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [
         {
             "planning": [

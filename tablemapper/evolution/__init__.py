@@ -9,6 +9,7 @@
 - `versions`: the versions of a class that programs opened.
 - `rules`: the rule of each difference.
 - `evolution`: what opening a store with a schema makes of its catalogue.
+- `compilation`: classes that are compiled from their forms in a catalogue.
 - `following`: how an older version maintains what a newer one added.
 - `translation`: the rows of one version of a class, translated to another.
 """

@@ -7,37 +7,28 @@ with the fields of its own class first. A row of that class is a row of its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from keyword import iskeyword
-from typing import Annotated, Any
+from typing import Any
 
 import attrs
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
-from ..entities.aggregates import Aggregate
-from ..entities.declaration import compile_index
-from ..entities.entity import Entity, Record
-from ..entities.fields import FIELD, FieldOptions, Measure, SourceName
-from ..entities.index import Index
-from ..entities.key import Key
 from ..errors import InvalidModel, SchemaMismatch
-from ..expressions.predicates import load, load_group, load_value
-from ..expressions.tree import Attr
 from ..keys.overlap import disjoint
 from ..keys.template import Template
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation, stored_default
+from ..schema.forms import FieldForm, Forms, ModelForm, stored_default
 from ..schema.maintenance import IndexMaintenance, index_maintenance
-from ..schema.model import Model, Schema, model_of
+from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE, FIRST, Row
-from .definitions import as_declared, is_former, keepers_of, plain_name
+from .compilation import aggregate_model, entity_model, index_model, source_model
+from .definitions import as_declared, is_former, keepers_of
 from .rules import key_templates, reads
 from .versions import Versions, newest
 
-__all__ = ["Followed", "entity_model", "follow", "owners_of"]
+__all__ = ["Followed", "follow", "owners_of"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -292,8 +283,8 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
     form, source_form, targets, keepers = msgspec.json.decode(
         key, type=tuple[ModelForm, ModelForm, dict[str, ModelForm], dict[str, ModelForm]]
     )
-    classes = _Classes(source, source_form, keepers)
-    stored = classes.source if source is model else classes.aggregate(model.name, form, model)
+    stored_source = source_model(source, source_form, keepers)
+    stored = stored_source if source is model else aggregate_model(model.name, form, stored_source, source_form, model)
     all_fields = form.fields | {property: keeper.fields[property] for property, keeper in keepers.items()}
     hidden = [all_fields[field.property] for field in stored.columns[len(model.columns) :]]
     refusals: list[str] = []
@@ -303,12 +294,12 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
         declared = model.form.indexes.get(name)
         if declared is None or not as_declared(index, declared):
             try:
-                indexes.append(index_maintenance(stored, _index(stored, name, index)))
+                indexes.append(index_maintenance(stored, index_model(stored, name, index)))
             except _UNKNOWN as error:
                 refusals.append(_refusal(f"{model.name}.{name}", error))
     for name, target in targets.items():
         try:
-            aggregates.append(classes.aggregate(name, target))
+            aggregates.append(aggregate_model(name, target, stored_source, source_form))
         except _UNKNOWN as error:
             refusals.append(_refusal(name, error))
     fields = model.form.fields
@@ -329,164 +320,3 @@ _UNKNOWN = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
 def _refusal(label: str, error: Exception) -> str:
     faults = error.faults if isinstance(error, InvalidModel) else [str(error)]
     return f"{label} needs the version that declares it ({'; '.join(faults)})"
-
-
-# ---------------------------------------------------------------------------------------------- classes compiled from forms
-
-
-_Entities: Any = type(Entity)
-_Aggregates: Any = type(Aggregate)
-
-
-class _Classes:
-    """Compiles forms to classes: an entity class with its hidden properties, and the aggregates over its entities."""
-
-    def __init__(self, source: Model, form: ModelForm, keepers: Mapping[str, ModelForm]) -> None:
-        self._form = form
-        known = source.declaration
-        options: dict[str, FieldOptions | Measure] = {}
-        annotations: dict[str, Any] = {}
-        for field in known.fields:
-            if field.measure is not None:
-                annotations[field.name] = Annotated[field.annotation, FIELD]
-                options[field.name] = field.measure
-                continue
-            stored = form.fields[field.property]
-            # The catalogue knows all members of an Enum, and the wider type of a field that can hold more by now.
-            kind = _kind(stored) if field.type.json_schema is None else field.annotation
-            annotations[field.name] = Annotated[kind, FIELD]
-            options[field.name] = FieldOptions(name=field.property, stored=field.stored, kw_only=True)
-        properties = {field.property for field in known.fields}
-        for property, hidden in form.fields.items():
-            if property not in properties:
-                name = _name(property, annotations)
-                annotations[name] = Annotated[_kind(hidden), FIELD]
-                options[name] = FieldOptions(name=property, kw_only=True)
-        for property, keeper in keepers.items():
-            shape = keeper.aggregate
-            assert shape is not UNSET
-            name = _name(property, annotations)
-            annotations[name] = Annotated[_kind(keeper.fields[property]), FIELD]
-            options[name] = Measure(shape.measures[property][0], None, None, property, SourceName(shape.of))
-        body: dict[str, Any] = {
-            **options,
-            "__annotations__": annotations,
-            "__module__": known.cls.__module__,
-            "key": Key(partition=known.partition.text, row=known.row.text),
-        }
-        self.source = model_of(_Entities(source.name, (Entity,), body, table=form.table, type=form.type))
-
-    def aggregate(self, name: str, form: ModelForm, known: Model | None = None) -> Model:
-        """Return an aggregate over the class's entities; the fields of the known aggregate come first, in its order."""
-        cls = self.source.cls
-        shape = form.aggregate
-        assert shape is not UNSET
-        field = _fields_of(self.source)
-        order = [] if known is None else [field.property for field in known.declaration.fields]
-        names: dict[str, str] = {}
-        body: dict[str, Any] = {"__annotations__": {}, "__module__": cls.__module__}
-        for property in sorted(form.fields, key=lambda name: order.index(name) if name in order else len(order)):
-            attr = names[property] = _name(property, names.values())
-            kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
-            measured = None if label is None else (load_group if kind == "group" else load_value)(label, field)
-            body[attr] = Measure(kind, measured, None if where is None else load(where, field), property)
-            stored = form.fields[property]
-            if isinstance(label, str) and label in self._form.fields and kind not in ("count", "sum", "avg"):
-                taken = self._form.fields[label]  # the field may hold more by now; its precision stays its own
-                if not taken.type.startswith(f"{stored.type}["):
-                    stored = replace(taken, optional=stored.optional)
-            body["__annotations__"][attr] = Annotated[_kind(stored), FIELD]
-        body["key"] = _key(form, names)
-        for index_name, index in form.indexes.items():
-            body[index_name] = _declared_index(index, names)
-        where = shape.where
-        options = {} if where is None else {"where": lambda _: load(where, field)}
-        identifier = name.replace("#", "_").replace(":", "_")  # generated functions have it in their names
-        aggregate = _Aggregates(identifier, (Aggregate,), body, of=cls, table=plain_name(form.table), **options)
-        aggregate.__name__ = name
-        return model_of(aggregate)
-
-
-def entity_model(name: str, form: ModelForm) -> Model:
-    """Return a class that is compiled from a form alone, without its indexes.
-
-    Raises:
-        ValueError: only the code of the class says how it stores one of its fields.
-    """
-    return _entity_model(name, msgspec.json.encode(replace(form, indexes={})))
-
-
-@lru_cache(maxsize=256)
-def _entity_model(name: str, key: bytes) -> Model:
-    form = msgspec.json.decode(key, type=ModelForm)
-    names: dict[str, str] = {}
-    body: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
-    for property, field in form.fields.items():
-        attr = names[property] = _name(property, names.values())
-        body["__annotations__"][attr] = Annotated[_kind(field), FIELD]
-        stored = not field.in_key and property in form.partition.fields | form.row.fields
-        body[attr] = FieldOptions(name=property, stored=stored, kw_only=True)
-    body["key"] = _key(form, names)
-    model = model_of(_Entities(name, (Entity,), body, table=form.table, type=form.type))
-    if differing := [name for name, field in model.form.fields.items() if field.in_key != form.fields[name].in_key]:
-        raise ValueError(f"what is stored of {', '.join(differing)} only the code of {name} knows")
-    return model
-
-
-def _kind(form: FieldForm) -> Any:
-    kind = annotation(form)
-    return kind | None if form.optional else kind
-
-
-def _name(property: str, taken: Any) -> str:
-    """Return the name of an attribute for a property."""
-    if (
-        property.isidentifier()
-        and not iskeyword(property)
-        and property[0] != "_"
-        and property not in (*taken, "key")
-        and not hasattr(Record, property)
-    ):
-        return property
-    return f"property_{len(tuple(taken))}"
-
-
-def _fields_of(model: Model) -> Callable[[str], Attr[Any, Any]]:
-    fields = {field.property: field for field in model.declaration.fields}
-    return lambda property: Attr(model.cls, fields[property].name, fields[property].type)
-
-
-def _key(form: ModelForm, names: Mapping[str, str]) -> Key[*tuple[Any, ...]]:
-    return Key(partition=_text(form.partition, names), row=_text(form.row, names))
-
-
-def _text(form: TemplateForm, names: Mapping[str, str]) -> Any:
-    """Return the text of a template with the attributes of its fields, as a class declares it."""
-    text = form.renamed_text(names)
-    return text if isinstance(text, str) else tuple(text)
-
-
-def _declared_index(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
-    """Return an index as a class declares it."""
-    where = None if form.where is None else lambda of: load(form.where, lambda property: getattr(of, names[property]))
-    return Index(
-        partition=_text(form.partition, names),
-        row=_text(form.row, names),
-        include=tuple([names[property] for property in form.include]),
-        unique=form.unique,
-        table=form.table,
-        where=where,
-    )
-
-
-def _index(model: Model, name: str, form: IndexForm) -> Any:
-    """Return an index, compiled from its form for a class."""
-    declaration = model.declaration
-    index = _declared_index(form, {field.property: field.name for field in declaration.fields})
-    faults: list[str] = []
-    found = compile_index(
-        declaration.cls, name, index, declaration.table, {f.name: f for f in declaration.fields}, faults
-    )
-    if found is None or faults:
-        raise InvalidModel(f"{model.name}.{name}", faults)
-    return found

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..engines.migration import Conversion
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
-from ..evolution.following import entity_model
+from ..evolution.compilation import entity_model
 from ..evolution.renames import with_properties
 from ..evolution.translation import function_name
 from ..schema.forms import FieldForm, LinkForm, ModelForm, form_hash

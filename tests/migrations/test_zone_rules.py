@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution import following
+from tablemapper.evolution import compilation, following
 from tablemapper.keys.zones import rules_from
 
 from .shapes import entity, script
@@ -27,7 +27,7 @@ def new_rules() -> Iterator[Callable[[], None]]:
 
     def rules(source: Callable[[str], tzinfo]) -> None:
         rules_from(source)
-        following._entity_model.cache_clear()
+        compilation._entity_model.cache_clear()
         following._followed.cache_clear()
 
     yield lambda: rules(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name))

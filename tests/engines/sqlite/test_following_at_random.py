@@ -20,7 +20,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import jobs
 from tablemapper.engines.sqlite.sql import classes
-from tablemapper.evolution import following
+from tablemapper.evolution import compilation, following
 
 
 class Color(enum.Enum):
@@ -264,7 +264,7 @@ def a_new_entity_has_no_hidden_properties(patch: pytest.MonkeyPatch) -> None:
 
 
 def conditions_are_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(following, "load", lambda form, field: ~field("part").is_null())
+    patch.setattr(compilation, "load", lambda form, field: ~field("part").is_null())
 
 
 def writes_leave_builds_alone(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ import attrs
 from msgspec.structs import replace
 
 from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation
-from ....evolution.following import entity_model
+from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
 from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm

@@ -1,0 +1,195 @@
+"""Classes that are compiled from their forms in a catalogue: a program maintains what it does not declare with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from keyword import iskeyword
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..entities.aggregates import Aggregate
+from ..entities.declaration import IndexModel, compile_index
+from ..entities.entity import Entity, Record
+from ..entities.fields import FIELD, FieldOptions, Measure, SourceName
+from ..entities.index import Index
+from ..entities.key import Key
+from ..errors import InvalidModel
+from ..expressions.predicates import load, load_group, load_value
+from ..expressions.tree import Attr
+from ..schema.forms import FieldForm, IndexForm, ModelForm, TemplateForm, annotation
+from ..schema.model import Model, model_of
+from .definitions import plain_name
+
+__all__ = ["aggregate_model", "entity_model", "index_model", "source_model"]
+
+_Entities: Any = type(Entity)
+_Aggregates: Any = type(Aggregate)
+
+
+class _Body:
+    """The body of a class: its fields, with a name for each property."""
+
+    def __init__(self, module: str) -> None:
+        self.names: dict[str, str] = {}
+        self.attributes: dict[str, Any] = {"__annotations__": {}, "__module__": module}
+
+    def add(self, property: str, kind: Any, options: FieldOptions | Measure, name: str | None = None) -> None:
+        """Add a field, by a name of its own or the one that suits its property."""
+        name = self.names[property] = name or self._name(property)
+        self.attributes[name] = options
+        self.attributes["__annotations__"][name] = Annotated[kind, FIELD]
+
+    def _name(self, property: str) -> str:
+        if (
+            property.isidentifier()
+            and not iskeyword(property)
+            and property[0] != "_"
+            and property not in (*self.names.values(), "key")
+            and not hasattr(Record, property)
+        ):
+            return property
+        return f"property_{len(self.names)}"
+
+
+def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]) -> Model:
+    """Return an entity class with the fields of a known one, and after them those that only the catalogue knows.
+
+    Args:
+        known: the class that the program declares.
+        form: its form in the catalogue.
+        keepers: the aggregates that keep maintained fields which the known class lacks, by property.
+    """
+    declaration = known.declaration
+    body = _Body(declaration.cls.__module__)
+    for field in declaration.fields:
+        if field.measure is not None:
+            body.add(field.property, field.annotation, field.measure, field.name)
+            continue
+        # The catalogue knows all members of an Enum, and the wider type of a field that can hold more by now.
+        kind = _kind(form.fields[field.property]) if field.type.json_schema is None else field.annotation
+        body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
+    for property, hidden in form.fields.items():
+        if property not in body.names:
+            body.add(property, _kind(hidden), FieldOptions(name=property, kw_only=True))
+    for property, keeper in keepers.items():
+        shape = keeper.aggregate
+        assert shape is not UNSET
+        measure = Measure(shape.measures[property][0], None, None, property, SourceName(shape.of))
+        body.add(property, _kind(keeper.fields[property]), measure)
+    body.attributes["key"] = Key(partition=declaration.partition.text, row=declaration.row.text)
+    return model_of(_Entities(known.name, (Entity,), body.attributes, table=form.table, type=form.type))
+
+
+def aggregate_model(
+    name: str, form: ModelForm, source: Model, source_form: ModelForm, known: Model | None = None
+) -> Model:
+    """Return an aggregate, as its form describes it.
+
+    Args:
+        name: its name in the catalogue.
+        form: its form there.
+        source: the class that it is maintained from, as `source_model` gives it.
+        source_form: the form of that.
+        known: the class that the program declares for it; then the fields of that come first, in its order.
+    """
+    shape = form.aggregate
+    assert shape is not UNSET
+    field = _fields_of(source)
+    order = [] if known is None else [field.property for field in known.declaration.fields]
+    body = _Body(source.cls.__module__)
+    for property in sorted(form.fields, key=lambda name: order.index(name) if name in order else len(order)):
+        kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
+        measured = None if label is None else (load_group if kind == "group" else load_value)(label, field)
+        condition = None if where is None else load(where, field)
+        stored = form.fields[property]
+        if isinstance(label, str) and label in source_form.fields and kind not in ("count", "sum", "avg"):
+            stored = _as_wide_as(source_form.fields[label], stored)
+        body.add(property, _kind(stored), Measure(kind, measured, condition, property))
+    body.attributes["key"] = _key(form, body.names)
+    for index_name, index in form.indexes.items():
+        body.attributes[index_name] = _declared_index(index, body.names)
+    options = {} if shape.where is None else {"where": lambda _: load(shape.where, field)}
+    identifier = name.replace("#", "_").replace(":", "_")  # generated functions have it in their names
+    bases, table = (Aggregate,), plain_name(form.table)
+    aggregate = _Aggregates(identifier, bases, body.attributes, of=source.cls, table=table, **options)
+    aggregate.__name__ = name
+    return model_of(aggregate)
+
+
+def _as_wide_as(source: FieldForm, field: FieldForm) -> FieldForm:
+    """Return a field of an aggregate that holds values of another field, which may hold more by now."""
+    keeps_precision = source.type.startswith(f"{field.type}[")
+    return field if keeps_precision else replace(source, optional=field.optional)
+
+
+def entity_model(name: str, form: ModelForm) -> Model:
+    """Return a class that is compiled from a form alone, without its indexes.
+
+    Raises:
+        ValueError: only the code of the class says how it stores one of its fields.
+    """
+    return _entity_model(name, msgspec.json.encode(replace(form, indexes={})))
+
+
+@lru_cache(maxsize=256)
+def _entity_model(name: str, key: bytes) -> Model:
+    form = msgspec.json.decode(key, type=ModelForm)
+    body = _Body(__name__)
+    for property, field in form.fields.items():
+        stored = not field.in_key and property in form.partition.fields | form.row.fields
+        body.add(property, _kind(field), FieldOptions(name=property, stored=stored, kw_only=True))
+    body.attributes["key"] = _key(form, body.names)
+    model = model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
+    if differing := [name for name, field in model.form.fields.items() if field.in_key != form.fields[name].in_key]:
+        raise ValueError(f"what is stored of {', '.join(differing)} only the code of {name} knows")
+    return model
+
+
+def _kind(form: FieldForm) -> Any:
+    kind = annotation(form)
+    return kind | None if form.optional else kind
+
+
+def _fields_of(model: Model) -> Callable[[str], Attr[Any, Any]]:
+    fields = {field.property: field for field in model.declaration.fields}
+    return lambda property: Attr(model.cls, fields[property].name, fields[property].type)
+
+
+def _key(form: ModelForm, names: Mapping[str, str]) -> Key[*tuple[Any, ...]]:
+    return Key(partition=_text(form.partition, names), row=_text(form.row, names))
+
+
+def _text(form: TemplateForm, names: Mapping[str, str]) -> Any:
+    """Return the text of a template with the attributes of its fields, as a class declares it."""
+    text = form.renamed_text(names)
+    return text if isinstance(text, str) else tuple(text)
+
+
+def _declared_index(form: IndexForm, names: Mapping[str, str]) -> Index[Any]:
+    """Return an index as a class declares it."""
+    where = None if form.where is None else lambda of: load(form.where, lambda property: getattr(of, names[property]))
+    return Index(
+        partition=_text(form.partition, names),
+        row=_text(form.row, names),
+        include=tuple([names[property] for property in form.include]),
+        unique=form.unique,
+        table=form.table,
+        where=where,
+    )
+
+
+def index_model(model: Model, name: str, form: IndexForm) -> IndexModel:
+    """Return an index, compiled from its form for a class."""
+    declaration = model.declaration
+    index = _declared_index(form, {field.property: field.name for field in declaration.fields})
+    faults: list[str] = []
+    found = compile_index(
+        declaration.cls, name, index, declaration.table, {f.name: f for f in declaration.fields}, faults
+    )
+    if found is None or faults:
+        raise InvalidModel(f"{model.name}.{name}", faults)
+    return found
