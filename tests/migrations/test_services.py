@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,22 @@ def service(path: Path, version: str, seed: int) -> Iterator[Service]:
         yield one
     finally:
         one.stop()
+
+
+def contracted(path: Path, first: Any, old: Service, store: Service, many: int, kind: str = "both") -> None:
+    """Contract a migration under load: the old service is refused from then on, and the new one goes on."""
+    old.serve(many, kind)
+    store.serve(many)
+    migrate(path, first, contract=True)
+    assert store.wait() == []
+    faults = old.wait()
+    old.serve(4, "reads")
+    after = old.wait()
+    assert len(after) == 4
+    faults += after
+    assert all("SchemaMismatch" in fault and "first replaced this form" in fault for fault in faults), faults
+    store.serve(4)
+    assert store.wait() == []
 
 
 @pytest.mark.long
@@ -55,15 +72,7 @@ def test_no_request_fails_while_both_versions_are_live(path: Path, step: str, *,
                 with service(path, "old", 3) as again:  # started anew beside the new one
                     again.serve(many)
                     assert again.wait() == []
-            store.serve(many)
-            migrate(path, first, contract=True)
-            assert store.wait() == []
-            old.serve(4)
-            faults = old.wait()
-            assert len(faults) == 4
-            assert all("SchemaMismatch" in fault and "first replaced this form" in fault for fault in faults)
-            store.serve(4)
-            assert store.wait() == []
+            contracted(path, first, old, store, many)
     with tm.open(path, models=[new, aggregate], durability="relaxed") as theirs:
         assert theirs.check().ok
 
@@ -93,3 +102,9 @@ def test_no_read_fails_where_the_old_version_can_only_read(path: Path, *, full_s
         migrate(path, first, to="")
         old.serve(many)
         assert old.wait() == []
+        migrate(path, first)
+        with service(path, "convert with a way back", 3) as store:
+            old.serve(many, "reads")
+            store.serve(many)
+            assert (old.wait(), store.wait()) == ([], [])
+            contracted(path, first, old, store, many, "reads")
