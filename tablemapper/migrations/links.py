@@ -20,10 +20,11 @@ from msgspec.structs import replace
 from ..engines.migration import Conversion
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
+from ..entities.fields import FieldModel
 from ..evolution.compilation import entity_model
 from ..evolution.renames import with_properties
 from ..evolution.translation import function_name
-from ..schema.forms import FieldForm, LinkForm, ModelForm, form_hash
+from ..schema.forms import FieldForm, LinkForm, ModelForm
 from ..schema.model import model_of
 from .fields import Fields, origins
 from .script import Script
@@ -50,88 +51,119 @@ def links_of(
         affected: the names of the old classes that end.
         back: whether the script undoes a migration. Then no process has its functions: programs have the script that it undoes.
     """
-    rewrites = [step for step in script.steps if isinstance(step, Rewrite)]
-    if any(isinstance(step, Join) for step in script.steps):
+    try:
+        rewrites = _rewrite_links(script, pairs)
+        replaced = [(old, new) for old, new in pairs.items() if old.__name__ in affected and issubclass(old, Entity)]
+        correspondences = [_Correspondence(script, old, new) for old, new in replaced]
+        links = (*rewrites, *[each.link() for each in correspondences])
+    except _Unlinked:
         return (), "writes"
-    if not rewrites and all(
-        old.__name__ == new.__name__ and model_of(old).form_hash == model_of(new).form_hash
-        for old, new in pairs.items()
-    ):
-        return (), "writes"  # the catalogue could not tell the versions apart
-    links: list[LinkForm] = []
-    level: _Level = "reads" if rewrites else "writes"
-    targets = [cls for step in rewrites for cls in step.into]
-    for step in rewrites:
-        if not _leads_back(script, step) or any(cls in pairs.values() or targets.count(cls) > 1 for cls in step.into):
-            return (), "writes"
-        links.append(LinkForm(step.old.__name__, step.into[0].__name__, {}, steps=[str(step)]))
-    for old, new in pairs.items():
-        if old.__name__ in affected and issubclass(old, Entity):
-            try:
-                link, link_level = _link(script, old, new)
-            except _Unlinked:
-                return (), "writes"
-            links.append(link)
-            level = "reads" if link_level == "reads" else level
     if back and any(link.steps for link in links):
         return (), "writes"
-    return tuple(links), level
+    return links, "writes" if not rewrites and all(each.writes for each in correspondences) else "reads"
 
 
-def _link(script: Script, old: Any, new: Any) -> tuple[LinkForm, _Level]:
-    """Return the link from an old class to the new one, and what the old version can do; raise _Unlinked if there is none."""
-    before, after = model_of(old), model_of(new)
-    source, target = before.form, after.form
-    steps = {step.new.name: step for step in script.steps if isinstance(step, Convert | Fill) and step.new.owner is new}
-    properties: dict[str, str] = {}
-    values: dict[str, list[tuple[Any, Any]]] = {}
-    functions: dict[str, str] = {}
-    script_steps: list[str] = []
-    level: _Level = "writes"
-    for name, old_name in origins(script, old, new).items():
-        old_field, new_field = abstract_declaration(old).field(old_name), abstract_declaration(new).field(name)
-        properties[old_field.property] = new_field.property
-        old_form, new_form = source.fields[old_field.property], target.fields[new_field.property]
-        step = steps.get(name)
-        if isinstance(step, Convert):
-            if not isinstance(step.with_, Mapping) or step.back is not None:
-                function = function_name(step.back, new_form, old_form)
-                if function is None or old_form.in_key or new_form.in_key:
-                    if step.back is None:
-                        raise _Unlinked
-                    script_steps.append(str(step))
-                    continue
-                functions[new_field.property] = function
-                level = "reads"
-                continue
-            pairs = [(old_field.type.store(x), new_field.type.store(y)) for x, y in step.with_.items()]
-            values[old_field.property] = _one_to_one(pairs, old_form, new_form)
-        elif _plain(old_form) != _plain(new_form):
-            if not old_form.optional or _plain(replace(old_form, optional=False)) != _plain(new_form):
-                raise _Unlinked
-            level = "reads"  # the old field may be None, and the new one cannot
-    for property, field in target.fields.items():
-        if property not in properties.values() and not _can_lack(field):
-            level = "reads"
-    if any(isinstance(step, Fill) for step in steps.values()):
-        level = "reads"
-    removed = {property: field for property, field in source.fields.items() if property not in properties}
-    if not all(map(_can_lack, removed.values())) or (script_steps and removed):
-        raise _Unlinked  # (a function of a script returns whole old entities, and has no value for a removed field)
-    extra = any(field.type == "extra" for field in (*source.fields.values(), *target.fields.values()))
-    if extra and (properties.keys() != source.fields.keys() or set(properties.values()) != target.fields.keys()):
-        raise _Unlinked  # a property that one class declares is among the undeclared ones of the other
-    _check_unique(source, target, properties)
-    _check_keys(before, after, properties, exact=not script_steps)
-    if script_steps:
-        if not (
-            all(is_reversible(step, script) for step in script.steps)
-            and _is_known(before.name, source)
-            and _is_known(after.name, target)
-        ):
+def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkForm]:
+    """Return the links of the classes that a script rewrites; raise _Unlinked if no class of the script can have one."""
+    if any(isinstance(step, Join) for step in script.steps):
+        raise _Unlinked
+    rewrites = [step for step in script.steps if isinstance(step, Rewrite)]
+    if not rewrites and all(_same_version(old, new) for old, new in pairs.items()):
+        raise _Unlinked
+    targets = [*pairs.values(), *[cls for step in rewrites for cls in step.into]]
+    for step in rewrites:
+        has_others = any(targets.count(cls) > 1 for cls in step.into)
+        if has_others or not _leads_back(script, step):
             raise _Unlinked
-        return LinkForm(before.name, after.name, {}, steps=script_steps), "reads"
-    return LinkForm(before.name, after.name, properties, values, functions), level
+    return [LinkForm(step.old.__name__, step.into[0].__name__, {}, steps=[str(step)]) for step in rewrites]
+
+
+def _same_version(old: Any, new: Any) -> bool:
+    """Return whether the catalogue could not tell two classes apart."""
+    return bool(old.__name__ == new.__name__ and model_of(old).form_hash == model_of(new).form_hash)
+
+
+class _Correspondence:
+    """What corresponds in an old class and the new one that replaces it.
+
+    Attributes:
+        writes: whether the old version can write; else it can only read.
+
+    Raises:
+        _Unlinked: a field of the old class is not determined by the new one.
+    """
+
+    def __init__(self, script: Script, old: Any, new: Any) -> None:
+        self._script = script
+        self._before, self._after = model_of(old), model_of(new)
+        self._properties: dict[str, str] = {}
+        self._values: dict[str, list[tuple[Any, Any]]] = {}
+        self._functions: dict[str, str] = {}
+        self._steps: list[str] = []
+        steps = {
+            step.new.name: step for step in script.steps if isinstance(step, Convert | Fill) and step.new.owner is new
+        }
+        self.writes = not any(isinstance(step, Fill) for step in steps.values())
+        for name, old_name in origins(script, old, new).items():
+            old_field, new_field = abstract_declaration(old).field(old_name), abstract_declaration(new).field(name)
+            self._properties[old_field.property] = new_field.property
+            step = steps.get(name)
+            if isinstance(step, Convert):
+                self._add_converted(old_field, new_field, step)
+            else:
+                self._add_same(old_field, new_field)
+
+    def _forms(self, old: FieldModel, new: FieldModel) -> tuple[FieldForm, FieldForm]:
+        return self._before.form.fields[old.property], self._after.form.fields[new.property]
+
+    def _add_same(self, old: FieldModel, new: FieldModel) -> None:
+        old_form, new_form = self._forms(old, new)
+        if _plain(old_form) == _plain(new_form):
+            return
+        if not old_form.optional or _plain(replace(old_form, optional=False)) != _plain(new_form):
+            raise _Unlinked
+        self.writes = False  # the old field may be None, and the new one cannot
+
+    def _add_converted(self, old: FieldModel, new: FieldModel, step: Convert) -> None:
+        old_form, new_form = self._forms(old, new)
+        if isinstance(step.with_, Mapping) and step.back is None:
+            pairs = [(old.type.store(x), new.type.store(y)) for x, y in step.with_.items()]
+            self._values[old.property] = _one_to_one(pairs, old_form, new_form)
+            return
+        if step.back is None:
+            raise _Unlinked
+        self.writes = False
+        function = function_name(step.back, new_form, old_form)
+        if function is None or old_form.in_key or new_form.in_key:
+            self._steps.append(str(step))
+        else:
+            self._functions[new.property] = function
+
+    def link(self) -> LinkForm:
+        """Return the link; raise _Unlinked if the new class does not determine the old one."""
+        source, target = self._before.form, self._after.form
+        removed = [field for property, field in source.fields.items() if property not in self._properties]
+        added = [field for property, field in target.fields.items() if property not in self._properties.values()]
+        if not all(map(_can_lack, removed)):
+            raise _Unlinked
+        if not all(map(_can_lack, added)):
+            self.writes = False
+        if (removed or added) and (_keeps_undeclared(source) or _keeps_undeclared(target)):
+            raise _Unlinked  # a property that one class declares is among the undeclared ones of the other
+        _check_unique(source, target, self._properties)
+        _check_keys(self._before, self._after, self._properties, exact=not self._steps)
+        if self._steps:
+            if removed or not self._is_undone_by_script():
+                raise _Unlinked  # (a function of a script returns whole old entities, and has no value for a removed field)
+            return LinkForm(self._before.name, self._after.name, {}, steps=self._steps)
+        return LinkForm(self._before.name, self._after.name, self._properties, self._values, self._functions)
+
+    def _is_undone_by_script(self) -> bool:
+        return (
+            all(is_reversible(step, self._script) for step in self._script.steps)
+            and _is_known(self._before.name, self._before.form)
+            and _is_known(self._after.name, self._after.form)
+        )
 
 
 def _leads_back(script: Script, step: Rewrite) -> bool:
@@ -139,8 +171,8 @@ def _leads_back(script: Script, step: Rewrite) -> bool:
     if len(step.into) != 1 or step.back is None or not all(is_reversible(one, script) for one in script.steps):
         return False
     old, new = model_of(step.old).form, model_of(step.into[0]).form
-    if step.old.__name__ == step.into[0].__name__ and form_hash(old) == form_hash(new):
-        return False  # the catalogue could not tell the versions apart
+    if _same_version(step.old, step.into[0]):
+        return False
     if any(index.unique for index in old.indexes.values()) or model_of(step.into[0]).maintained:
         return False  # the new class may have duplicates; a maintained field changes without a write of its entity
     return _is_known(step.old.__name__, old) and _is_known(step.into[0].__name__, new)
@@ -178,6 +210,10 @@ def several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[
 
 def _plain(field: FieldForm) -> FieldForm:
     return replace(field, default=None, in_key=False)
+
+
+def _keeps_undeclared(form: ModelForm) -> bool:
+    return any(field.type == "extra" for field in form.fields.values())
 
 
 def _can_lack(field: FieldForm) -> bool:
