@@ -13,6 +13,7 @@ from ....entities.aggregates import kept_field
 from ....evolution.definitions import is_former
 from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, VersionForm, form_hash
+from ....schema.model import Schema
 from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer
 from ..rows.building import states_after
@@ -79,13 +80,12 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     """
     now, names = writer.timestamp, catalogue.group(twin)
     current = catalogue.part(names)
-    same = {
-        name
-        for name in names & twin.catalogue.models.keys()
-        if form_hash(current.models[name]) == form_hash(twin.catalogue.models[name])
-    }
+    both = _forms_of(transition.old) & _forms_of(transition.new)
     versions = {
-        name: [_swapped_version(each, twin.migration, stays=name not in names or name in same) for each in opened]
+        name: [
+            _swapped_version(each, twin.migration, stays=name not in names or (name, each.form) in both)
+            for each in opened
+        ]
         for name, opened in catalogue.versions.items()
     }
     versions |= {
@@ -174,7 +174,7 @@ def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
 
 
 def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> VersionForm:
-    """Return a version after a twin and the classes of the file changed places; ``stays``: the class has one form in both, or is in neither."""
+    """Return a version after a twin and the classes of the file changed places; ``stays``: it is a version of both, or of neither."""
     if version.until is not None:
         return version
     if version.beside == migration:
@@ -182,6 +182,11 @@ def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> Ve
     return (
         version if stays or version.beside else replace(version, beside=migration, behind=version.behind or migration)
     )
+
+
+def _forms_of(schema: Schema) -> set[tuple[str, str]]:
+    """Return the forms of some classes, each with the name of the class."""
+    return {(model.name, model.form_hash) for model in schema.models}
 
 
 def _stayed(version: VersionForm) -> VersionForm:

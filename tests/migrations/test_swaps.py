@@ -1,0 +1,64 @@
+"""Undoing and doing again, where both versions go on: each class is found in the tables of its version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .shapes import entity, script
+
+KEY = tm.Key[int](partition="{number}")
+
+
+def part(maker: str = "maker") -> Any:
+    return entity("Part", "Parts", {"number": int, maker: str}, KEY)
+
+
+def stock(**body: Any) -> Any:
+    return entity("Stock", "Stocks", {"number": int, "state": str}, KEY, **body)
+
+
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.db"
+
+
+def test_a_class_that_has_one_form_in_both_versions_stays_where_it_is_with_an_index_that_was_dropped(
+    path: Path,
+) -> None:
+    indexed, bare, other, old, new = (
+        stock(by_state=tm.Index[str](partition="{state}")),
+        stock(),
+        stock(),
+        part(),
+        part("firm"),
+    )
+
+    def swap(m: tm.Migration) -> None:
+        m.convert(bare.state, other.state, {"new": "sold", "sold": "new"})
+        m.rename(old.maker, new.firm)
+
+    scripts = [
+        script([bare], lambda m: m.drop(indexed.by_state), "first", None, [indexed]),
+        script([other, new], swap, "second", "first", [bare, old]),
+    ]
+    with tm.open(path, models=[old, indexed], durability="relaxed") as store:
+        store.insert(old(1, "m"))
+        store.insert(indexed(1, "new"))
+    for _ in range(2):
+        assert migrate(path, *scripts).plan[-1].old_version == "writes"
+        with tm.open(path, models=[new, other], durability="relaxed") as store:
+            assert (store[new.key(1)].firm, store[other.key(1)].state) == ("m", "sold")
+            assert store.check().ok
+        migrate(path, *scripts, to="first")
+        with tm.open(path, models=[old, bare], durability="relaxed") as store:
+            assert (store[old.key(1)].maker, store[bare.key(1)].state) == ("m", "new")
+            assert store.check().ok
