@@ -149,13 +149,6 @@ class Change:
                 found[name][shape.ident_of(made)] = made
         return found
 
-    def collides(self, data: Data) -> bool:
-        """Return whether several entities had one key."""
-        kept = [link for name, link in self.links.items() if name not in self.rewritten]
-        return any(
-            len({self.key_back(link, row) for row in data[link.new].values()}) < len(data[link.new]) for link in kept
-        )
-
     def key_back(self, link: Link, row: Row) -> tuple[Any, ...]:
         """Return the key that an entity had."""
         found = []
@@ -398,7 +391,7 @@ def _rewrite(change: Change) -> None:
     last = ident[-1]
     change.touched |= {(name, one) for one in ("all", "class", "key", "fields")}
     if change.draw.random() < 0.5 or "at" in ident:  # (it is a slice itself)
-        part, made = None, (lambda row: [row] if len(str(row[last])) % 2 == 0 else [])
+        part = None
     else:
         part = Shape(
             change.draw.name("Slice"), change.draw.name("Slices"), {**{one: shape.fields[one] for one in ident}, "at": "int"},
@@ -408,15 +401,12 @@ def _rewrite(change: Change) -> None:
         if change.draw.random() < 0.5:
             add_total(change.draw, part)
 
-        def made(row: Row) -> list[Row]:
-            return [row, *({**{one: row[one] for one in ident}, "at": at} for at in range(len(str(row[last]))))]
-
     def rows(old: Iterable[Row]) -> dict[str, list[Row]]:
-        every = [one for row in old for one in made(row)]
-        found = {name: [one for one in every if "at" not in one or part is None or len(one) != len(part.fields)]}
-        return (
-            found if part is None else found | {part.name: [one for one in every if one.keys() == part.fields.keys()]}
-        )
+        if part is None:
+            return {name: [row for row in old if len(str(row[last])) % 2 == 0]}
+        whole = [*old]
+        slices = [{**{one: row[one] for one in ident}, "at": at} for row in whole for at in range(len(str(row[last])))]
+        return {name: whole, part.name: slices}
 
     def function(b: Classes) -> Callable[[Any], list[Any]]:
         def of(entity: Any) -> list[Any]:

@@ -36,8 +36,9 @@ class Chain:
     Attributes:
         at: the version that the store has come to.
         data: by version, its entities.
-        level: by version, what the plan said that it can do once the next one is there: ``"writes"``, ``"reads"``, ``"stops"``.
-        promised: the same, as long as no later migration ends that.
+        promised: by version, what the plan said that it can do once the next one is there, as long as no later migration ends
+            that: ``"writes"``, ``"reads"``, ``"stops"``.
+        in_step: by version, whether the next one was undone, and goes on.
         contracted: the version before which there is no way back.
         unsure: versions before this one may find something else: what was written later has no way back to them.
     """
@@ -50,7 +51,7 @@ class Chain:
         self._make()
         self.at = self.contracted = self.unsure = 0
         self.data: dict[int, Data] = {0: {name: {} for name in self.classes[0].world}}
-        self.level: dict[int, str] = {}
+        self.in_step: dict[int, bool] = {}
         self.promised: dict[int, str] = {}
 
     def _make(self) -> None:
@@ -84,6 +85,7 @@ class Chain:
             self._compare_all()
             deeds = [self._forth, self._forth, self._forth, self._far, self._begin, self._back, self._contract]
             self.draw.choice(deeds)()
+            self._look_ahead()
             self._write_some(self.draw.randrange(3, 9))
         self._compare_all()
 
@@ -138,9 +140,9 @@ class Chain:
             if not change.is_edit:
                 self.promised = {}
             level = "writes" if levels <= {"writes"} else "stops" if "stops" in levels else "reads"
-            self.level[version] = self.promised[version] = level
+            self.promised[version] = level
             before = self.data.get(version + 1)
-            if before is None or copied or level != "writes":
+            if before is None or copied or not self.in_step.get(version):
                 self.data[version + 1] = change.forward(self.data[version])
                 for name, link in change.links.items() if before is not None else ():
                     if not change.changed(name):  # (it keeps what only the new version has)
@@ -178,23 +180,22 @@ class Chain:
         self._back_at_once()
         to, change = self.at - 1, self.changes[self.at - 1]
         try:
-            report = self._migrate(to)
+            faults = self._migrate(to, dry_run=True).faults
         except tm.InvalidMigration as error:
             if self.contracted < self.at and "cannot be undone" not in str(error):
                 raise
             self.counts["refused to go back before a field"] += "a later version added it" in str(error)
-            return
-        except tm.MigrationStopped:
-            if not change.collides(self.data[self.at]) and not any(
-                s.text.startswith("drop field") for s in change.steps
-            ):
-                raise
-            self.counts["no value, or no key, to go back with"] += 1
+            if not self._is_refused(to, tm.InvalidMigration):
+                raise Wrong(f"only a dry run refuses the way back: {error}") from error
             return
         if self.contracted >= self.at:
             raise Wrong("it went back over what was contracted")
+        if faults and not self._mended(to, faults):
+            return
+        report = self._migrate(to)
         self.counts["undone"] += 1
-        self.log.append(f"{to} <-, {report.entities} copied")
+        levels = sorted({step.old_version for step in report.plan})
+        self.log.append(f"{to} <-, {', '.join(levels)}, {report.entities} copied")
         if report.entities:
             made = change.back(self.data[self.at], self.data[to])
             if made is None:
@@ -203,6 +204,72 @@ class Chain:
             for version in reversed(range(to)):
                 self._follow_back(version)
         self.at = to
+        if refused := self._look_ahead() if "stops" not in levels else "":
+            raise Wrong(f"version {to + 1} cannot be opened once it was undone, though it {levels}: {refused}")
+
+    def _is_refused(self, to: int, error: type[tm.TableMapperError]) -> bool:
+        try:
+            self._migrate(to)
+        except error:
+            return True
+        return False
+
+    def _mended(self, to: int, faults: tuple[tm.Fault, ...]) -> bool:
+        """Return whether what keeps the last script from being undone is no more: it is deleted, or the undoing given up."""
+        lost = self._lost(to)
+        if not lost:
+            made = self.changes[to].back(self.data[self.at], self.data[to])
+            if held_twice(self.classes[to], self.data[to]) or (made and held_twice(self.classes[to], made)):
+                self.counts["held twice before"] += 1
+                return False
+            raise Wrong(f"all could go back: {faults}")
+        if unexpected := [fault for fault in faults if (fault.where, fault.key) not in lost]:
+            raise Wrong(f"these could go back: {unexpected}")
+        before = tm.status(self.path).history
+        if not self._is_refused(to, tm.MigrationStopped) or tm.status(self.path).history != before:
+            raise Wrong("only a dry run finds what cannot go back, or it switched")
+        self.counts["stopped on its way back"] += 1
+        with self._open(self.at) as store:
+            compare(store, self.classes[self.at], self.data[self.at], self.at)
+            if self.draw.random() < 0.5:
+                for (name, _), (row, is_first) in lost.items():
+                    if not is_first:
+                        rows = self.data[self.at][name]
+                        ident = self.classes[self.at].world[name].ident_of(row)
+                        store.delete(self.classes[self.at].make(name, row).key)
+                        self._note(self.at, name, {at: one for at, one in rows.items() if at != ident})
+                return True
+        self._migrate(self.at)
+        return False
+
+    def _lost(self, to: int) -> dict[tuple[str, tuple[str, str]], tuple[Row, bool]]:
+        """Return the entities that cannot go back, by class and key: each with whether it could if the others were not."""
+        change, lost = self.changes[to], {}
+        for name, link in change.links.items():
+            if name in change.rewritten:
+                continue
+            groups: dict[tuple[Any, ...], list[Row]] = {}
+            for row in self.data[self.at][link.new].values():
+                groups.setdefault(change.key_back(link, row), []).append(row)
+            for key, rows in groups.items():
+                lacking = change.row_back(link, rows[0], self.data[to][name].get(key)) is None
+                for number, row in enumerate(rows if lacking or len(rows) > 1 else ()):
+                    where = self.classes[self.at].make(link.new, row).key
+                    lost[link.new, (where.partition, where.row)] = row, not lacking and number == 0
+        return lost
+
+    def _look_ahead(self) -> str:
+        """Note which of the versions that were undone go on; return why the next one is refused."""
+        going_on, refused = True, ""
+        for version in range(self.at, len(self.changes)):
+            if going_on and version + 1 in self.data:
+                try:
+                    self._open(version + 1).close()
+                    going_on = not any(self._alike(one, version + 1) for one in range(self.at, version + 1))
+                except tm.SchemaMismatch as error:
+                    going_on, refused = False, refused or (str(error) if version == self.at else "")
+            self.in_step[version] = going_on and version + 1 in self.data
+        return refused
 
     def _back_at_once(self) -> None:
         """Go back over two scripts in copies of the store: at once it leads where it does one by one, or writes nothing."""
@@ -264,6 +331,9 @@ class Chain:
                         stores[version] = stack.enter_context(self._open(version))
                     except tm.SchemaMismatch:
                         continue
+            for version in range(self.at, len(self.changes)):
+                if self.in_step.get(version):
+                    stores[version + 1] = stack.enter_context(self._open(version + 1))
             for _ in range(many):
                 version = self.draw.choice([self.at, self.at, *stores])
                 refused = self._write(stores[version], version)
@@ -404,7 +474,7 @@ class Chain:
         """Whether the next version was undone, and is kept in step."""
         if version + 1 not in self.data or version < self.contracted:
             return False
-        return self.level.get(version) == "writes" or not self.changes[version].changed(name)
+        return self.in_step.get(version, False) or not self.changes[version].changed(name)
 
     def _note_back(self, version: int, name: str, before: Rows, after: Rows) -> None:
         while version:
@@ -433,17 +503,15 @@ class Chain:
     def _may_differ(self, version: int) -> bool:
         """Whether a version before this one may find something else than is noted of it."""
         rewritten = any(self.changes[at].rewritten for at in range(version, self.at))
-        return self.unsure > version or rewritten or self._alike(version)
+        alike = any(self._alike(version, later) for later in range(version + 1, self.at + 1))
+        return self.unsure > version or rewritten or alike
 
-    def _alike(self, version: int) -> bool:
-        """Whether a class is another one by a later script, and nobody can tell the two apart."""
-        old = self.classes[version]
+    def _alike(self, version: int, later: int) -> bool:
+        """Whether a class is another one in a later version, and nobody can tell the two apart."""
+        old, new = self.classes[version], self.classes[later]
         return any(
-            name in self.classes[later].world
-            and _form(old, name) == _form(self.classes[later], name)
-            and any(self.changes[at].changed(name) for at in range(version, later))
-            for later in range(version + 1, self.at + 1)
-            for name in old.world
+            _form(old, name) == _form(new, name) and any(self.changes[at].changed(name) for at in range(version, later))
+            for name in old.world.keys() & new.world.keys()
         )
 
     def _compare_all(self) -> None:
@@ -463,6 +531,10 @@ class Chain:
             with store:
                 if not self._may_differ(version):
                     compare(store, self.classes[version], self.data[version], version)
+        for version in range(self.at, len(self.changes)):
+            if self.in_step.get(version):
+                with self._open(version + 1) as store:
+                    compare(store, self.classes[version + 1], self.data[version + 1], version + 1)
 
 
 def _classes(draw: Draw) -> Classes:
