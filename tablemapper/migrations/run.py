@@ -304,7 +304,9 @@ class _Run:
             )
         if engine.start(transition, check) and not self._copy(transition):
             return False
-        if transition.links and not back and not engine.has_twin(script.id):  # not every entity has a way back
+        if transition.links and not engine.has_twin(
+            script.id
+        ):  # not every entity has a way back, or who could only read ends
             self._plan = [
                 attrs.evolve(step, old_version="stops") if step.migration == script.id else step for step in self._plan
             ]

@@ -213,3 +213,18 @@ def test_an_aggregate_that_a_rename_changed_comes_back_with_the_way_back(path: P
         with tm.open(path, models=OLDEST) as store:
             assert store[OLDEST[1].key("a")].extreme == 8
             assert store.check().ok
+
+
+def test_a_definition_stays_at_contract_for_the_version_that_came_back_with_the_way_back(path: Path) -> None:
+    with tm.open(path, models=OLDEST) as store:
+        store.insert_many(OLDEST[0]("a", number, number % 3) for number in range(9))
+    new = version("{number}", tm.min, color="tint")
+    script = tint(new, OLDEST)
+    assert tm.migrate(path, [script]).ok
+    tm.open(path, models=new).close()
+    assert tm.migrate(path, [script], to="").ok
+    tm.open(path, models=new).close()  # it goes on, too
+    assert tm.migrate(path, [script], to="", contract=True).ok
+    with tm.open(path, models=OLDEST) as store:
+        assert store[OLDEST[1].key("a")].extreme == 8
+        assert store.check().ok

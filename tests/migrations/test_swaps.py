@@ -62,3 +62,16 @@ def test_a_class_that_has_one_form_in_both_versions_stays_where_it_is_with_an_in
         with tm.open(path, models=[old, bare], durability="relaxed") as store:
             assert (store[old.key(1)].maker, store[bare.key(1)].state) == ("m", "new")
             assert store.check().ok
+
+
+def test_a_plan_says_of_an_undoing_that_the_new_version_stops_where_the_old_one_could_only_read(path: Path) -> None:
+    old, new = part(), entity("Part", "Parts", {"number": int, "maker": str, "rank": int}, KEY)
+    first = script([new], lambda m: m.fill(new.rank, lambda e: e.number), "first", None, [old])
+    with tm.open(path, models=[old], durability="relaxed") as store:
+        store.insert(old(1, "m"))
+    assert [step.old_version for step in migrate(path, first).plan] == ["reads"]
+    for dry_run in (True, False):
+        report = migrate(path, first, to="", dry_run=dry_run)
+        assert [step.old_version for step in report.plan] == ["stops"]
+    with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
+        tm.open(path, models=[new])

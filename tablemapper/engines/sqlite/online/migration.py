@@ -437,8 +437,10 @@ def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
             for version in opened
             if version.in_use and version.form != model.form_hash
         ]
-        # (A class that declares more is noted when it is opened.)
-        new = [VersionForm(model.form_hash, now)] if _fits(model.form, catalogue.models[model.name]) else []
+        # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
+        known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
+        fits = known or _fits(model.form, catalogue.models[model.name])
+        new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
         ended = [
             replace(version, retired_by=edit.id, undone=False) if version.undone else version
             for version in opened
