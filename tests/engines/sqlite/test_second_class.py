@@ -86,3 +86,20 @@ def test_the_table_has_its_plain_name_again_once_it_is_compacted(tmp_path: Path)
     with closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'Staff%'")]
     assert sorted(names) == ["Staff", "Staff_big"]
+
+
+class first:
+    class Employee(tm.Entity, table="Staff"):
+        department: tm.Field[str]
+        name: tm.Field[str]
+
+        key = tm.Key[str, str](partition="{department}", row=("employee", "{name}"))
+
+
+def test_a_class_gets_fields_together_with_a_second_class_in_its_table(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "staff.db", models=[first.Employee]) as store:
+        store.insert(first.Employee("sales", "Ann"))
+    for _ in range(2):
+        with tm.open(tmp_path / "staff.db", models=[Employee, Size]) as store:
+            assert store[Employee.key("sales", "Ann")].number == 0
+            assert store.check().ok

@@ -128,7 +128,7 @@ class Layout:
             after = table.extended(model)
             if model.table in before and "_type" in after.has - table.has:
                 # A program that knows one class in the table would read the rows of the next as its own.
-                before[model.table] = self._renamed(table, model.table)
+                before[model.table] = self._renamed(before[model.table], model.table)
                 after = attrs.evolve(after, name=before[model.table].name)
             self.tables[model.table] = after
             tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
