@@ -63,6 +63,8 @@ class Operation:
     """Makes the new row of a merge from the stored one."""
     entity: Any = None
     """What is stamped with the row once it is stored."""
+    moved: Operation | None = None
+    """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
 
     @property
     def key(self) -> tuple[str, str]:

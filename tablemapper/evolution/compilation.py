@@ -22,6 +22,8 @@ from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, IndexForm, ModelForm, TemplateForm, annotation
 from ..schema.model import Model, model_of
+from ..values.json_schema import type_of
+from ..values.nested import value_type
 from .definitions import plain_name
 
 __all__ = ["aggregate_model", "entity_model", "index_model", "source_model"]
@@ -69,8 +71,10 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
         if field.measure is not None:
             body.add(field.property, field.annotation, field.measure, field.name)
             continue
-        # The catalogue knows all members of an Enum, and the wider type of a field that can hold more by now.
-        kind = _kind(form.fields[field.property]) if field.type.json_schema is None else field.annotation
+        # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more by now.
+        own, stored = known.form.fields[field.property], form.fields[field.property]
+        as_is = own.json is not UNSET and (own.json == stored.json or not _is_readable(stored))
+        kind = field.annotation if as_is else _kind(stored)
         body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
     for property, hidden in form.fields.items():
         if property not in body.names:
@@ -150,8 +154,18 @@ def _entity_model(name: str, key: bytes) -> Model:
 
 
 def _kind(form: FieldForm) -> Any:
-    kind = annotation(form)
+    kind = type_of(form.json) if form.json is not UNSET and _is_readable(form) else annotation(form)
     return kind | None if form.optional else kind
+
+
+def _is_readable(form: FieldForm) -> bool:
+    """Return whether nested values can be looked into without the code of their class."""
+    assert form.json is not UNSET
+    try:
+        value_type(type_of(form.json))
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _fields_of(model: Model) -> Callable[[str], Attr[Any, Any]]:

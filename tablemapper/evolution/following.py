@@ -76,12 +76,13 @@ class Followed:
         if self.refusals:
             raise SchemaMismatch(self.known.name, [f"{fault}; nothing was written" for fault in self.refusals])
 
-    def completed(self, row: Row, old: Row | None = None) -> Row:
+    def completed(self, row: Row, old: Row | None = None, *, moved: bool = False) -> Row:
         """Return the row to store: with its tail, and with the nested members that the class does not know.
 
         Args:
             row: of the known class.
-            old: the stored row of the same key, with its tail; None if there is none.
+            old: the stored row of the entity, with its tail; None if there is none.
+            moved: whether that has another key.
 
         Raises:
             SchemaMismatch: this version of the class cannot write the row.
@@ -90,12 +91,13 @@ class Followed:
         width = FIRST + len(self.known.columns)
         if self.tail and self.extra is not None:
             self._check_undeclared(row)
-        if old is None:
+        if old is None or moved:
             for name, *templates in self.special:
                 if all(template.matches_prefix(text) for template, text in zip(templates, row, strict=False)):
                     raise SchemaMismatch(
                         f"{self.known.name} {row[:2]}", [f"this key belongs to {name}; choose other values"]
                     )
+        if old is None:
             return (*row[:width], *self.tail)
         values = list(row[:width])
         for at in self.nested:

@@ -234,7 +234,7 @@ class Shape:
         return call(f"{head} = tm.field", options, indent=8) if options else [f"        {head}"]
 
     def _key(self, form: ModelForm) -> list[str]:
-        parameters = self._parameters(form, (form.partition, form.row))
+        parameters = self._parameters(form, [*form.partition.slots, *form.row.slots])
         return call(f"key = tm.Key{parameters}", self._templates(form), indent=8)
 
     def _templates(self, form: ModelForm | IndexForm) -> list[str]:
@@ -254,7 +254,8 @@ class Shape:
                 options.append("unique=True")
             if index.table != index_table(form.table, name):
                 options.append(f"table={_text(index.table)}")
-            parameters = self._parameters(form, (index.partition, index.row))
+            slots = [slot for slot in (*index.partition.slots, *index.row.slots) if not slot[1].startswith("shard")]
+            parameters = self._parameters(form, slots)  # (no query names a shard)
             yield from call(f"{name} = tm.Index{parameters}", options, indent=8)
 
     def _aggregate(self, name: str, form: ModelForm, base: str) -> list[str]:
@@ -292,10 +293,9 @@ class Shape:
         head = f"{attr}: tm.Field[{self._optional(form.fields[property])}]"
         return call(f"{head} = tm.{verb}", arguments, indent=8)
 
-    def _parameters(self, form: ModelForm, templates: Iterable[TemplateForm]) -> str:
+    def _parameters(self, form: ModelForm, slots: Iterable[tuple[str, str, str]]) -> str:
         """Return the types of the arguments of a key or an index: ``[str, int]``; ``[*tuple[Any, ...]]`` if one is unknown."""
-        slots = [slot for template in templates for slot in template.slots]
-        fields = {field: kind for field, spec, kind in slots if not spec.startswith("shard")}
+        fields = {field: kind for field, _, kind in slots}
         types = [self._argument(form, field, whole=kind == "tuple") for field, kind in fields.items()]
         if not types or len(types) > 6 or None in types:
             return "[*tuple[Any, ...]]" if types else "[()]"

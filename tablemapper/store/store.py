@@ -408,6 +408,7 @@ class Store(ByKey):
         insertion = operations.insert(moved)
         if deletion.key == insertion.key:
             raise InvalidEntity("move", ["the entity has this key already"])
+        insertion.moved = deletion
         operations.write([deletion, insertion])
         entity.__setstate__(moved.__getstate__())
 

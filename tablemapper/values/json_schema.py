@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Literal, Union, cast
+from uuid import UUID
 
+import msgspec
 from msgspec import NODEFAULT, inspect
 
-__all__ = ["json_schema"]
+__all__ = ["json_schema", "type_of"]
 
 _SCALARS: dict[type, tuple[str, str]] = {
     inspect.NoneType: ("null", ""),
@@ -126,3 +131,63 @@ def _constraints(info: Any) -> dict[str, Any]:
     return {
         name: value for name, value in settings.items() if isinstance(value, (int, float, str)) and value is not None
     }
+
+
+# ---------------------------------------------------------------------------------------------- and back
+
+_TYPES: dict[tuple[str, str], Any] = {
+    ("null", ""): None, ("boolean", ""): bool, ("integer", ""): int, ("number", ""): float, ("string", ""): str,
+    ("string", "bytes"): bytes, ("string", "date-time"): datetime, ("string", "date"): date, ("string", "time"): time,
+    ("string", "duration"): timedelta, ("string", "uuid"): UUID, ("string", "decimal"): Decimal,
+}  # fmt: skip
+
+
+def type_of(schema: Mapping[str, Any]) -> Any:
+    """Return a type that reads the values which a schema describes; ``Any`` where only the code of a class can."""
+    return _Types(schema.get("$defs", {})).of(schema)
+
+
+class _Types:
+    """Types made from the schemas of classes, which are Structs here."""
+
+    def __init__(self, classes: Mapping[str, Mapping[str, Any]]) -> None:
+        self._classes = classes
+        self._made: dict[str, Any] = {}
+
+    def of(self, schema: Mapping[str, Any]) -> Any:
+        if "$ref" in schema:
+            return self._class(schema["$ref"])
+        if "anyOf" in schema:
+            return cast(Any, Union)[tuple(self.of(one) for one in schema["anyOf"])]
+        if "enum" in schema:
+            return cast(Any, Literal)[tuple(schema["enum"])]
+        if "items" in schema:
+            return list.__class_getitem__(self.of(schema["items"]))
+        if "additionalProperties" in schema:
+            return dict.__class_getitem__((str, self.of(schema["additionalProperties"])))
+        return _TYPES.get((schema.get("type", ""), schema.get("format", "")), Any)
+
+    def _class(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = Any  # (in a class that holds itself)
+            self._made[name] = self._struct(self._classes[name])
+        return self._made[name]
+
+    def _struct(self, schema: Mapping[str, Any]) -> Any:
+        members = schema["properties"]
+        if "order" in schema or not all(map(str.isidentifier, members)):
+            return Any
+        if any("factory" in member for member in members.values()):
+            return Any
+        fields: list[Any] = []
+        for name, member in members.items():
+            kind = self.of(member)
+            if "default" in member:
+                default = partial(msgspec.convert, member["default"], kind)
+                fields.append((name, kind, msgspec.field(default_factory=default)))
+            else:
+                fields.append(
+                    (name, kind) if name in schema["required"] else (name, cast(Any, Union)[kind, None], None)
+                )
+        tag_field, tag = schema.get("tag", (None, None))
+        return msgspec.defstruct("Nested", fields, kw_only=True, tag_field=tag_field, tag=tag)

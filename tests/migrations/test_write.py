@@ -297,6 +297,16 @@ def pairs(number: int) -> Iterator[tuple[list[Any], list[Any]]]:
         yield old, new
 
 
+def test_the_types_of_a_key_stand_in_the_order_of_its_fields(package: Callable[[], str]) -> None:
+    key = tm.Key(partition="{number:shard(8)}", row=("{shop}", "{number}"))
+    name = package()
+    tm.Migrations(name).write([shape("Product", key=key)], "initial")
+    path = tm.Migrations(name).write([shape("Product", key=key, a=str)], "changed")
+    assert path.read_text(encoding="utf-8").count("key = tm.Key[int, str](") == 2
+    complete(path)
+    assert len(tm.Migrations(name).scripts) == 1
+
+
 def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
     package: Callable[[], str], tmp_path: Path, full_size: bool
 ) -> None:

@@ -16,8 +16,9 @@ keep such a twin in step; it ends the twin before it writes, so that no program 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import attrs
@@ -41,6 +42,7 @@ __all__ = ["NoWayBack", "ScriptSide", "Side", "former_row", "script_sides", "sid
 
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, list[Operation]], None]
+_NO_MOVES: Mapping[Place, Place] = MappingProxyType({})
 _REFUSED = (EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation)
 
 
@@ -75,19 +77,48 @@ class Side:
         """Return the keys of the counterparts before a write; none are needed here, as one key tells the other."""
         return ()
 
-    def write(self, writer: Writer, keys: Iterable[Sequence[Any]], _before: Collection[Place], apply: Apply) -> None:
-        """Write the counterparts of the entities that have some keys now."""
-        if operations := list(self._operations(writer, keys)):
+    def write(
+        self,
+        writer: Writer,
+        keys: Iterable[Sequence[Any]],
+        _before: Collection[Place],
+        apply: Apply,
+        moves: Mapping[Place, Place] = _NO_MOVES,
+    ) -> None:
+        """Write the counterparts of the entities that have some keys now.
+
+        Args:
+            writer: the transaction.
+            keys: the keys that were written.
+            apply: writes operations.
+            moves: new keys of entities, each with the former one: properties that only the other side has move, too.
+        """
+        if operations := list(self._operations(writer, keys, moves)):
             apply(self.sqlite, writer, operations)
 
-    def _operations(self, writer: Writer, keys: Iterable[Sequence[Any]]) -> Iterator[Operation]:
+    def _operations(
+        self, writer: Writer, keys: Iterable[Sequence[Any]], moves: Mapping[Place, Place]
+    ) -> Iterator[Operation]:
+        get = self.sqlite.statements[self._model].get
         for key in keys:
             row = writer.get(self._statements.get, key[:2])
             place = self._translation.key(key[0], key[1])
             if row is not None:
-                yield Operation("upsert", self._model, *place, change=partial(self._translation.row, row))
-            elif writer.get(self.sqlite.statements[self._model].get, place) is not None:
+                former = moves.get((key[0], key[1]))
+                held = None if former is None else writer.get(get, self._translation.key(*former))
+                yield Operation("upsert", self._model, *place, change=partial(self._changed, row, held))
+            elif writer.get(get, place) is not None:
                 yield Operation("delete", self._model, *place)
+
+    def _changed(self, row: Row, held: Row | None, stored: Row | None) -> Row:
+        """Return the counterpart of a row.
+
+        Args:
+            row: of this side.
+            held: the counterpart under its former key, if the entity was moved.
+            stored: the counterpart that is stored under the key.
+        """
+        return self._translation.row(row, stored if held is None else held)
 
 
 class NoWayBack(Exception):
@@ -143,7 +174,14 @@ class ScriptSide:
         """Return the keys of the counterparts that the entities with some keys have."""
         return {row[:2] for _, row in self._counterparts(writer, keys)}
 
-    def write(self, writer: Writer, keys: Iterable[Sequence[Any]], before: Collection[Place], apply: Apply) -> None:
+    def write(
+        self,
+        writer: Writer,
+        keys: Iterable[Sequence[Any]],
+        before: Collection[Place],
+        apply: Apply,
+        _moves: Mapping[Place, Place] = _NO_MOVES,
+    ) -> None:
         """Write the counterparts of the entities that have some keys now.
 
         Args:

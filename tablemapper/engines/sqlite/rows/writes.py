@@ -211,7 +211,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         queue(sqlite, writer, model, [one.key for one in batch.all])
     (write_indexes if dependents else write_changes)(sqlite, writer, changes)
     for model, side, places in before:
-        side.write(writer, [one.key for one in batches[model].all], places, _apply_beside)
+        moves = {one.key: one.moved.key for one in batches[model].inserts if one.moved is not None}
+        side.write(writer, [one.key for one in batches[model].all], places, _apply_beside, moves)
     if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
         raise InvalidTransaction(
             f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
@@ -257,7 +258,10 @@ def _complete(followed: Followed, batch: _Batch) -> None:
     """Add to rows what their class does not know of them."""
     for operation in (*batch.inserts, *batch.updates):
         assert operation.new is not None
-        operation.new = followed.completed(operation.new, operation.old)
+        if operation.moved is None:
+            operation.new = followed.completed(operation.new, operation.old)
+        else:
+            operation.new = followed.completed(operation.new, operation.moved.old, moved=True)
     if batch.deletes:
         followed.check_writable()
 
