@@ -113,18 +113,9 @@ class Reach:
         """
         if not self.fixed and not self.ops and self.slot is not None:
             return EVERYTHING
-        prefix = ""
-        for part in self.fixed:
-            if isinstance(part, str):
-                prefix += part
-                continue
-            if texts and part.index in texts:
-                prefix += texts[part.index]
-                continue
-            cuts = part.text.cuts("==", values[part.field])
-            if cuts is None:
-                return NOTHING
-            prefix += part.placed(cuts[0][1])
+        prefix = self._front(values, texts)
+        if prefix is None:
+            return NOTHING
         slot = self.slot
         if slot is None:
             return Bound(prefix, None, True)
@@ -144,6 +135,31 @@ class Reach:
                 elif at is not None:
                     high = at if high is None else min(high, at)
         return NOTHING if high is not None and low >= high else Bound(low, high)
+
+    def front(self, values: Mapping[str, Any], texts: Mapping[int, str] | None, slots: int) -> str:
+        """Return what keys begin with, up to what follows so many slots."""
+        return self._front(values, texts, slots) or ""
+
+    def _front(
+        self, values: Mapping[str, Any], texts: Mapping[int, str] | None, slots: int | None = None
+    ) -> str | None:
+        """Return the text of the fixed slots; None if no key holds it."""
+        text = ""
+        for part in self.fixed:
+            if isinstance(part, str):
+                text += part
+                continue
+            if slots is not None and not slots:
+                break
+            slots = None if slots is None else slots - 1
+            if texts and part.index in texts:
+                text += texts[part.index]
+                continue
+            cuts = part.text.cuts("==", values[part.field])
+            if cuts is None:
+                return None
+            text += part.placed(cuts[0][1])
+        return text
 
     def _cuts(self, op: str, value: Any) -> Cuts | None:
         """Return what a comparison says of the texts of the compared slots, as `KeyCodec.cuts`."""

@@ -73,7 +73,7 @@ class Explanation:
             if not self.ranges:
                 lines.append("  nothing: no row can match")
             if plan.merged:
-                lines.append("  side by side, merged in the order of their row keys")
+                lines.append(f"  side by side, merged in the order of {self._merged_by()}")
         lines.append(f"  {self._expected()}")
         lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
         lines += [f"sorts by {', '.join(self.sort)} (SQLite, on disk past its cache)"] if self.sort else []
@@ -81,6 +81,12 @@ class Explanation:
         lines += [f"SQLite: {one}" for one in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
         return "\n".join(lines)
+
+    def _merged_by(self) -> str:
+        partition, row = (template.slots for template in self.plan.path.templates)
+        if self.plan.merged == len(partition):
+            return "their row keys"
+        return f"what follows {(*partition, *row)[self.plan.merged - 1].field} in their keys"
 
     def _expected(self) -> str:
         if self.rows >= MOST_COUNTED:
@@ -104,7 +110,7 @@ class Explanation:
                 for one in self.ranges
             ],
             "descending": self.plan.descending,
-            "merged": self.plan.merged,
+            "merged": bool(self.plan.merged),
             "filter": list(self.filter),
             "checked": list(self.checked),
             "sort": list(self.sort),

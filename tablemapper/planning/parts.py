@@ -58,13 +58,13 @@ def _split(one: KeyRange, place: Place) -> Iterator[KeyRange]:
             continue
         for rows in _cut(one.row, row):
             if not entity or not rows.point or rows.lo != row:
-                yield KeyRange(at, rows, one.entities)
+                yield attrs.evolve(one, partition=at, row=rows)
                 continue
             low, high = one.entities or (None, None)
             middle: Any = tuple(entity)
             inside = (low is None or low < middle) and (high is None or middle < high)
             for entities in ((low, middle), (middle, high)) if inside else ((low, high),):
-                yield KeyRange(at, rows, entities)
+                yield attrs.evolve(one, partition=at, row=rows, entities=entities)
 
 
 def _cut(bound: Bound, key: str) -> Iterator[Bound]:

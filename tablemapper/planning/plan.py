@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ from ..keys.composed import whole_fields
 from ..keys.cuts import Cut
 from ..keys.template import Slot, Template
 from ..schema.model import Model
-from .bounds import Reach
+from .bounds import Bound, Reach
 from .conditions import AnyPredicate, Comparison
 
 __all__ = ["MAX_RANGES", "Access", "Path", "Plan"]
@@ -59,6 +60,26 @@ class Access:
         """Return the value that has its text in a slot of every row between the bounds; None if the texts differ."""
         known = any(one is slot for reach in self.reaches for one in reach.exact)
         return self.equal.get(slot.field) if known else None
+
+    @property
+    def alike(self) -> int:
+        """How many slots, the first ones of the path, have one text in each range."""
+        count = 0
+        for reach in (self.partition,) if self.row is None else (self.partition, self.row):
+            for slot in reach.template.slots:
+                if not reach.point and not any(one is slot for one in reach.exact):
+                    return count
+                count += 1
+        return count
+
+    def front(
+        self, slots: int, partition: Bound, known: Mapping[str, Any], texts: Mapping[int, str] | None
+    ) -> tuple[str, str]:
+        """Return what the keys of a range begin with, up to what follows so many slots."""
+        behind = slots - len(self.partition.template.slots)
+        if behind < 0:
+            return self.partition.front(known, texts, slots), ""
+        return partition.lo, "" if self.row is None or not behind else self.row.front(known, None, behind)
 
     @property
     def several(self) -> bool:
@@ -109,8 +130,9 @@ class Plan:
     """What the bounds do not say already."""
     descending: bool
     """Whether the path is followed backwards."""
-    merged: bool
-    """Whether several partitions are read side by side, in the order of their row keys."""
+    merged: int
+    """How many slots, the first ones of the path, have one text in each range; those with the same texts are read in order, side
+    by side with the others, and merged by what follows these slots. 0 if all ranges are read one after the other."""
     sort: tuple[Order[Any], ...]
     """What has to be sorted after reading; empty if the path gives the order."""
     distinct: bool

@@ -146,22 +146,23 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
         left = tuple(p for p in left if p not in query_identity)
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _is_in_bounds(path, accesses[0], ways[0], p))
-    # (Only what is one partition each comes in the order of row keys.)
-    several = (len(accesses) > 1 or accesses[0].several) and all(access.partition.point for access in accesses)
-    if form.mixed:
-        direction = (form.backwards, False) if index is None and not form.order else None
-    else:
-        direction = _direction(form, path, several and not scan, fixed, varies)
-    needed = [*(form.wanted or ()), *(attr for p in left for attr in p.attributes())]
-    needed += [step.attr for step in form.order] if direction is None else []
     slots = (*path.templates[0].slots, *path.templates[1].slots)
     distinct = index is not None and any(slot.field == index.fan_out and varies(slot) for slot in slots)
+    if form.mixed:
+        direction = (form.backwards, 0) if index is None and not form.order else None
+    else:
+        several = not scan and (len(accesses) > 1 or accesses[0].several)
+        alike = min(access.alike for access in accesses) if several else 0
+        fronts = [one for one in range(alike + 1) if not distinct or one in (0, len(partition.slots))]
+        direction = _direction(form, path, fronts, fixed, varies)
+    needed = [*(form.wanted or ()), *(attr for p in left for attr in p.attributes())]
+    needed += [step.attr for step in form.order] if direction is None else []
     return Plan(
         path,
         tuple(accesses),
         left,
         descending=form.backwards if direction is None else direction[0],
-        merged=direction is not None and direction[1],
+        merged=0 if direction is None else direction[1],
         sort=() if direction is not None else form.order,
         distinct=distinct,
         covering=_covers(form, path, needed) and not distinct,
@@ -270,24 +271,22 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
 def _direction(
     form: QueryForm,
     path: Path,
-    several: bool,  # noqa: FBT001
+    fronts: Iterable[int],
     fixed: set[str],
     varies: Callable[[Slot], bool],
-) -> tuple[bool, bool] | None:
-    """Return whether a path is followed backwards, and whether its partitions are merged, for the order of the query."""
+) -> tuple[bool, int] | None:
+    """Return whether a path is followed backwards, and behind how many slots its ranges are merged, for the order of the query."""
     if not form.order:
-        return False, False
+        return False, 0
     if path.index is not None and any(step.attr.name == path.index.fan_out for step in form.order):
         return None  # (it has the elements in order, not the lists)
     partition, row = path.templates
     base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
-    choices = [((*partition.slots, *row.slots, *base), False)]
-    if several:
-        choices.append(((*row.slots, *base, *partition.slots), True))
-    for slots, merged in choices:
-        free = [slot for slot in slots if slot.field not in fixed and varies(slot)]
+    own = (*partition.slots, *row.slots)
+    for merged in fronts:
+        free = [slot for slot in (*own[merged:], *base, *own[:merged]) if slot.field not in fixed and varies(slot)]
         # (Rows of several days come by the time of day then.)
-        behind = {slot.field for slot in partition.slots if merged and slot in free}
+        behind = {slot.field for slot in own[:merged] if slot in free}
         backwards = _backwards(form.order, free, fixed, behind)
         if backwards is not None:
             return backwards, merged

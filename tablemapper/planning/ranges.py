@@ -36,6 +36,8 @@ class KeyRange:
     row: Bound = EVERYTHING
     entities: tuple[Keys | None, Keys | None] | None = None
     """Of the rows of one key of an index: the entities' keys from the first on, before the second."""
+    front: Keys = attrs.field(default=("", ""), eq=False)
+    """What both keys of all its rows begin with, as far as a merge leaves it out."""
 
     @property
     def start(self) -> tuple[str, ...]:
@@ -71,6 +73,17 @@ class BoundPlan:
     whole: tuple[KeyRange, ...] | None = None
     """The ranges of all parts, if these are those of one."""
 
+    def range_of(self, place: Sequence[Any]) -> KeyRange:
+        """Return the range in which a row of the path is."""
+        return next(one for one in self.ranges if one.partition.holds(place[0]) and one.row.holds(place[1]))
+
+    def fronts(self) -> dict[Keys, BoundPlan]:
+        """Return the ranges that are read one after the other, by what their keys begin with."""
+        groups: dict[Keys, list[KeyRange]] = {}
+        for one in self.ranges:
+            groups.setdefault(one.front, []).append(one)
+        return {front: BoundPlan(self.plan, tuple(some), self.values, self.whole) for front, some in groups.items()}
+
     def holds(self, entries: Iterable[Row]) -> bool:
         """Return whether one of some rows of the path, which begin with its keys, is between the bounds of all parts."""
         ranges = self.ranges if self.whole is None else self.whole
@@ -89,8 +102,12 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
         except _NoTime:
             ranges = ()
         return BoundPlan(plan, ranges, values)
-    every = [one for access in plan.accesses for one in _ranges(access, values)]
-    return BoundPlan(plan, tuple(_disjoint(every)), values)
+    fronts: dict[Keys, list[KeyRange]] = {}
+    for access in plan.accesses:
+        for one in _ranges(access, values, plan.merged):
+            fronts.setdefault(one.front, []).append(one)
+    disjoint = [one for front, ranges in fronts.items() for one in _disjoint(ranges, front)]
+    return BoundPlan(plan, tuple(sorted(disjoint, key=lambda one: (one.partition.lo, one.row.lo))), values)
 
 
 Compared = tuple[str, Any]
@@ -129,7 +146,7 @@ class _NoTime(Exception):
     """No time satisfies a comparison."""
 
 
-def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
+def _ranges(access: Access, values: Values, merged: int) -> Iterator[KeyRange]:
     """Yield a range for each combination of alternatives, shards and time buckets."""
     known = {name: values[number.number] for name, number in access.equal.items()}
     names = [name for name, _ in access.among]
@@ -156,7 +173,10 @@ def _ranges(access: Access, values: Values) -> Iterator[KeyRange]:
             every = {**known, **dict(zip(names, some, strict=True))}
             for texts in spreads:
                 within = second if not texts else list(_within(access, second, texts))
-                yield from _range(access, every, first, within, texts)
+                for one in _range(access, every, first, within, texts):
+                    if merged:
+                        one.front = access.front(merged, one.partition, every, texts)
+                    yield one
 
 
 def _within(access: Access, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
@@ -252,8 +272,8 @@ def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[di
     return [{slot.index: text for slot, text in zip(slots, some, strict=True)} for some in texts]
 
 
-def _disjoint(ranges: list[KeyRange]) -> Iterator[KeyRange]:
-    """Yield the same rows in ranges that do not overlap, in key order."""
+def _disjoint(ranges: list[KeyRange], front: Keys) -> Iterator[KeyRange]:
+    """Yield the same rows in ranges that do not overlap; all their keys begin alike."""
     points: dict[str, list[Bound]] = {}
     spans: list[Bound] = []
     for one in ranges:
@@ -262,11 +282,10 @@ def _disjoint(ranges: list[KeyRange]) -> Iterator[KeyRange]:
         else:
             spans.append(one.partition)
     wide = list(_united(spans))
-    parts = [KeyRange(span) for span in wide]
+    yield from (KeyRange(span, front=front) for span in wide)
     for partition, rows in points.items():
         if not any(span.holds(partition) for span in wide):
-            parts += [KeyRange(Bound(partition, None, True), row) for row in _united(rows)]
-    yield from sorted(parts, key=lambda one: (one.partition.lo, one.row.lo))
+            yield from (KeyRange(Bound(partition, None, True), row, front=front) for row in _united(rows))
 
 
 def _united(bounds: list[Bound]) -> Iterator[Bound]:

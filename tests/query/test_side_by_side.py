@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import islice
+from operator import and_, or_
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tablemapper as tm
+from tablemapper.expressions.python import matcher
 
 
 class Reading(tm.Entity, table="Readings"):
@@ -96,3 +102,107 @@ def test_partitions_of_an_index_without_a_row_are_merged_by_the_entities_keys() 
         assert [box.name for box in query.order_by(Box.name.desc())] == list("fedcba")
         assert query.order_by(Box.name.desc()).first() == Box("f", "small")
         assert [box.name for box in query.order_by(Box.kind, Box.name)] == list("acebdf")
+
+
+# ---------------------------------------------------------------------------------------------- ranges that begin alike
+
+
+class Event(tm.Entity, table="Events"):
+    site: tm.Field[str]
+    at: tm.Field[datetime]
+    kind: tm.Field[str]
+    number: tm.Field[int]
+
+    key = tm.Key[str, datetime, str, int](partition=("{site}", "{at:%Y-%m-%d}"), row=("{at}", "{kind}", "{number}"))
+    by_kind = tm.Index[str, str, int](partition="all", row=("{site}", "{kind}", "{number}"))
+    by_site = tm.Index[str, str, datetime](partition="{site}", row=("{kind}", "{at:desc}"), include=("number",))
+
+
+SITES = ["a", "ab", "a!", "a b", "", "b"]
+KINDS = ["x", "xy", "x/"]
+EVENTS = [
+    Event(site, START + timedelta(hours=9 * n), kind, number)
+    for site in SITES
+    for n in range(5)
+    for kind in KINDS
+    for number in (-2, 1, 12)
+    if (n + len(site + kind) + number) % 3
+]
+SOME_SITES = st.lists(st.sampled_from(SITES), min_size=1, max_size=4).map(Event.site.is_in)
+SOME_KINDS = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3).map(Event.kind.is_in)
+TIMES = st.tuples(st.sampled_from(["__ge__", "__lt__"]), st.integers(0, 5)).map(
+    lambda two: getattr(Event.at, two[0])(START + timedelta(hours=7 * two[1]))
+)
+NUMBERS = st.sampled_from([-2, 1]).map(Event.number.__gt__)
+MORE = st.lists(st.one_of(SOME_KINDS, TIMES, NUMBERS), max_size=2)
+
+
+@pytest.fixture(scope="module")
+def events() -> Iterator[tm.Store]:
+    with tm.open(":memory:", models=[Event]) as opened:
+        opened.insert_many(EVENTS)
+        yield opened
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    ways=st.lists(st.tuples(SOME_SITES, MORE), min_size=1, max_size=2),
+    order=st.lists(st.sampled_from([Event.at, Event.kind, Event.number, Event.site]), min_size=1, max_size=3),
+    descending=st.booleans(),
+    source=st.sampled_from([Event, Event.by_kind(), Event.by_site()]),
+)
+def test_ranges_that_begin_alike_come_in_the_order_of_python(
+    events: tm.Store, ways: Any, order: list[tm.Attr[Event, Any]], descending: bool, source: Any
+) -> None:
+    condition = reduce(or_, [reduce(and_, more, sites) for sites, more in ways])
+    steps = [attr.desc() if descending else attr.asc() for attr in order]
+    query: tm.Query[Event] = events.query(source).where(condition).order_by(*steps)
+
+    def values(event: Event) -> tuple[Any, ...]:
+        return tuple(getattr(event, attr.name) for attr in order)
+
+    wanted = sorted(filter(matcher(condition), EVENTS), key=values, reverse=descending)
+    found, explained = list(query), query.explain()
+    assert sorted(map(str, found)) == sorted(map(str, wanted)), explained
+    assert list(map(values, found)) == list(map(values, wanted)), explained
+    for size in (1, 4):
+        paged = [event for page in islice(query.pages(size), 20) for event in page.items]
+        assert paged == found[: 20 * size], explained
+    assert query.first() == (found[0] if found else None), explained
+    assert list(query.limit(2)) == found[:2], explained
+    assert list(query.budget(examined=1000)) == found, explained
+    if not explained.sort:
+        rows = query.select(Event.number, Event.site).limit(3)
+        assert list(rows) == [(event.number, event.site) for event in found[:3]], explained
+
+
+MERGED: dict[str, Any] = {
+    "days of several sites": (Event.site.is_in(["a", "b"]), (Event.at,), "key", "site"),
+    "since a time": (Event.site.is_in(["a", "b"]) & (Event.at >= START), (Event.at.desc(),), "key", "site"),
+    "several sites of one partition": (Event.site.is_in(["a", "b"]), (Event.kind, Event.number), "by_kind", "site"),
+    "several kinds of several sites": (
+        Event.site.is_in(["a", "b"]) & Event.kind.is_in(["x", "xy"]), (Event.number.desc(),), "by_kind", "kind"),
+    "several kinds of a partition": ((Event.site == "a") & Event.kind.is_in(["x", "xy"]), (Event.at,), "by_site", "kind"),
+    "alternatives": (
+        ((Event.site == "a") & (Event.kind == "x")) | ((Event.site == "b") & (Event.kind == "xy")),
+        (Event.number,), "by_kind", "kind"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("condition", "steps", "path", "behind"), MERGED.values(), ids=MERGED)
+def test_ranges_that_begin_alike_are_not_sorted(condition: Any, steps: Any, path: str, behind: str) -> None:
+    with tm.open(":memory:", models=[Event]) as store:
+        store.insert_many(
+            Event(site, START + timedelta(hours=n), kind, n)
+            for site in "abc"
+            for kind in ("x", "xy")
+            for n in range(50)
+        )
+        query = store.query(Event) if path == "key" else store.query(getattr(Event, path)())
+        query = query.where(condition).order_by(*steps)
+        explained = query.explain()
+        assert (explained.path, explained.sort) == (f"Event.{path}", ())
+        assert f"merged in the order of what follows {behind} in their keys" in str(explained)
+        assert explained.to_dict()["merged"] is True
+        first = list(query.limit(10).budget(examined=10))
+        assert [event for page in islice(query.pages(1), 10) for event in page.items] == first == list(query)[:10]

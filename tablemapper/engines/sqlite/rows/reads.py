@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial, wraps
-from itertools import chain, islice
+from itertools import chain, islice, starmap
+from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ....errors import SchemaMismatch
@@ -103,15 +104,16 @@ class SqliteReads:
         """Yield rows in chunks, all of one state of the file, those after one position."""
         select = self.select(bound.plan)
         alone = within is None and spending is None
+        if bound.plan.merged:
+            merged = list(select.merged(bound, layout, after, limit, spending))
+            return _started(self._merged(select, merged, within))
         if alone and select.few:
             if (few := self._few(select, bound, layout, after, limit)) is not None:
                 return iter([few] if few else [])
             select.few = False
         statements = list(select.statements(bound, layout, after, limit, spending))
         if len(statements) != 1:
-            chunks = self._several(select, statements, layout, within)
-            first = next(chunks, None)
-            return iter(()) if first is None else chain([first], chunks)
+            return _started(self._several(statements, within))
         sql, args = statements[0]
         if within is not None:
             return within.stream(sql, args)
@@ -211,7 +213,7 @@ class SqliteReads:
         select = self.select(bound.plan)
         lean = select.lean and select.can_be_lean(layout)
         statements = list(select.statements(bound, layout, limit=1, lean=lean))
-        if len(statements) != 1:
+        if bound.plan.merged or len(statements) != 1:
             return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
         row = self._file.get(*statements[0])
         if row is None or not lean or row[-1] is None:
@@ -220,20 +222,29 @@ class SqliteReads:
         select.lean = False
         return self.find(bound, layout)
 
-    def _several(
-        self, select: Select, statements: list[Statement], layout: Layout, within: Snapshot | None
-    ) -> Iterator[list[Row]]:
+    def _several(self, statements: list[Statement], within: Snapshot | None) -> Iterator[list[Row]]:
         if not statements:
             return
         if within is None:
-            yield from self._file.in_one_state(partial(self._several, select, statements, layout))
-        elif select.plan.merged:
-            streams = [chain.from_iterable(within.stream(sql, args)) for sql, args in statements]
-            merged = heapq.merge(*streams, key=select.in_merged_order(layout), reverse=select.plan.descending)
-            yield from readable(_chunks(merged), str(select.plan.path))
-        else:
-            for sql, args in statements:
-                yield from within.stream(sql, args)
+            yield from self._file.in_one_state(partial(self._several, statements))
+            return
+        yield from chain.from_iterable(starmap(within.stream, statements))
+
+    def _merged(
+        self,
+        select: Select,
+        merged: list[tuple[Callable[[Row], tuple[Any, Row]], list[Statement]]],
+        within: Snapshot | None,
+    ) -> Iterator[list[Row]]:
+        if within is None:
+            yield from self._file.in_one_state(partial(self._merged, select, merged))
+            return
+        streams = [
+            map(with_key, chain.from_iterable(chain.from_iterable(starmap(within.stream, statements))))
+            for with_key, statements in merged
+        ]
+        rows = heapq.merge(*streams, reverse=select.plan.descending)  # (no two keys are equal)
+        yield from readable(_chunks(map(itemgetter(1), rows)), str(select.plan.path))
 
     @_again
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
@@ -343,6 +354,12 @@ def _text(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tup
             if count == wanted:
                 break
     return b"\n".join(texts), count
+
+
+def _started(chunks: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    """Return chunks of which the first one is read already."""
+    first = next(chunks, None)
+    return iter(()) if first is None else chain([first], chunks)
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -173,8 +174,19 @@ class Select:
         spending: Spending | None = None,
         *,
         lean: bool = False,
+        inclusive: bool = False,
     ) -> Iterator[Statement]:
-        """Yield a SELECT with its arguments for each range; one for all ranges if SQLite returns their rows in order."""
+        """Yield a SELECT with its arguments for each range, in order; one for all ranges if SQLite returns their rows in order.
+
+        Args:
+            bound: the plan, with ranges that are read one after the other.
+            layout: what is selected.
+            after: the position after which to begin.
+            limit: how many rows are needed.
+            spending: the budget.
+            lean: without large values.
+            inclusive: whether a row at the position is wanted, too.
+        """
         plan = self.plan
         filtered = spending is None
         if spending is None:
@@ -191,13 +203,13 @@ class Select:
             if bound.ranges:
                 yield self._sorted(bound, layout, after, filter, tail, filtered)
             return
-        ranges = reversed(bound.ranges) if plan.descending and not plan.merged else bound.ranges
+        ranges = reversed(bound.ranges) if plan.descending else bound.ranges
         if after is None and not plan.merged and _alike(bound.ranges):
             bounds, args = _together(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
             return
         for key_range in ranges:
-            rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places)
+            rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places, inclusive)
             if rest is None:
                 continue
             bounds, args = _bounds(rest.range, self._at)
@@ -259,12 +271,11 @@ class Select:
     ) -> str:
         """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
-        order = _path_order(self._places, plan)
         conditions = [condition for condition in (bounds, beyond) if condition]
         direction = " DESC" if plan.descending else ""
         return (
             f"SELECT {self._columns(layout, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
-            f"ORDER BY {', '.join(place + direction for place in order)}{'' if endless else ' LIMIT ?'}"
+            f"ORDER BY {', '.join(place + direction for place in self._places)}{'' if endless else ' LIMIT ?'}"
         )
 
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
@@ -272,12 +283,31 @@ class Select:
         terms += [condition.sql for condition in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
         return _all(terms)
 
-    def in_merged_order(self, layout: Layout) -> Callable[[Row], Any]:
-        """Return the sort key of a row for merging ranges: its place without the partition key, then that."""
-        if self.plan.index is None:
-            return lambda row: (row[1], row[0])
-        assert layout.places
-        return lambda row: (row[1], row[2], row[3], row[0])
+    def merged(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        after: Position | None,
+        limit: int | None,
+        spending: Spending | None,
+    ) -> Iterator[tuple[Callable[[Row], tuple[Any, Row]], list[Statement]]]:
+        """Yield the SELECTs that are read one after the other, and what puts the sort key of a merge before their rows.
+
+        It is the place of a row without what the keys of the range begin with, then that. So the position after which to begin
+        is the same in all ranges, behind what their own keys begin with.
+        """
+        width = 2 if self.plan.index is None else 4
+        held = ("", "") if after is None else bound.range_of(after).front
+        for front, ranges in bound.fronts().items():
+            place, inclusive = after, False
+            if after is not None:
+                place = (
+                    *(own + text[len(old) :] for own, text, old in zip(front, after, held, strict=False)),
+                    *after[2:],
+                )
+                inclusive = front < held if self.plan.descending else front > held
+            statements = list(self.statements(ranges, layout, place, limit, spending, inclusive=inclusive))
+            yield partial(_with_merge_key, front, len(front[0]), len(front[1]), width), statements
 
     # ------------------------------------------------------------------------------------------ sorting
 
@@ -397,9 +427,8 @@ def _bounds(key_range: KeyRange, at: str) -> tuple[str, list[Any]]:
     return " AND ".join(conditions), args
 
 
-def _path_order(places: Sequence[Any], plan: Plan) -> list[Any]:
-    """Return the parts of a place in the order of a path: if partitions are merged, the partition key is the last."""
-    return [*places[1:], places[0]] if plan.merged else list(places)
+def _with_merge_key(front: tuple[str, str], partition: int, row: int, width: int, values: Row) -> tuple[Any, Row]:
+    return (values[0][partition:], values[1][row:], values[2:width], front), values
 
 
 @attrs.frozen
@@ -412,7 +441,13 @@ class _Rest:
     args: Sequence[Any] = ()
 
 
-def _rest_of(key_range: KeyRange, after: Position, plan: Plan, places: Sequence[str]) -> _Rest | None:
+def _rest_of(
+    key_range: KeyRange,
+    after: Position,
+    plan: Plan,
+    places: Sequence[str],
+    inclusive: bool,  # noqa: FBT001
+) -> _Rest | None:
     """Return the rows of a range that come after a position; None if none does.
 
     The condition names only the columns that have more than one value in the range. They follow the columns that the range
@@ -421,8 +456,8 @@ def _rest_of(key_range: KeyRange, after: Position, plan: Plan, places: Sequence[
     bounds = (key_range.partition, key_range.row)
     fixed = {place: bound.lo for place, bound in zip(places, bounds, strict=False) if bound.point}
     columns: list[tuple[str, Any]] = []
-    ties_follow = False  # whether a row that equals the position in these columns comes after it
-    for place, value in zip(_path_order(places, plan), _path_order(after, plan), strict=True):
+    ties_follow = inclusive  # whether a row that equals the position in these columns comes after it
+    for place, value in zip(places, after, strict=True):
         if place not in fixed:
             columns.append((place, value))
         elif fixed[place] != value:
