@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .touched import Touched, touching
 
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
 # gives call `examples`. No example is kept from one run for the next, so that what fails does not depend on a folder.
@@ -37,6 +40,22 @@ def examples(short: int, *, long: int) -> settings:
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="module")
+def counting() -> Iterator[Touched]:
+    """Count the rows that the queries of a module touch; it comes before the store, which it must see from the start."""
+    with touching() as touched:
+        yield touched
+
+
+@pytest.fixture(scope="module")
+def no_warnings_of_scans() -> Iterator[None]:
+    """Keep the warnings of a module's scans out of the log."""
+    logger = logging.getLogger("tablemapper.query")
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -42,6 +42,7 @@ from tablemapper.store.transaction import Transaction
 from ..engines.sqlite.table import eventually
 from ..sqlite_vfs import Slow
 from ..twins import Twin, Twins, check_clean, file_of
+from .gate import Gate
 
 T = TypeVar("T")
 
@@ -389,25 +390,6 @@ def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
 
 
 # Threads and loops
-
-
-class Gate:
-    """Holds up a thread until a task lets it go on: no clock decides which comes first."""
-
-    def __init__(self) -> None:
-        self._reached = threading.Event()
-        self._open = threading.Event()
-
-    def pass_through(self, *_: object) -> None:
-        self._reached.set()
-        assert self._open.wait(60), "the event loop stood still"
-
-    async def reached(self) -> None:
-        while not self._reached.is_set():
-            await asyncio.sleep(0.001)
-
-    def open(self) -> None:
-        self._open.set()
 
 
 def on_slow_disk(path: Path) -> AsyncStore:

@@ -18,26 +18,9 @@ from tablemapper.aio.cancellation import Cancellation, _Cancelled
 from tablemapper.aio.workers import Workers
 from tablemapper.errors import StoreClosed, StoreError
 
+from .gate import Gate
+
 T = TypeVar("T")
-
-
-class Gate:
-    """Holds up a thread until a task lets it go on: no clock decides which comes first."""
-
-    def __init__(self) -> None:
-        self._reached = threading.Event()
-        self._open = threading.Event()
-
-    def pass_through(self, *_: object) -> None:
-        self._reached.set()
-        assert self._open.wait(60), "the event loop stood still"
-
-    async def reached(self) -> None:
-        while not self._reached.is_set():
-            await asyncio.sleep(0.001)
-
-    def open(self) -> None:
-        self._open.set()
 
 
 def run(work: Callable[[Workers], Awaitable[T]], threads: int = 4) -> T:

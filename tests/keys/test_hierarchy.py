@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..touched import Touched, touching
+from ..touched import Touched
 
 Levels = tuple[str, ...]
 
@@ -55,12 +55,6 @@ PATHS: list[Levels] = sorted(
         ("a",) * 12,
     }
 )
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -259,6 +260,11 @@ def more_cases() -> dict[str, Case]:
         script([STOCK], steps, old=[OLD, OLD_TOTALS, STOCK]), (STOCK,), lambda _: (), lambda _: stocks()
     )
     return cases
+
+
+def migrate(path: Path, *scripts: MigrationFunction, **options: Any) -> tm.MigrationReport:
+    """Run scripts without a rest."""
+    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def parts(count: int, draw: random.Random) -> list[Any]:

@@ -14,7 +14,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, part, parts, script, texts, totals
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, migrate, part, parts, script, texts, totals
 
 PRICED = part(changed(FIELDS, price=Decimal))
 KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
@@ -38,10 +38,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(tmp_path / "s.db", models=[BARE], durability="relaxed") as store:
         store.insert_many(BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30))
     return tmp_path / "s.db"
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def write_without_script(path: Path) -> None:

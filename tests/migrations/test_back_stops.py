@@ -9,7 +9,7 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import FIELDS, changed, contents, part, script
+from .shapes import FIELDS, changed, contents, migrate, part, script
 
 BARE = part()
 WIDE = part(changed(FIELDS, price=int), key=tm.Key[str, int, int](partition="{shelf}", row=("{number}", "{price}")))
@@ -25,10 +25,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(tmp_path / "s.db", models=[BARE], durability="relaxed") as store:
         store.insert_many(BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30))
     return tmp_path / "s.db"
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def wide(number: int, price: int) -> Any:

@@ -18,7 +18,9 @@ from tablemapper.migrations import run
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
 from .shapes import OLD, OLD_TOTALS, Case, contents, entity, parts, script, texts, totals, write
-from .test_run import migrate, refused, steps
+from .test_run import migrate, old_entities, refused, steps
+
+pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
 LABEL = entity(
     "Label", "Labels", {"shelf": str, "tag": str, "parts": list[str], "maker": str | None},
@@ -46,12 +48,6 @@ def combining(function: Any = labels, combine: Any = both, **options: Any) -> Ca
 CASE = combining()
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "FIRST", 7)
-    monkeypatch.setattr(run, "steered", lambda most, _taken, _hold: min(most, 7))
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     folder = tmp_path / "power"
@@ -59,11 +55,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(folder / "s.db", models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         store.insert_many(parts(30, random.Random(1)))
     return folder / "s.db"
-
-
-def old_entities(path: Path) -> list[Any]:
-    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
-        return list(store.query(OLD).allow_scan())
 
 
 def expected(old: list[Any]) -> list[str]:

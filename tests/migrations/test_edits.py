@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import migration
 
-from .shapes import FIELDS, changed, contents, entity, part, script, totals
+from .shapes import FIELDS, changed, contents, entity, migrate, part, script, totals
 
 
 def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
@@ -53,10 +53,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(tmp_path / "s.db", models=[OLD, OLD_MAKERS], durability="relaxed") as store:
         store.insert_many(OLD("xyz"[n % 3], n, price=str(n % 4), maker=f"m{n % 10}", tags=["t"]) for n in range(30))
     return tmp_path / "s.db"
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def as_old(one: Any) -> tuple[Any, ...]:

@@ -13,10 +13,11 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.migrations import run
 from tablemapper.migrations.script import MigrationFunction
 
 from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, more_cases, parts, stocks, texts, write
+
+pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
 CASES = cases() | more_cases()
 IRREVERSIBLE = {
@@ -31,12 +32,6 @@ class Killed(BaseException):
 @pytest.fixture(params=CASES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "FIRST", 7)
-    monkeypatch.setattr(run, "steered", lambda most, _taken, _hold: min(most, 7))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, entity, part, parts, script
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, entity, migrate, part, parts, script
 
 PRICED = part(changed(FIELDS, price=Decimal))
 SAME = part()
@@ -27,10 +27,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(tmp_path / "s.db", models=[ALONE], durability="relaxed") as store:
         store.insert_many(ALONE("a", number, price=str(number), maker=None, tags=[]) for number in range(30))
     return tmp_path / "s.db"
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def alone(new: list[Any], function: Any, name: str = "first", after: str | None = None) -> Any:

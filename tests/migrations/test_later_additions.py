@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import FIELDS, changed, contents, part, script, totals
+from .shapes import FIELDS, changed, contents, migrate, part, script, totals
 
 FIRST = part()
 MORE = part(changed(FIELDS, more=int | None), by_maker=tm.Index[str](partition="{maker}"))
@@ -20,10 +20,6 @@ RENAMED = part(name="Renamed", table="Others")
 BARE = part(changed(FIELDS, more=int | None, tags=None), by_maker=tm.Index[str](partition="{maker}"))
 ONE = script([RENAMED, MORE], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
 TWO = script([RENAMED, BARE], lambda m: m.drop(MORE.tags), "two", "one", [RENAMED, MORE])
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 @pytest.fixture

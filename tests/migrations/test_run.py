@@ -18,6 +18,8 @@ from tablemapper.migrations import run
 
 from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
 
+pytestmark = pytest.mark.usefixtures("batches_of_seven")
+
 CASES = cases()
 
 
@@ -25,12 +27,6 @@ CASES = cases()
 def case(request: pytest.FixtureRequest) -> Case:
     found: Case = request.param
     return found
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "FIRST", 7)
-    monkeypatch.setattr(run, "steered", lambda most, _taken, _hold: min(most, 7))
 
 
 @pytest.fixture

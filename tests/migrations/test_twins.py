@@ -15,7 +15,7 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import entity, script
+from .shapes import entity, migrate, script
 
 Old = enum.Enum("Old", {"NEW": "new", "USED": "used", "WORN": "worn"})
 New = enum.Enum("New", {"FRESH": "fresh", "USED": "used", "WORN": "worn"})
@@ -161,10 +161,6 @@ def write(store: tm.Store, cls: Any, draw: random.Random) -> None:
             store.insert_many(several, atomic=verb == "atomic")
     elif verb == "query":
         store.query(cls).where(cls.number < draw.randrange(6)).allow_scan().delete()
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def of(step: str) -> tuple[Any, Any, Any]:

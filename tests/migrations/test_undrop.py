@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
-from .shapes import entity, script
+from .shapes import entity, migrate, script
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
 FIELDS = {
@@ -47,10 +47,6 @@ def path(tmp_path: Path) -> Path:
     with tm.open(tmp_path / "s.db", models=[OLD], durability="relaxed") as store:
         store.insert_many(map(old, range(12)))
     return tmp_path / "s.db"
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def contents(path: Path, cls: Any) -> dict[int, Any]:

@@ -18,7 +18,7 @@ import tablemapper as tm
 from tablemapper.migrations.links import links_of
 from tablemapper.migrations.plan import pairs
 
-from .shapes import entity, script
+from .shapes import entity, migrate, script
 
 Grade = enum.Enum("Grade", {"NEW": "new", "USED": "used"})
 KEY = tm.Key[str, int](partition="{id}", row="{number}")
@@ -132,10 +132,6 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 def of(case: Case) -> Any:
     return script([case.new, totals(case.new)], case.function, "first", None, [OLD, totals(OLD)])
-
-
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
 def open_old(path: Path) -> tm.Store:

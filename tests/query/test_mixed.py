@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -22,6 +21,8 @@ from tablemapper.planning.explanation import predicate_text
 from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.mixed import mixed
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
 class Placed(tm.Entity):
@@ -148,13 +149,6 @@ class Chosen(PlanCache):
             plan = plans[self.number % len(plans)]
             self._prepared[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
         return self._prepared[key], values
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..touched import Touched, touching
+from ..touched import Touched
 from .test_query import forced
 
 
@@ -34,12 +34,6 @@ class Team(tm.Entity, table="Teams"):
 
 
 USERS = [f"{a}{b}{c}" for a in "abc" for b in "abc" for c in ("", "a", "bb", "/")]
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ from tablemapper.query.query import Query
 
 from ..conftest import examples
 
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
+
 
 class Unit(tm.Entity, table="Units"):
     city: tm.Field[str]
@@ -132,13 +134,6 @@ ORDERS = st.lists(
     unique_by=lambda step: step[0],
 )
 FEW = examples(100, long=400)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")

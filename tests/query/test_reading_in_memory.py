@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..touched import Touched, touching
+from ..touched import Touched
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = 3_000
@@ -29,12 +29,6 @@ class Device(tm.Entity, table="Readings"):
     device: tm.Field[str]
 
     key = tm.Key[str](partition="{device}", row="device")
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture(scope="module")

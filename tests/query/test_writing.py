@@ -32,6 +32,8 @@ from tablemapper.schema.model import compile_schema
 from ..sqlite_vfs import Fault
 from .test_query import LEAVES, ORDERS, UNITS, Forced, Test, Unit, combined
 
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
+
 
 class Census(tm.Aggregate, of=Unit, table="Censuses"):
     city: tm.Field[str] = tm.group_by(Unit.city)
@@ -52,15 +54,6 @@ class Task(tm.Entity, table="Tasks"):
     key = tm.Key[str, int](partition="{group}", row="{number}")
     by_state = tm.Index[str, int](partition="{state}", row="{n}")
     by_code = tm.Index[str](partition="{code}", unique=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    import logging
-
-    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..touched import Touched, touching
+from ..touched import Touched
 
 START = datetime(2023, 10, 27, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -69,12 +69,6 @@ class Tagged(tm.Aggregate, of=Line, table="Tagged"):
     lines: tm.Field[int] = tm.count()
 
     key = tm.Key[str](partition="{tag}")
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture(scope="module")

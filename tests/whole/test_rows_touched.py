@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.sql import select
 
-from ..touched import Touched, touching
+from ..touched import Touched
 
 
 class Parcel(tm.Entity, table="Parcels"):
@@ -48,12 +48,6 @@ class Load(tm.Aggregate, of=Parcel, table="Parcels"):
 MODELS = [Parcel, Depot, Load]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ENTITIES, INDEX = "Parcels", "ParcelsByOwner"
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture(scope="module")

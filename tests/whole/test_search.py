@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,16 +20,11 @@ from .questions import Ask, Question
 from .search import Tally, search, shrunk
 from .stores import make_sizes_small
 
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
+
 COLOR = next(kind for kind in SCALARS if kind.annotation == "Color")
 PART = 6
 """Models that one test tries."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
 
 
 @pytest.mark.one_python

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,18 +10,11 @@ from . import faults
 from .faults import FAULTS, Fault
 from .search import LOCAL, search
 
-pytestmark = pytest.mark.one_python
+pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures("no_warnings_of_scans")]
 MODELS = 300
 """After so many a fault that is there should have been found from anywhere: that takes about a minute."""
 LATER = 10_000_000
 """Where a long run begins, which nobody has chosen."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.getLogger("tablemapper.query").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("tablemapper.query").setLevel(logging.NOTSET)
 
 
 def test_every_fault_has_a_model_in_which_it_is_found() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..touched import Touched, touching
+from ..touched import Touched
 
 
 class Reading(tm.Entity, table="Telemetry"):
@@ -56,12 +56,6 @@ START = datetime(2024, 2, 28, tzinfo=UTC)
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 MINUTES = 3 * 24 * 60
-
-
-@pytest.fixture(scope="module")
-def counting() -> Iterator[Touched]:
-    with touching() as touched:
-        yield touched
 
 
 @pytest.fixture(scope="module")
