@@ -188,7 +188,7 @@ def transition_of(
         conversions = tuple(_conversions(script, affected, links))
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
-    drops = () if back else _drops(script, affected)
+    drops = () if back else _drops(script, forms, affected)
     contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
     return Transition(
         script.id,
@@ -241,24 +241,29 @@ def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
         affected |= more
 
 
-def _drops(script: Script, affected: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the labels of the indexes and classes that a script drops, without those of affected classes."""
+def _drops(script: Script, forms: Forms, affected: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the labels in a store of the indexes and classes that a script drops, without those of affected classes."""
     labels = []
     for step in script.steps:
         if isinstance(step, Drop) and not isinstance(step.what, Attr):
-            what = step.what
-            label = what.__name__ if isinstance(what, type) else f"{what.entity.__name__}.{what.index}"
-            labels += [label] if label.partition(".")[0] not in affected else []
+            index = None if isinstance(step.what, type) else step.what.index
+            cls: Any = step.what if isinstance(step.what, type) else step.what.entity
+            form = model_of(cls).form
+            # (The newest definition of a name may be another one, which a version after this script declares.)
+            owner = aggregate_in(forms, cls.__name__, form) or cls.__name__
+            stored = {} if index is None or owner not in forms else indexes_in(forms[owner].indexes, form.indexes)
+            if cls.__name__ not in affected:
+                labels.append(owner if index is None else f"{owner}.{stored.get(index, index)}")
     return tuple(labels)
 
 
-def edit_of(script: Script, *, back: bool = False) -> Edit:
-    """Return the edit of a script that copies nothing."""
+def edit_of(script: Script, forms: Forms, *, back: bool = False) -> Edit:
+    """Return the edit of a script that copies nothing, over a store with these classes."""
     names = names_of(script) if is_edit(script) else {}
     renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
     new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
     steps = tuple(map(str, script.steps))
-    return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script), back)
+    return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back)
 
 
 def _old_classes(script: Script, step: Step) -> Iterator[Any]:

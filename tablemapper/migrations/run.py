@@ -294,7 +294,7 @@ class _Run:
         check(engine.forms())
         transition = transition_of(script, engine.forms(), pending, back=back)
         if transition is None:
-            engine.edit(edit_of(script, back=back), check)
+            engine.edit(edit_of(script, engine.forms(), back=back), check)
             self._applied.append(script.id)
             return True
         if faults := engine.lacking(transition):

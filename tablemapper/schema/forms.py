@@ -233,7 +233,7 @@ class TombstoneForm(_Form):
 
     def __str__(self) -> str:
         when = f"by {self.by}" if self.by else f"on {datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
-        name = self.label.partition(".")[2] or self.label
+        name = self.bare_label.partition(".")[2] or self.bare_label
         return f"{name} was dropped {when}; declare it under another name, or delete it here"
 
 

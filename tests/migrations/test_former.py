@@ -228,3 +228,26 @@ def test_a_definition_stays_at_contract_for_the_version_that_came_back_with_the_
     with tm.open(path, models=OLDEST) as store:
         assert store[OLDEST[1].key("a")].extreme == 8
         assert store.check().ok
+
+
+def test_an_index_is_dropped_and_declared_in_another_way(path: Path) -> None:
+    filled(path)
+    new = version("{shelf}", tm.min)
+
+    @tm.migration(after=None, old=OLD, new=new)
+    def change(m: tm.Migration) -> None:
+        m.drop(OLD[0].by)
+
+    for _ in range(2):
+        assert tm.migrate(path, [change]).ok
+        with tm.open(path, models=new) as store:
+            assert len(list(store.query(new[0].by("a")))) == 9
+        assert tm.migrate(path, [change], to="").ok
+        with tm.open(path, models=OLD) as store:
+            assert len(list(store.query(OLD[0].by(1)))) == 3
+    assert tm.migrate(path, [change], contract=True).ok
+    with tm.open(path, models=new) as store:
+        assert len(list(store.query(new[0].by("a")))) == 9
+        assert store.check().ok
+    with pytest.raises(tm.SchemaMismatch, match="by was dropped by change"):
+        tm.open(path, models=OLD)

@@ -11,6 +11,7 @@ import attrs
 
 import tablemapper as tm
 
+from .chain_totals import Total, add_measures
 from .chain_worlds import (
     START,
     UNDECLARED,
@@ -73,6 +74,8 @@ class Change:
             step(self)
         for _ in range(draw.choice([0, 0, 1, 2])):
             _add(self)
+        for one in draw.more.choices([_another, _rename_total, _again], k=draw.more.choice([0, 1, 1])):
+            one(self)
 
     @property
     def is_edit(self) -> bool:
@@ -311,6 +314,7 @@ def _converts(shape: Shape, field: str, conversion: tuple[str, str, Any, Any]) -
     measured = {one for total in shape.totals for _, _, one in total.measures}
     return (
         kind == shape.fields[field]
+        and field not in set().union(*[total.asked for total in shape.totals])
         and not (field in shape.ident and ((back is None and function is not SWAPPED) or to == "float"))
         and not (field in measured and to not in ("int", "decimal"))
         and not (field in grouped | indexed.keys() and to == "float")
@@ -373,6 +377,7 @@ def _drop(change: Change) -> None:
         change.touched.add((link.old, name))
     elif totals:
         shape.totals.remove(total := change.draw.choice(totals))
+        change.draw.dropped.append((shape.name, total))
         change.steps.append(_drop_total(link.old, total.name))
         change.touched.add((link.old, total.name))
 
@@ -528,8 +533,69 @@ def _add(change: Change) -> None:
         add_index(change.draw, shape)
     elif what == "total":
         add_total(change.draw, shape)
-    elif shape.totals and numbers and (total := change.draw.choice(shape.totals)).table != shape.table:
+    elif shape.totals and numbers and not (total := change.draw.choice(shape.totals)).row:
         total.measures.append((change.draw.name("measure"), "sum", change.draw.choice(numbers)))
+
+
+def _pick_total(change: Change) -> tuple[Shape, Link, Total] | None:
+    """Return an aggregate of the old classes that nothing was done to."""
+    found = []
+    for name, shape in change.new.items():
+        link = change.link_of(name)
+        if link is None or (link.old, "all") in change.touched:
+            continue
+        old = [total.name for total in change.old[link.old].totals]
+        found += [
+            (shape, link, total)
+            for total in shape.totals
+            if total.name in old and (link.old, total.name) not in change.touched
+        ]
+    return change.draw.more.choice(found) if found else None
+
+
+def _another(change: Change) -> None:
+    """Drop an aggregate, and declare another one of its name."""
+    if (found := _pick_total(change)) is None:
+        return
+    shape, link, total = found
+    change.touched.add((link.old, total.name))
+    before = deepcopy(total)
+    add_measures(change.draw.more, total, shape.fields, change.draw.name)
+    if not _possible(change.new):
+        shape.totals[shape.totals.index(total)] = before
+        return
+    step = _drop_total(link.old, total.name)  # (in a table of several classes it is copied with them)
+    change.steps.append(attrs.evolve(step, text=f"another {total.name}") if total.row else step)
+
+
+def _rename_total(change: Change) -> None:
+    if (found := _pick_total(change)) is None:
+        return
+    shape, link, total = found
+    change.touched.add((link.old, total.name))
+    before, total.name = total.name, change.draw.name("Tnamed")
+    owner, after = shape.name, total.name
+    change.steps.append(
+        Step(f"rename_class {before}, {after}", lambda m, a, b: m.rename_class(a.totals[link.old, before], b.totals[owner, after]))
+    )  # fmt: skip
+
+
+def _again(change: Change) -> None:
+    """Declare an aggregate that was dropped again, in another way."""
+    found = [
+        (shape, total)
+        for name, total in change.draw.dropped
+        if (shape := change.new.get(name)) is not None and shape.totals == change.old.get(name, shape).totals
+        if name in change.links and total.used <= {"", *shape.fields}
+        and total.name not in [one.name for other in change.new.values() for one in other.totals]
+    ]  # fmt: skip
+    if not found:
+        return
+    shape, total = change.draw.more.choice(found)
+    shape.totals.append(total := deepcopy(total))
+    add_measures(change.draw.more, total, shape.fields, change.draw.name)
+    if not _possible(change.new):
+        shape.totals.remove(total)
 
 
 STEPS: list[Callable[[Change], None]] = [

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from copy import deepcopy
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import attrs
 
 import tablemapper as tm
+
+from .chain_totals import Total, enrich, measure, measured_type, total_class
 
 START = datetime(2024, 3, 30, 20, tzinfo=UTC)
 """Some hours before the clocks of Oslo change."""
@@ -40,20 +42,6 @@ UNDECLARED = ["u1", "u2", "u3"]
 Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], Row]
 """Entities of a class, by the values of its key."""
-
-
-@attrs.define
-class Total:
-    """An aggregate."""
-
-    name: str
-    table: str
-    groups: list[tuple[str, str, str]]
-    """Field, part of it (``""``, ``"utc"`` or ``"zone"``: its date), name."""
-    measures: list[tuple[str, str, str]]
-    """Name, verb, field (``""`` for a count)."""
-    row: str = ""
-    """The row key, in the table of the entities."""
 
 
 @attrs.define
@@ -102,16 +90,13 @@ class Shape:
         self.defaults = {of(name): value for name, value in self.defaults.items()}
         self.indexes = {name: (of(one), unique) for name, (one, unique) in self.indexes.items()}
         for total in self.totals:
-            total.groups = [(of(one), part, name) for one, part, name in total.groups]
-            total.measures = [(name, verb, of(one)) for name, verb, one in total.measures]
+            total.rename(of)
 
     @property
     def used(self) -> set[str]:
         """The fields that something is made of."""
         found = {*self.ident, *(field for field, _ in self.indexes.values())}
-        for total in self.totals:
-            found |= {one for one, _, _ in total.groups} | {one for _, _, one in total.measures}
-        return found
+        return found.union(*[total.used for total in self.totals])
 
 
 World = dict[str, Shape]
@@ -121,16 +106,6 @@ def kept_of(world: World, name: str) -> set[str]:
     """Return the fields of a class that fields of other classes are maintained from."""
     measures = [shape.keeps[1] for shape in world.values() if shape.keeps is not None and shape.keeps[0] == name]
     return {field or "shelf" for some in measures for _, _, field in some} | ({"shelf"} if measures else set())
-
-
-def _measure(verb: str, cls: Any, field: str, **of: Any) -> Any:
-    return tm.count(**of) if verb == "count" else getattr(tm, verb)(getattr(cls, field), **of)
-
-
-def _measured(verb: str, kind: str) -> Any:
-    if verb == "count":
-        return int
-    return TYPES[kind] if verb == "sum" else float | None if verb == "avg" else TYPES[kind] | None
 
 
 class Classes:
@@ -147,7 +122,7 @@ class Classes:
         for shape in sorted(world.values(), key=lambda shape: shape.keeps is not None):
             self.by_name[shape.name] = cls = self._entity(shape)
             for total in shape.totals:
-                self.totals[shape.name, total.name] = self._total(cls, shape, total)
+                self.totals[shape.name, total.name] = total_class(cls, total, shape.fields, TYPES)
         self.models = [*self.by_name.values(), *self.totals.values()]
         self.form = tm.schema_form(self.models)
 
@@ -164,35 +139,33 @@ class Classes:
         if shape.keeps is not None:
             source = self.by_name[shape.keeps[0]]
             for name, verb, field in shape.keeps[1]:
-                annotations[name] = tm.Field[_measured(verb, self.world[shape.keeps[0]].fields.get(field, ""))]
-                body[name] = _measure(verb, source, field, of=source)
+                annotations[name] = tm.Field[
+                    measured_type(verb, self.world[shape.keeps[0]].fields.get(field, ""), TYPES)
+                ]
+                body[name] = measure(verb, source, field, of=source)
         body["key"] = tm.Key(partition=shape.partition, row=shape.row)
         for name, (field, unique) in shape.indexes.items():
             body[name] = tm.Index(partition=f"{{{field}}}", unique=unique)
         return type(tm.Entity)(shape.name, (tm.Entity,), body, table=shape.table)
-
-    def _total(self, cls: Any, shape: Shape, total: Total) -> Any:
-        annotations: dict[str, Any] = {}
-        body: dict[str, Any] = {"__module__": __name__, "__annotations__": annotations}
-        for field, part, name in total.groups:
-            attr = getattr(cls, field)
-            annotations[name] = tm.Field[date if part else TYPES[shape.fields[field]]]
-            body[name] = tm.group_by(attr.date("Europe/Oslo") if part == "zone" else attr.date() if part else attr)
-        for name, verb, field in total.measures:
-            annotations[name] = tm.Field[_measured(verb, shape.fields.get(field, ""))]
-            body[name] = _measure(verb, cls, field)
-        names = [f"{{{name}}}" for *_, name in total.groups]
-        body["key"] = tm.Key(partition=names[0], row=total.row or (names[1] if len(names) > 1 else ""))
-        return type(tm.Aggregate)(total.name, (tm.Aggregate,), body, of=cls, table=total.table)
 
     def make(self, name: str, row: Row) -> Any:
         return self.by_name[name](**{field: deepcopy(row[field]) for field in self.world[name].fields})
 
 
 class Draw(random.Random):
-    """Draws, and gives names that nothing has yet."""
+    """Draws, and gives names that nothing has yet.
+
+    Attributes:
+        more: draws what aggregates have more: so what is drawn besides does not depend on it.
+        dropped: aggregates that were dropped, each with the name that its class had then.
+    """
 
     count = 0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.more = random.Random(f"the aggregates of {seed}")
+        self.dropped: list[tuple[str, Total]] = []
 
     def name(self, start: str) -> str:
         self.count += 1
@@ -271,4 +244,7 @@ def add_total(draw: Draw, shape: Shape) -> None:
     total = Total(name := draw.name("Total"), name, groups, measures)
     if draw.random() < 0.35 and len(groups) == 1:
         total.table, total.row = shape.table, f"total{name}"
+    elif draw.more.random() < 0.2:  # (aggregates of a class that share a table)
+        total.table, total.row = f"{shape.table}Totals", f"total{name}"
+    enrich(draw.more, total, shape.fields, draw.name)
     shape.totals.append(total)

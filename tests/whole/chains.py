@@ -6,7 +6,6 @@ python -m tests.whole.chains --first 0 --last 100
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 import traceback
 from collections import Counter
@@ -15,14 +14,13 @@ from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import tablemapper as tm
 
 from .chain_steps import UNDECLARED, Change, Data
-from .chain_worlds import VALUES, Classes, Draw, Row, Rows, Shape, Total, random_world
+from .chain_totals import measured, total_faults
+from .chain_worlds import VALUES, Classes, Draw, Row, Rows, Shape, random_world
 
-OSLO = ZoneInfo("Europe/Oslo")
 RELAXED: dict[str, Any] = {"durability": "relaxed"}
 
 
@@ -612,7 +610,9 @@ def compare(store: tm.Store, classes: Classes, data: Data, version: int) -> None
                 _compare_kept(entity, classes, shape.keeps, data, version)
         _compare_indexes(store, classes.by_name[name], shape, rows, version)
         for total in shape.totals:
-            _compare_total(store, classes.totals[name, total.name], shape, total, rows, version)
+            aggregate, entities = classes.totals[name, total.name], [*rows.values()]
+            for fault in total_faults(store, classes.by_name[name], aggregate, total, shape.fields, entities):
+                raise Wrong(f"version {version}, {total.name}: {fault}")
     if problems := store.check().problems:
         raise Wrong(f"version {version}: {problems}")
 
@@ -643,42 +643,6 @@ def _compare_indexes(store: tm.Store, cls: Any, shape: Shape, rows: Rows, versio
             ]
             if sorted(map(repr, found)) != sorted(map(repr, held[value])):
                 raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {held[value]}")
-
-
-def _compare_total(store: tm.Store, cls: Any, shape: Shape, total: Total, rows: Rows, version: int) -> None:
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows.values():
-        key = []
-        for field, part, _ in total.groups:
-            value = row[field]
-            key.append(value.astimezone(OSLO).date() if part == "zone" else value.date() if part else value)
-        if None not in key:
-            groups.setdefault(tuple(key), []).append(row)
-    kinds = shape.fields
-    expected = {
-        key: [measured(verb, kinds.get(field, ""), [one[field] for one in some] if field else some) or None
-              for _, verb, field in total.measures]
-        for key, some in groups.items()
-    }  # fmt: skip
-    found = {
-        tuple(getattr(group, name) for *_, name in total.groups): [
-            getattr(group, name) or None for name, *_ in total.measures
-        ]
-        for group in store.query(cls).allow_scan()
-    }
-    if found != expected:
-        raise Wrong(f"version {version}, {total.name}: {found}, not {expected}")
-
-
-def measured(verb: str, kind: str, values: list[Any]) -> Any:
-    if verb == "count":
-        return len(values)
-    values = [value for value in values if value is not None]
-    if verb == "sum":
-        return math.fsum(values) if kind == "float" else sum(values)
-    if not values:
-        return None
-    return sum(values) / len(values) if verb == "avg" else {"min": min, "max": max}[verb](values)
 
 
 def play(seed: int, folder: Path) -> Counter[str]:

@@ -14,7 +14,7 @@ from ....schema.model import Schema
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
 from ..sql.catalogue import Catalogue, Read, values_label
-from ..sql.tables import EntityTable, fresh_name, quoted
+from ..sql.tables import EntityTable, fresh_name, has_values, quoted
 from ..sql.zone_rules import ruled_here
 
 __all__ = ["Layout"]
@@ -132,7 +132,7 @@ class Layout:
                 after = attrs.evolve(after, name=before[model.table].name)
             self.tables[model.table] = after
             tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
-            if model.aggregate is not None:
+            if has_values(model):
                 tables[values_label(model.name)] = f"{model.table}_{model.name}_values"
             for label, public in tables.items():
                 if label not in self._index_tables:
@@ -152,6 +152,9 @@ class Layout:
             )
             for job in self._before.jobs
         ]
+        history = [
+            replace(entry, drops=[renamed.get(label, label) for label in entry.drops]) for entry in self._before.history
+        ]
         new = {model.name for model in evolution.models}
         for name, form in evolution.models_after.items():
             for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
@@ -169,6 +172,7 @@ class Layout:
             index_tables=self._index_tables,
             past=frozenset(self._past),
             jobs=tuple(jobs),
+            history=tuple(history),
             first_format=False,
         )
 

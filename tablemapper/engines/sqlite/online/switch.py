@@ -282,10 +282,12 @@ def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> C
         for name, form in ended.items()
         if name in catalogue.models and form_hash(form) == form_hash(catalogue.models[name])
     }
+    taken = {(form.table, str(form.partition), str(form.row)) for form in catalogue.models.values()}
     stones = [
         TombstoneForm(name, msgspec.to_builtins(form), now, by)
         for name, form in ended.items()
         if form.source in same and kept_field(name) is None and not is_former(name) and name not in catalogue.models
+        if (form.table, str(form.partition), str(form.row)) not in taken  # (else it has another name now)
     ]
     labels = {stone.label for stone in stones}
     others = [stone for stone in catalogue.tombstones if stone.label not in labels or stone.tables]
