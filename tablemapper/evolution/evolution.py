@@ -7,6 +7,7 @@ Nothing here touches a store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -14,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
-from ..schema.forms import FieldForm, Forms, ModelForm, VersionForm
+from ..schema.forms import AppliedForm, FieldForm, Forms, ModelForm, VersionForm
 from ..schema.model import Model, Schema
 from .changes import Anything, Change, Contents
 from .definitions import aggregate_in, former_name, indexes_in, is_former
@@ -80,7 +81,15 @@ class Evolution:
         return tuple(map(str, self.stopping))
 
 
-def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, *, now: int = 0) -> Evolution:
+def evolve(
+    catalogue: Forms,
+    versions: Versions,
+    schema: Schema,
+    contents: Contents,
+    history: Sequence[AppliedForm] = (),
+    *,
+    now: int = 0,
+) -> Evolution:
     """Compare a catalogue with the schema that is opened.
 
     Args:
@@ -88,9 +97,10 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
         versions: their versions that were opened.
         schema: the classes.
         contents: the stored rows.
+        history: the migrations that ran.
         now: µs since 1970.
     """
-    comparison = _Comparison(catalogue, versions, schema, contents, now)
+    comparison = _Comparison(catalogue, versions, schema, contents, history, now)
     for model in sorted(schema.models, key=lambda model: model.aggregate is not None):
         if model.name not in comparison.dropped:  # (an aggregate is declared again with its class)
             comparison.compare(model)
@@ -100,11 +110,20 @@ def evolve(catalogue: Forms, versions: Versions, schema: Schema, contents: Conte
 class _Comparison:
     """An `Evolution` while it grows by one class after the other; the attributes are those of `Evolution`."""
 
-    def __init__(self, catalogue: Forms, versions: Versions, schema: Schema, contents: Contents, now: int) -> None:
+    def __init__(
+        self,
+        catalogue: Forms,
+        versions: Versions,
+        schema: Schema,
+        contents: Contents,
+        history: Sequence[AppliedForm],
+        now: int,
+    ) -> None:
         self._catalogue = catalogue
         self._versions = {name: list(opened) for name, opened in versions.items()}
         self._schema = schema
         self._contents = contents
+        self._history = history
         self._now = now
         self.changes: list[Change] = []
         self.models: list[Model] = []
@@ -134,13 +153,13 @@ class _Comparison:
         if opened and opened[-1].undone and dropped:
             self._refuse(name, dropped)
         elif opened and opened[-1].retired_by is not None and not may_return:
-            self._refuse(name, retired(opened[-1]))
+            self._refuse(name, retired(name, opened[-1], self._history))
         elif opened and model.aggregate is not None and old is None and dropped:
             self._refuse(name, dropped)
         elif old is None:
             changes = list(new_class_changes(model, self._catalogue, self._schema, self._contents))
             if opened and opened[-1].retired_by is not None and any(change.stops for change in changes):
-                self._refuse(name, retired(opened[-1]))  # a migration gave it another name
+                self._refuse(name, retired(name, opened[-1], self._history))  # a migration gave it another name
                 return
             self.models.append(model)
             self.changes += changes
@@ -159,7 +178,9 @@ class _Comparison:
         if opened and opened[-1].undone and stored_name is not None:
             pass  # (it went on with the class as it was before, and as it is again; only its indexes may have ended)
         elif opened and not opened[-1].undone and model.aggregate is None:
-            changes = [Change(name, "refused", retired(opened[-1]))]  # whatever else differs, differs for that reason
+            changes = [
+                Change(name, "refused", retired(name, opened[-1], self._history))
+            ]  # whatever else differs, differs for that reason
         elif stored_name is None:
             changes = [redefinition(model, old, self._schema, self._catalogue)]
         else:

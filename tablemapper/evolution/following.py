@@ -49,10 +49,10 @@ class Followed:
     """The indexes and aggregates that this version cannot maintain, with the reasons: it can write no entity."""
     narrow: Mapping[str, FieldForm]
     """The fields with columns, by name, that can hold values in the file which the class cannot read."""
-    narrow_keys: frozenset[str]
+    narrow_keys: Mapping[str, FieldForm]
     """The fields without columns, which only the key holds, that can hold such values."""
     others: str
-    """Which other form of the class there is, for a value that this one does not know."""
+    """Which other version of the class there is, and what to do, for a value that this one does not know."""
     special: tuple[tuple[str, Template, Template], ...]
     """The classes that the program did not open and whose keys this class must leave free, with their key templates."""
 
@@ -152,8 +152,9 @@ class Followed:
                     values = stored.decode(text, trusted=True)
                 except DAMAGE:
                     return partition  # the key is damaged: the read that follows raises that
-                facts = ", ".join(f"{name} is {value!r}" for name, value in values.items() if name in self.narrow_keys)
-                raise self._unknown(facts, partition, row) from error
+                unknown = {name: value for name, value in values.items() if name in self.narrow_keys}
+                facts = ", ".join(f"{name} is {value!r}" for name, value in unknown.items())
+                raise self._unknown(facts, partition, row, *unknown) from error
         return partition
 
     def check_index(self, first: Template, second: Template, *keys: str) -> str:
@@ -183,13 +184,13 @@ class Followed:
                 pass
             else:
                 return value
-        raise self._unknown(f"{field} is {value!r}", partition, row)
+        raise self._unknown(f"{field} is {value!r}", partition, row, field)
 
-    def _unknown(self, what: str, partition: str, row: str) -> SchemaMismatch:
-        name = self.known.name
+    def _unknown(self, what: str, partition: str, row: str, *fields: str) -> SchemaMismatch:
+        forms = {**self.narrow, **self.narrow_keys}
+        now = "".join([f"{field} is {forms[field]} now; " for field in fields])
         return SchemaMismatch(
-            f"{name} {(partition, row)}",
-            [f"{what}, which this version does not know ({self.others})"],
+            f"{self.known.name} {(partition, row)}", [f"{what}, which this version does not know: {now}{self.others}"]
         )
 
 
@@ -312,7 +313,7 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
     columns = {name: field for name, field in narrow.items() if name in model.position}
     return Followed(
         model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
-        frozenset(narrow.keys() - columns.keys()), "", (),
+        {name: field for name, field in narrow.items() if name not in columns}, "", (),
     )  # fmt: skip
 
 

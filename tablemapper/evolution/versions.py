@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..schema.forms import VersionForm
+from ..schema.forms import AppliedForm, VersionForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement", "revived"]
+__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement", "revived", "steps_of"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every version that was ever opened, by the name of the class."""
+_SHOWN = 3  # steps of a migration in a message
 
 
 def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions) -> VersionForm:
@@ -53,25 +55,36 @@ def revived(versions: Versions, id: str, by: str) -> dict[str, list[VersionForm]
 
 
 def newest(model: Model, versions: Versions) -> str:
-    """Return in words which form a class has, and which is the newest; only that there is another, if it is the newest itself."""
-    numbered = [*enumerate(versions.get(model.name, ()), 1)]
-    own = [number for number, version in numbered if version.form == model.form_hash]
-    number, version = next(((at, one) for at, one in reversed(numbered) if one.in_use), (0, None))
-    if version is None or not own or number <= own[-1]:
-        return f"another version of {model.name} in the file does"
-    since = datetime.fromtimestamp(version.since / 1e6, UTC).date()
-    return f"it has form {own[-1]} of {model.name}; the newest is form {number}, which was first opened on {since}"
+    """Return in words which version knows a value that a class does not know, and what to do."""
+    opened = versions.get(model.name, ())
+    own = [at for at, version in enumerate(opened) if version.form == model.form_hash]
+    last = max((at for at, version in enumerate(opened) if version.in_use), default=-1)
+    if not own or last <= own[-1]:
+        return f"another version of {model.name} wrote it; declare it as that one does, or write another value with that one"
+    return f"a newer version of {model.name} declares it so, which was first opened on {_date(opened[last].since)}; deploy that one"
 
 
-def retirement(model: Model, versions: Versions) -> str | None:
+def retirement(model: Model, versions: Versions, history: Sequence[AppliedForm]) -> str | None:
     """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
     opened = [version for version in versions.get(model.name, ()) if version.form == model.form_hash]
-    return None if not opened or any(version.until is None for version in opened) else retired(opened[-1])
+    return (
+        None
+        if not opened or any(version.until is None for version in opened)
+        else retired(model.name, opened[-1], history)
+    )
 
 
-def retired(version: VersionForm) -> str:
-    """Return why a retired version of a class cannot be used."""
-    ended = datetime.fromtimestamp((version.until or 0) / 1e6, UTC).date()
+def steps_of(migration: str, name: str, history: Sequence[AppliedForm]) -> str:
+    """Return what a migration changed of a class, or of others, in words; "" if the store does not know it any more."""
+    steps = [entry.steps for entry in history if entry.id == migration][-1:]
+    words = [str(step) for step in steps[0]] if steps else []
+    words = [step for step in words if re.search(rf"\b{name}\b", step)] or words
+    return ", and ".join([*words[:_SHOWN], *([f"{len(words) - _SHOWN} more"] if words[_SHOWN:] else [])])
+
+
+def retired(name: str, version: VersionForm, history: Sequence[AppliedForm]) -> str:
+    """Return why a retired version of a class cannot be used: what changed, and what to do."""
+    ended = _date(version.until or 0)
     if version.undone:
         return "the migration that replaced this form of the class was undone; open the store again"
     if version.retired_by is None:
@@ -84,4 +97,11 @@ def retired(version: VersionForm) -> str:
     else:
         by = version.retired_by if " " in version.retired_by else f"the migration {version.retired_by}"
         how = f"{by} replaced this form of the class on {ended}"
+    *undoing, id = (version.retired_by or "").split(" ")
+    if steps := steps_of(id, name, history):
+        how += f": {'it took back: ' if undoing else ''}{steps}"
     return f"{how}; deploy the version that declares it as it is now"
+
+
+def _date(time: int) -> str:
+    return str(datetime.fromtimestamp(time / 1e6, UTC).date())

@@ -40,8 +40,8 @@ class Program:
 
     def __init__(self, path: Path) -> None:
         models = [OLD, OLD_TOTALS, STOCK]
-        self.loop = asyncio.new_event_loop()
         self.store, self.in_transaction = (tm.open(path, models=models, durability="relaxed") for _ in range(2))
+        self.loop = asyncio.new_event_loop()
         self.shared = self.wait(tm.open_async(path, models=models, durability="relaxed"))
         self._engines: list[Any] = [self.store._engine, self.in_transaction._engine, self.shared._operations.engine]
         self._known = [engine._sqlite for engine in self._engines]
@@ -421,3 +421,47 @@ def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(tmp
                 print(verb, do(store))
         assert list(store.query(pear).allow_scan()) == its_pears
         assert list(pears.query(pear).allow_scan()) == its_pears
+
+
+SAYS = {
+    "rename": "rename Part.maker to firm",
+    "rename_class": "rename Part to Product",
+    "rekey": "rekey Part",
+    "convert": "convert Part.price, str to Decimal",
+    "fill": "fill Part.rank",
+    "drop": "drop Part.tags",
+    "rewrite": "rewrite Part into Part, Tag",
+    "join": "join Part and Stock into Part",
+    "several": "rename Part.maker to firm, and convert Part.price, str to Decimal, and fill Part.rank",
+    "two scripts": "rename Part.maker to firm",
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_version_that_ended_is_told_what_changed_and_what_to_do(path: Path, program: Program, name: str) -> None:
+    says = rf"the migration \w+ replaced this form of the class on [\d-]+: {SAYS[name]}; deploy the version that declares it as it is now"
+    migrate(path, CASES[name], contract=True)
+    for do in (READS["get"], READS["count of all"], WRITES["upsert"], lambda _: Program(path)):
+        with pytest.raises(tm.SchemaMismatch, match=says):
+            do(program)
+
+
+def test_a_version_that_can_only_read_or_was_undone_is_told_what_changed_and_what_to_do(
+    path: Path, program: Program
+) -> None:
+    case = CASES["convert"]
+    migrate(path, case)
+    says = (
+        "Part: first has changed this class, and this version can only read it: convert Part.price, str to Decimal; "
+        "nothing was written: deploy the version that declares it as it is now"
+    )
+    with pytest.raises(tm.SchemaMismatch, match=says):
+        WRITES["upsert"](program)
+    with tm.open(path, models=case.new) as store:
+        migrate(path, case, to="")
+        says = (
+            r"Part: the undoing of first replaced this form of the class on [\d-]+: it took back: convert Part.price, str to "
+            "Decimal; deploy the version that declares it as it is now"
+        )
+        with pytest.raises(tm.SchemaMismatch, match=says):
+            list(store.query(case.new[0]).allow_scan())

@@ -17,7 +17,7 @@ from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.scripts import script_name, script_source
-from ....evolution.versions import retirement
+from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.model import Model, Schema
@@ -65,7 +65,9 @@ _log = logging.getLogger("tablemapper.sqlite")
 def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0) -> Evolution:
     """Compare a catalogue with a schema; raise SchemaMismatch, with every difference, if the file cannot take it over."""
     schema = _without_twins(catalogue, schema)
-    evolution = evolve(catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), now=now)
+    evolution = evolve(
+        catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), catalogue.history, now=now
+    )
     if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
         raise _under_way(catalogue, evolution, read)
     if evolution.faults:
@@ -94,9 +96,9 @@ def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
         if home is None:
             models.append(model)
         elif not any(v.until is None and v.form == model.form_hash for v in catalogue.versions.get(model.name, ())):
-            reason = retirement(model, catalogue.versions) or (
-                f"{home.migration} has switched, and nothing can be added to the old form of the class; deploy the version "
-                "that declares it as it is now"
+            reason = retirement(model, catalogue.versions, catalogue.history) or (
+                f"{home.migration} has switched, and nothing can be added to the old form of the class: "
+                f"{steps_of(home.migration, model.name, catalogue.history)}; deploy the version that declares it as it is now"
             )
             faults.append(f"{model.name}: {reason}")
         elif tombstone := attrs.evolve(home.catalogue, tombstones=catalogue.tombstones).gone(model.name, model.form):

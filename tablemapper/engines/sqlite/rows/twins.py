@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation
 from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
+from ....evolution.versions import steps_of
 from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm
 from ....schema.model import Model, Schema
@@ -309,8 +310,9 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | Script
             if not twin.writes:
                 raise SchemaMismatch(
                     model.name,
-                    [f"{twin.migration} has changed this class, and this version can only read it; nothing was written: "
-                     "deploy the version that declares it as it is now"],
+                    [f"{twin.migration} has changed this class, and this version can only read it: "
+                     f"{steps_of(twin.migration, name, main.history)}; nothing was written: deploy the version that declares it as it "
+                     "is now"],
                 )  # fmt: skip
             sides = [Side(former, main, link) for link in twin.links if link.old == name]
         else:

@@ -145,7 +145,7 @@ def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
         keepers = [schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained]
         keepers += [schema.by_class[keeper.aggregate.source] for keeper in keepers if keeper.aggregate is not None]
         for needed in (source, *keepers, model):
-            reason = retirement(needed, catalogue.versions)
+            reason = retirement(needed, catalogue.versions, catalogue.history)
             if reason is None and (tombstone := catalogue.gone(needed.name, needed.form)) is not None:
                 reason = str(tombstone)
             if reason is not None and needed is not model:
