@@ -74,7 +74,8 @@ def migrate(
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does not fit.
-        MigrationStopped: some entities cannot be converted. All others are; the store has not switched.
+        MigrationStopped: some entities cannot be converted. All others are; the store has not switched for that script.
+            The scripts that the run did before it stay done.
         InvalidQuery: an argument is not a number, 0 or more.
         StoreError: there is no store, or it cannot be used.
     """
@@ -326,7 +327,7 @@ class _Run:
                 if copied.switched:
                     return True
                 if copied.stuck:
-                    raise _stopped(transition.id, self._report(done=False))
+                    raise _stopped(transition.name, self._report(done=False))
                 most = steered(most, copied.pace.seconds, self._hold)
                 rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
@@ -336,11 +337,19 @@ class _Run:
         return False
 
 
-def _stopped(id: str, report: MigrationReport) -> MigrationStopped:
-    faults = report.faults
-    switched = "" if id in report.applied else ", and nothing was switched"
+def _stopped(name: str, report: MigrationReport) -> MigrationStopped:
+    """Return the error of a migration, or of an undoing, that cannot go on.
+
+    Args:
+        name: what stopped.
+        report: of the run; what it did before, stays.
+    """
+    faults, done = report.faults, [id for id in report.applied if id != name]
+    switched = "" if name in report.applied else ", and nothing was switched"
+    if done:
+        switched += f" ({', '.join(done)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
     return MigrationStopped(
-        f"{id}: {_counted(faults)} cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"{name}: {_counted(faults)} cannot be converted; all others are{switched}: mend these or the script, and run "
         f"it again\n{_listed(faults)}",
         report=report,
     )

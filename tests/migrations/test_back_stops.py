@@ -79,3 +79,61 @@ def test_an_undoing_goes_on_once_the_entities_differ_again(collided: Path) -> No
         assert store.check().ok
         assert [store[BARE.key("a", number)].price for number in range(4)] == ["0", "7", "2", "3"]
         assert store.query(BARE).allow_scan().count() == 30
+
+
+NAMED = part(
+    changed(FIELDS, price=int, maker=None, firm=str | None),
+    key=tm.Key[str, int, int](partition="{shelf}", row=("{number}", "{price}")), name="Named", table="Names",
+)  # fmt: skip
+TO_NAMED = script(
+    [NAMED],
+    lambda m: (m.rename_class(WIDE, NAMED), m.rename(WIDE.maker, NAMED.firm)),  # type: ignore[arg-type,return-value]
+    "second", "first", [WIDE],
+)  # fmt: skip
+
+
+@pytest.fixture
+def halfway(collided: Path) -> Path:
+    """A store that was to go back over two scripts, and stopped in the second."""
+    migrate(collided, TO_WIDE, TO_NAMED)
+    with tm.open(collided, models=[NAMED], durability="relaxed") as store:
+        store.merge(NAMED.key("a", 5, 5), firm="late")
+    with pytest.raises(
+        tm.MigrationStopped, match=r"the undoing of first: 2 entities .* switched \(second stays undone\)"
+    ) as stopped:
+        migrate(collided, TO_WIDE, TO_NAMED, to="")
+    assert stopped.value.report.applied == ("second",)
+    return collided
+
+
+def test_a_run_back_over_two_scripts_that_stops_in_the_second_stays_at_the_version_between_them(halfway: Path) -> None:
+    assert [entry.id for entry in tm.status(halfway).history] == ["first"]
+    with tm.open(halfway, models=[WIDE], durability="relaxed") as store:
+        assert store[WIDE.key("a", 5, 5)].maker == "late"
+        store.merge(WIDE.key("a", 6, 6), maker="later")
+        assert store.query(WIDE).allow_scan().count() == 32
+        assert store.check().ok
+    with tm.open(halfway, models=[NAMED], durability="relaxed") as store:  # it goes on beside it
+        assert store[NAMED.key("a", 6, 6)].firm == "later"
+        assert store.check().ok
+
+
+def test_one_goes_forth_again_from_where_a_way_back_over_two_scripts_stopped(halfway: Path) -> None:
+    with pytest.raises(tm.InvalidMigration, match="the undoing of first has not finished"):
+        migrate(halfway, TO_WIDE, TO_NAMED)
+    assert migrate(halfway, TO_WIDE, TO_NAMED, to="second").applied == ("second",)
+    with tm.open(halfway, models=[NAMED], durability="relaxed") as store:
+        assert store[NAMED.key("a", 5, 5)].firm == "late"
+        assert store.query(NAMED).allow_scan().count() == 32
+        assert store.check().ok
+
+
+def test_one_goes_back_to_the_end_from_where_a_way_back_over_two_scripts_stopped(halfway: Path) -> None:
+    with tm.open(halfway, models=[WIDE], durability="relaxed") as store:
+        store.delete(WIDE.key("a", 1, 7))
+        store.delete(WIDE.key("a", 2, 7))
+    assert migrate(halfway, TO_WIDE, TO_NAMED, to="").applied == ("first",)
+    with tm.open(halfway, models=[BARE], durability="relaxed") as store:
+        assert store[BARE.key("a", 5)].maker == "late"
+        assert store.query(BARE).allow_scan().count() == 30
+        assert store.check().ok

@@ -183,6 +183,50 @@ def test_a_version_opens_only_over_the_script_that_it_knows(path: Path) -> None:
         tm.open(path, models=[COUNTED])
 
 
+@pytest.mark.parametrize("back", [text, str], ids=["copied", "switched"])
+def test_a_version_opens_over_a_script_that_was_undone_and_edited_and_makes_the_same_classes(
+    path: Path, back: Any
+) -> None:
+    """(A function had a fault: the script is undone, mended and done again.)"""
+    assert migrate(path, to_decimal(back)).ok
+    with tm.open(path, models=[COUNTED, COUNTS]) as running:
+        assert running[COUNTED.key("a", 7)].price == 7
+        assert migrate(path, to_decimal(back), to="").ok
+        mended = script(
+            [PRICED], lambda m: m.convert(FIRST.price, PRICED.price, lambda price: Decimal(price) * 2, back=text), "first", None,
+            [FIRST],
+        )  # fmt: skip
+        assert migrate(path, mended).entities == 9
+        with pytest.raises(tm.SchemaMismatch, match="was undone; open the store again"):
+            running.get(COUNTED.key("a", 7))
+    for _ in range(2):
+        with tm.open(path, models=[COUNTED, COUNTS]) as store:
+            assert store[COUNTED.key("a", 7)].price == 14
+            assert [one.number for one in store.query(COUNTED.by_price(Decimal(6)))] == [3]
+            assert store[COUNTS.key("a")].parts == 9
+            assert store.check().ok
+
+
+def test_a_version_that_went_on_beside_an_undone_script_opens_again_once_that_was_edited_and_done_again(
+    path: Path,
+) -> None:
+    key = tm.Key[int, str](partition="{number}", row="{shelf}")
+    keyed, counted = part(key=key), part(key=key, by_maker=tm.Index[str](partition="{maker}"))
+    one = script([keyed], lambda m: m.rekey(FIRST, keyed), "first", None, [FIRST])
+    assert migrate(path, one).ok
+    tm.open(path, models=[counted]).close()
+    assert migrate(path, one, to="").ok
+    with tm.open(path, models=[counted], durability="relaxed") as running:  # both go on
+        running.merge(counted.key(1, "a"), maker="n")
+        edited = script([keyed], lambda m: m.rekey(FIRST, keyed) or None, "first", None, [FIRST])
+        assert migrate(path, edited).entities == 9
+        with pytest.raises(tm.SchemaMismatch, match="was undone; open the store again"):
+            running.get(counted.key(1, "a"))
+    with tm.open(path, models=[counted]) as store:
+        assert [one.number for one in store.query(counted.by_maker("n"))] == [1]
+        assert store.check().ok
+
+
 def test_a_field_that_a_later_version_keeps_of_the_class_refuses_the_undoing(path: Path) -> None:
     first = to_decimal(text)
     assert migrate(path, first).ok

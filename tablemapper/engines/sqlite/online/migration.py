@@ -18,7 +18,7 @@ from ....evolution.definitions import indexes_in
 from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
 from ....schema.model import Schema
-from ...migration import Copied, Edit, Fault, Transition
+from ...migration import Copied, Edit, Fault, Transition, name_of
 from ...protocol import Pace
 from ..file.file import File
 from ..file.opening import open_file
@@ -183,7 +183,7 @@ class SqliteMigrations:
                 if entry.script == transition.script:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
                     return
-                catalogue = ended(writer, catalogue, twin, transition.id)
+                catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
             staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:

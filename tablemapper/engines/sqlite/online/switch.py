@@ -214,11 +214,17 @@ def _revived(
     catalogue: Catalogue, versions: dict[str, list[VersionForm]], transition: Transition
 ) -> dict[str, list[VersionForm]]:
     """Return versions of which those may be opened again that were in use before the store went the other way."""
-    id, back = transition.id, transition.back
+    id, by = transition.id, name_of(transition.id, back=not transition.back)
     runs = [entry.script for entry in catalogue.history if entry.id == id and entry.undone is not None]
-    if not back and runs[-1:] != [transition.script]:  # it never ran, or was another script
-        return versions
-    return revived(versions, id, name_of(id, back=not back))
+    if not transition.back and runs[-1:] != [
+        transition.script
+    ]:  # it never ran, or was edited, and may make other classes
+        made = {(name, each.form) for name, opened in versions.items() for each in opened if each.retired_by == by}
+        others = {model.name for model in transition.new.models if model.aggregate is None} - {
+            name for name, _ in made & _forms_of(transition.new)
+        }
+        return versions | revived({name: versions[name] for name in versions if name not in others}, id, by)
+    return revived(versions, id, by)
 
 
 def _without_builds(part: Catalogue) -> Catalogue:
