@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["etag_text", "etag_timestamp"]
+__all__ = ["ETAG_FORM", "NO_ETAG", "etag_text", "etag_timestamp"]
+
+ETAG_FORM = 'W/"1767225600000000"'
+"""An example, for messages."""
+NO_ETAG = -1
+"""What stands for a text that is no ETag; no row has it."""
 
 
 def etag_text(timestamp: int) -> str:
@@ -11,6 +16,6 @@ def etag_text(timestamp: int) -> str:
 
 
 def etag_timestamp(etag: str) -> int:
-    """Return what `etag_text` was called with, or -1, which no row has, for a text of another form."""
+    """Return what `etag_text` was called with, or NO_ETAG for a text of another form."""
     digits = etag[3:-1]
-    return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else -1
+    return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else NO_ETAG

@@ -21,7 +21,7 @@ from ..values.geo import GeoPoint
 from ..values.json_reader import JsonReader, parse_object
 from ..values.scalars import Fault
 from .declaration import Declaration, check_value, declaration_of, located
-from .etag import etag_text, etag_timestamp
+from .etag import ETAG_FORM, etag_text, etag_timestamp
 from .fields import FieldModel
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _timestamp(etag: Any, faults: list[str]) -> int | None:
         return None
     timestamp = etag_timestamp(etag) if isinstance(etag, str) else -1
     if timestamp < 0:
-        faults.append(f"{_ETAG}: {shown(etag)} is no ETag of a store, which has the form {etag_text(1767225600000000)}")
+        faults.append(f"{_ETAG}: {shown(etag)} is no ETag of a store, which has the form {ETAG_FORM}")
     return timestamp
 
 

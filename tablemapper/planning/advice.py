@@ -10,11 +10,12 @@ from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
-from ..expressions.tree import Attr, Leaf, Order
+from ..expressions.tree import Attr, In, Leaf, Order
 from ..limits import check_table_name
 from ..schema.model import Model
 from ..values.scalars import ValueType
 from .conditions import AnyPredicate, alternatives, conditions, field_name
+from .plan import MAX_RANGES
 
 __all__ = ["lack", "refusal"]
 
@@ -26,6 +27,9 @@ def lack(field: str, where: Iterable[AnyPredicate]) -> str:
     speaking = [attr for p in where for attr in p.attributes() if field == ".".join((attr.name, *attr.path))]
     if not speaking:
         return f"no condition on {field}"
+    longest = max([len(one.values) for one in _lists(where) if field == field_name(one.attr)], default=0)
+    if longest > MAX_RANGES:
+        return f"a list of {longest:,} values does not bound {field}"
     cut = any(attr.part for attr in speaking)
     return f"the condition on {field} does not bound it" + (
         f"; compare {field} itself: {field} >= …, {field} < …" if cut else ""
@@ -43,11 +47,17 @@ def refusal(
         *(f"  {why}" for why in refused),
     ]
     index = _index(model, where, order)
+    if any(len(one.values) > MAX_RANGES for one in _lists(where)):
+        lines.append(f"a query for each {MAX_RANGES:,} values of a list could be bounded")
     if index is None:
         lines.append("add conditions, or read it all with .allow_scan()")
     else:
         lines += ["this index would serve it:", f"    {index}", "or read it all with .allow_scan()"]
     return "\n".join(lines)
+
+
+def _lists(where: Iterable[AnyPredicate]) -> list[In[Any]]:
+    return [one for one in where if isinstance(one, In)]
 
 
 def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any], ...]) -> str | None:
@@ -62,7 +72,8 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
         if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
     }
     elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
-    lead = [name for name in (*way.equal, *elements, *way.among) if name in types]
+    lists = [name for name, values in way.among.items() if len(values) <= MAX_RANGES]
+    lead = [name for name in (*way.equal, *elements, *lists) if name in types]
     ranged = [name for name in (*way.compared, *way.windows) if name in types and name not in lead]
     if not lead and not ranged:
         return None

@@ -94,7 +94,9 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
                 refused.append(f"{path}: {why}")
                 continue
         one = _along(form, path, where, ways)
-        if path.index is None or not one.scan:
+        if path.index is not None and one.scan:
+            refused.append(f"{path}: {lack(path.index.partition.slots[0].field, where)}")
+        else:
             plans.append(one)
     return plans, refused
 

@@ -221,3 +221,30 @@ def test_what_no_index_would_serve_is_refused_without_one(text: str) -> None:
     _, query = ask(thing(), text)
     with pytest.raises(tm.ScanRefused, match=r"add conditions, or read it all with \.allow_scan\(\)"):
         list(query)
+
+
+def test_a_list_that_is_too_long_to_bound_anything_is_named_and_no_index_is_proposed_for_it() -> None:
+    class Note(tm.Entity, table="Notes"):
+        group: tm.Field[str]
+        rank: tm.Field[int]
+        size: tm.Field[int]
+
+        key = tm.Key[str, int](partition="{group}", row="{size}")
+        by_rank = tm.Index[int](partition="{rank}")
+
+    with tm.open(":memory:", models=[Note]) as store:
+        long = [str(number) for number in range(1001)]
+        assert store.query(Note).where(Note.group.is_in(long[1:])).count() == 0
+        for condition, why in (
+            (Note.group.is_in(long), "  Note.key: a list of 1,001 values does not bound group\n"),
+            (Note.rank.is_in(range(1001)), "  Note.by_rank: a list of 1,001 values does not bound rank\n"),
+            (Note.size.is_in(range(1001)), "  Note.key: no condition on group\n"),
+        ):
+            with pytest.raises(tm.ScanRefused) as refused:
+                store.query(Note).where(condition).first()
+            message = str(refused.value)
+            assert why in message
+            assert "a query for each 1,000 values of a list could be bounded" in message
+            assert "tm.Index" not in message
+            with pytest.raises(tm.ScanRefused, match="by_size = tm.Index"):
+                store.query(Note).where(condition, Note.size == 3).first()

@@ -66,8 +66,16 @@ def test_an_etag_by_hand_is_compared(store: tm.Store) -> None:
     store.merge(Item.key("p", "r"), num=1, if_match=etag)
     with pytest.raises(tm.PreconditionFailed):
         store.merge(Item.key("p", "r"), num=2, if_match=etag)
-    with pytest.raises(tm.PreconditionFailed):
-        store.delete(Item.key("p", "r"), if_match="nonsense")
+    with pytest.raises(tm.PreconditionFailed, match="it was written since it was read"):
+        store.merge(Item.key("p", "r"), num=2, if_match=etag)
+    looks = r'if_match= is no ETag: pass tm\.info\(entity\)\.etag, which looks like W/"\d{16}", or "\*" for any$'
+    for wrong in ("nonsense", "", '"1767225600000000"', "1767225600000000"):
+        with pytest.raises(tm.PreconditionFailed, match=looks):
+            store.delete(Item.key("p", "r"), if_match=wrong)
+    with pytest.raises(tm.PreconditionFailed, match=looks):
+        store.replace(item, if_match="nonsense")
+    with pytest.raises(tm.PreconditionFailed, match=looks), store.transaction() as tx:
+        tx.merge(Item.key("p", "r"), num=2, if_match="nonsense")
     assert store[Item.key("p", "r")].num == 1
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import apsw
 import attrs
 
-from ....entities.etag import etag_text
+from ....entities.etag import ETAG_FORM, NO_ETAG, etag_text
 from ....errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
 from ....evolution.following import Followed
 from ....limits import MAX_ENTITY
@@ -381,8 +381,11 @@ class Vanished(Exception):
 def stale(operation: Operation, stored: Row) -> PreconditionFailed:
     """Return the error of an operation on an entity that was written since it was read."""
     mend = "" if operation.verb == "require" else ', or pass if_match="*" to overwrite'
+    fault = f"it was written since it was read; read it again{mend}"
+    if operation.etag == NO_ETAG:
+        fault = f'if_match= is no ETag: pass tm.info(entity).etag, which looks like {ETAG_FORM}, or "*" for any'
     return PreconditionFailed(
-        f"{operation}: it was written since it was read; read it again{mend}",
+        f"{operation}: {fault}",
         entity=operation.model.name,
         key=operation.key,
         etag=etag_text(stored[2]),
