@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..codegen import Names, compile_functions
+from ..codegen import Names
 from ..errors import InvalidQuery, shown
 from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
-__all__ = ["alike", "attribute_source", "calculation_source", "matcher", "python_source", "walk"]
+__all__ = ["alike", "attribute_source", "calculation_source", "python_source", "walk"]
 
 
 def walk(value: Any, path: tuple[str, ...]) -> Any:
@@ -133,13 +133,3 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
         raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
 
     return lower(predicate)
-
-
-def matcher(predicate: Predicate[Any]) -> Callable[[Any], bool]:
-    """Return a function from an entity to whether the predicate holds for it."""
-    names = Names()
-    source = python_source(predicate, lambda name: f"e.{name}", names)
-    test: Callable[[Any], bool] = compile_functions("predicate", f"def holds(e):\n    return {source}\n", names)[
-        "holds"
-    ]
-    return test

@@ -54,7 +54,7 @@ class ArrowWriter:
         scales = _scales(verb, attributes, decimals or {})
         self.columns = {name: ArrowColumn(attr.type, self.pa, scales.get(name)) for name, attr in attributes.items()}
         self.open = {name for name, attr in attributes.items() if attr.type.name == "Decimal"} - scales.keys()
-        """The columns of Decimals of which the type is not said; they are text first."""
+        """The columns of Decimals whose digits the user does not give; they are text first."""
         self.schema = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def batches(self, size: int) -> Iterator[Any]:
@@ -75,7 +75,7 @@ class ArrowWriter:
         lines = reader.lines(min(most, LINES))
         if lines is None:
             return map(self.of_block, reader.blocks(min(most, ROWS), stored=True))
-        return _ahead(_OfLines(self, reader).batch, lines)
+        return _ahead(_LineBatches(self, reader).batch, lines)
 
     def of_block(self, block: Block) -> Any:
         """Return a batch of columns."""
@@ -93,7 +93,7 @@ class ArrowWriter:
             raise InvalidQuery(f"{name}: a value does not fit into {column.type}: {error}{hint}") from error
 
 
-class _OfLines:
+class _LineBatches:
     """Makes batches of lines of JSON, by Arrow itself; what it cannot read so is read as rows."""
 
     def __init__(self, writer: ArrowWriter, reader: ColumnReader) -> None:
@@ -174,26 +174,26 @@ def _ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
     if first is None:
         return
     with ThreadPoolExecutor(1, "tablemapper-columns") as thread:
-        made: deque[Future[T]] = deque()
+        futures: deque[Future[T]] = deque()
         for item in chain([first], items):
-            behind = sum(not one.done() for one in made) > 1
-            made.append(_made(make, item) if behind else thread.submit(make, item))
-            while made[0].done() or len(made) > _WAITING:
-                yield made.popleft().result()
-                if not made:
+            behind = sum(not future.done() for future in futures) > 1
+            futures.append(_completed(make, item) if behind else thread.submit(make, item))
+            while futures[0].done() or len(futures) > _WAITING:
+                yield futures.popleft().result()
+                if not futures:
                     break
-        for one in made:
-            yield one.result()
+        for future in futures:
+            yield future.result()
 
 
-def _made(make: Callable[[A], T], item: A) -> Future[T]:
-    """Return what a function makes of an item as another thread does; an error waits for its turn, too."""
-    made: Future[T] = Future()
+def _completed(make: Callable[[A], T], item: A) -> Future[T]:
+    """Return what a function makes of an item, as another thread returns it; an error waits for its turn, too."""
+    future: Future[T] = Future()
     try:
-        made.set_result(make(item))
+        future.set_result(make(item))
     except Exception as error:
-        made.set_exception(error)
-    return made
+        future.set_exception(error)
+    return future
 
 
 def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[Any, Any]) -> dict[str, int]:

@@ -41,8 +41,8 @@ E = TypeVar("E")
 
 
 @attrs.frozen(eq=False)
-class _Part:
-    """The query over one class."""
+class _Member:
+    """One of the classes, with the query over it."""
 
     query: Query[Any]
     refuted: str | None = None
@@ -64,22 +64,22 @@ def _place(run: Run) -> Callable[[Row], Position]:
 class _Mixed(Results[T]):
     """The results of a query over several classes."""
 
-    __slots__ = ("_parts", "_plans", "_spec", "_where")
+    __slots__ = ("_members", "_plans", "_spec", "_where")
 
-    def __init__(self, plans: PlanCache, parts: tuple[_Part, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
+    def __init__(self, plans: PlanCache, members: tuple[_Member, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
         self._plans = plans
-        self._spec = parts[0].query._spec
-        self._parts = parts
+        self._spec = members[0].query._spec
+        self._members = members
         self._where = where
 
     def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
-        return self._of([change(part.query) for part in self._parts])
+        return self._of([change(member.query) for member in self._members])
 
     def _of(self, queries: Iterable[Query[Any]]) -> Self:
         """Return a copy with other queries over the classes, in the same order."""
-        pairs = zip(self._parts, queries, strict=True)
-        parts = tuple([attrs.evolve(part, query=query) for part, query in pairs])
-        return type(self)(self._plans, parts, self._where)
+        pairs = zip(self._members, queries, strict=True)
+        members = tuple([attrs.evolve(member, query=query) for member, query in pairs])
+        return type(self)(self._plans, members, self._where)
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -124,8 +124,8 @@ class _Mixed(Results[T]):
         """
         count = counted("split", count, least=1)
         several = [
-            part.query.split(count) if part.refuted is None else [part.query._in_part(Part(None))] * count
-            for part in self._parts
+            member.query.split(count) if member.refuted is None else [member.query._in_part(Part(None))] * count
+            for member in self._members
         ]
         return [self._of(queries) for queries in zip(*several, strict=True)]
 
@@ -136,7 +136,7 @@ class _Mixed(Results[T]):
         Raises:
             InvalidQuery: this is no part.
         """
-        parts = [part.query._spec.part for part in self._parts]
+        parts = [member.query._spec.part for member in self._members]
         if None in parts:
             raise InvalidQuery(f"{shown(self)}: this is a whole query; split(count) returns parts")
         return self._part_seal().token(tuple([attrs.astuple(one) for one in parts if one is not None]), 0)
@@ -148,7 +148,9 @@ class _Mixed(Results[T]):
             InvalidToken: the token was changed, or is that of another query.
         """
         forms, _ = self._part_seal().open(token)
-        return self._of([part.query._in_part(Part.of(form)) for part, form in zip(self._parts, forms, strict=True)])
+        return self._of(
+            [member.query._in_part(Part.of(form)) for member, form in zip(self._members, forms, strict=True)]
+        )
 
     def _part_seal(self) -> Seal:
         whole = self._each(lambda query: query._in_part(None))
@@ -216,8 +218,8 @@ class _Mixed(Results[T]):
         """
         return MixedExplanation(
             order_text(self._spec.order) or (f"key{' descending' if self._spec.backwards else ''}",),
-            {part.model.name: part.query.explain() for part in self._parts if part.refuted is None},
-            {part.model.name: part.refuted for part in self._parts if part.refuted is not None},
+            {member.model.name: member.query.explain() for member in self._members if member.refuted is None},
+            {member.model.name: member.refuted for member in self._members if member.refuted is not None},
         )
 
     def __repr__(self) -> str:
@@ -225,20 +227,20 @@ class _Mixed(Results[T]):
 
     @property
     def _names(self) -> str:
-        return " | ".join(part.model.name for part in self._parts)
+        return " | ".join(member.model.name for member in self._members)
 
     # ------------------------------------------------------------------------------------------ runs
 
     def _runs(self, *, only_count: bool = False) -> list[Run]:
         """Return a run for each class; to count results, it reads no values, in any order."""
-        queries: Iterator[ClassResults[Any]] = (part.query for part in self._parts if part.refuted is None)
+        queries: Iterator[ClassResults[Any]] = (member.query for member in self._members if member.refuted is None)
         if only_count:
             queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
         spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 
     def _form(self) -> Any:
-        return [self._spec.backwards, [query_identity(self._plans, part.query._spec) for part in self._parts]]
+        return [self._spec.backwards, [query_identity(self._plans, member.query._spec) for member in self._members]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
         read = self._read(self._runs(), after, limit)
@@ -286,14 +288,14 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
             InvalidQuery: an argument is not a condition, no class has its field, or the types of two classes differ.
         """
         given: tuple[Predicate[Any], ...] = predicates
-        models = [part.model for part in self._parts]
+        models = [member.model for member in self._members]
         refuse_named(named, models[0].name)
         for predicate in given:
             check_condition(predicate, models[0].name)
             for attr in predicate.attributes():
                 _known(attr, models)
-        parts = tuple([_narrowed(part, given) for part in self._parts])
-        return type(self)(self._plans, parts, (*self._where, *given))
+        members = tuple([_narrowed(member, given) for member in self._members])
+        return type(self)(self._plans, members, (*self._where, *given))
 
     def order_by(
         self,
@@ -308,11 +310,13 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         given: tuple[Any, ...] = steps
         if given and self._spec.backwards:
             raise InvalidQuery("order_by: backwards() reverses the order of the rows; write .desc() instead")
-        models = [part.model for part in self._parts]
+        models = [member.model for member in self._members]
         for step in given:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
                 _known(attr, models)
-        queries = [part.query.order_by(*(_own_step(step, part.model) for step in given)) for part in self._parts]
+        queries = [
+            member.query.order_by(*(_own_step(step, member.model) for step in given)) for member in self._members
+        ]
         orders = [query._spec.order for query in queries]
         # (If a field is wide in one class, its sort values must be those of wide fields in all.)
         wide = [any(step.wide for step in steps) for steps in zip(*orders, strict=True)]
@@ -335,21 +339,21 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
         raise InvalidQuery(f"query: {tables}; only classes that share a table can be queried together")
-    return MixedQuery(plans, tuple([_Part(Query(plans, QuerySpec(model, mixed=True))) for model in models]))
+    return MixedQuery(plans, tuple([_Member(Query(plans, QuerySpec(model, mixed=True))) for model in models]))
 
 
 # ---------------------------------------------------------------------------------------------- conditions, by class
 
 
-def _narrowed(part: _Part, predicates: Sequence[Predicate[Any]]) -> _Part:
+def _narrowed(member: _Member, predicates: Sequence[Predicate[Any]]) -> _Member:
     """Return the query over a class, with more conditions."""
     for predicate in conjuncts(predicates):
-        own = _of_class(predicate, part.model)
-        if own is False and part.refuted is None:
-            part = attrs.evolve(part, refuted=predicate_text(predicate, ()))
+        own = _of_class(predicate, member.model)
+        if own is False and member.refuted is None:
+            member = attrs.evolve(member, refuted=predicate_text(predicate, ()))
         elif not isinstance(own, bool):
-            part = attrs.evolve(part, query=part.query.where(own))
-    return part
+            member = attrs.evolve(member, query=member.query.where(own))
+    return member
 
 
 def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:

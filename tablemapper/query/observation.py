@@ -146,10 +146,10 @@ class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
     __slots__ = ()
 
     def _plain(self) -> MixedQuery[Any, Any, Any, Any, Any]:
-        return MixedQuery(self._plans, self._parts, self._where)
+        return MixedQuery(self._plans, self._members, self._where)
 
     def _classes(self) -> list[ClassResults[Any]]:
-        return [part.query for part in self._parts]
+        return [member.query for member in self._members]
 
 
 def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -180,7 +180,7 @@ for _kind in (_ObservedQuery, _ObservedRows):
 def observed(query: Any) -> Any:
     """Return a query that reports its calls; its plans must be `ObservedPlans`."""
     if isinstance(query, MixedQuery):
-        return _ObservedMixed(query._plans, query._parts, query._where)
+        return _ObservedMixed(query._plans, query._members, query._where)
     return _ObservedQuery(query._plans, query._spec)
 
 

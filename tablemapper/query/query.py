@@ -552,14 +552,14 @@ class Query(ClassResults[E]):
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())
             if not by and isinstance(measure, Attr) and slot.ordered:
-                return self._end(slot, measure.asc() if measured == "min" else measure.desc())
+                return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
         wanted = by if measure is None else (*by, measure)
         return summed_up(Rows[Any](self._plans, spec, wanted), slot)
 
-    def _end(self, slot: Slot, step: Order[Any]) -> States:
+    def _extreme(self, slot: Slot, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""
         row = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
         return summed_up([] if row is None else [row], slot)

@@ -99,29 +99,39 @@ class WriteByQuery:
         progress: ProgressOption,
         resume: str | None,
     ) -> int:
-        check_outside(self.engine, doing.partition("(")[0])
+        """Write by a query; return the number of entities.
+
+        Args:
+            spec: the query.
+            what: the query as text.
+            doing: the call as text, as ``delete()``.
+            work: gives the operation on an entity.
+            progress: the user's option.
+            resume: the name of the run, if it has one.
+        """
+        verb = doing.partition("(")[0]
+        check_outside(self.engine, verb)
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
         self.plans.warn_of_scan(prepared, bound, lambda: what, spec.limit)
-        place = None
+        checkpoint = None
         if resume is not None:
             form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")
             digest = hashlib.blake2b(form, digest_size=16).hexdigest()
-            place = Checkpoint(self.engine, _named(resume, spec), digest, f"{what}.{doing}")
+            checkpoint = Checkpoint(self.engine, _named(resume, spec), digest, f"{what}.{doing}")
         if spec.limit == 0:
             return 0
-        verb = doing.partition("(")[0]
         spending = None if spec.budget is None else spec.budget.start(what)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, spec, self._test(spec, bound), work, place, spending, meter)
+            run = _Run(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
             try:
                 if prepared.plan.index is None and spec.limit is None:
                     run.by_page(prepared, bound)
                 else:
                     run.by_key()
             except BaseException as error:
-                tell_written(error, verb, run.written, "" if place is None else "; the same call continues there")
+                tell_written(error, verb, run.written, "" if checkpoint is None else "; the same call continues there")
                 raise
         return run.written
 
@@ -157,7 +167,7 @@ class _Run:
         spec: QuerySpec,
         test: Callable[[Any], bool],
         work: Work,
-        place: Checkpoint | None,
+        checkpoint: Checkpoint | None,
         spending: Spending | None,
         meter: Meter,
     ) -> None:
@@ -167,15 +177,15 @@ class _Run:
         self._model = spec.model
         self._test = test
         self._work = work
-        self._place = place
+        self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
-        self.written = 0 if place is None else place.written
+        self.written = 0 if checkpoint is None else checkpoint.written
         self._meter.advance(self.written)
 
     def by_page(self, prepared: PreparedPlan, bound: BoundPlan) -> None:
         """Go through the entities along the key."""
-        after = None if self._place is None else self._place.position
+        after = None if self._checkpoint is None else self._checkpoint.position
         more = True
         while more:
             entities, after, more = self._page(prepared, bound, after)
@@ -199,13 +209,13 @@ class _Run:
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
-        place, batch = self._place, self._writing.batch_limits.batch
+        checkpoint, batch = self._checkpoint, self._writing.batch_limits.batch
         with SpooledTemporaryFile(_SPOOL) as file:
-            if place is None or self._spec.limit is None:
+            if checkpoint is None or self._spec.limit is None:
                 keys = _in_order(self._keys(), file, self._writing.batch_limits.in_memory)
             else:
-                keys = iter(place.chosen(lambda: sorted(self._keys())))
-            if place is not None and (position := place.position) is not None:
+                keys = iter(checkpoint.chosen(lambda: sorted(self._keys())))
+            if checkpoint is not None and (position := checkpoint.position) is not None:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):
                 rows = self._engine.get_many([(self._model, *key) for key in some])
@@ -243,20 +253,20 @@ class _Run:
             # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
             written = self.written + len(part)
-            place = self._place
+            checkpoint = self._checkpoint
             try:
-                self._engine.apply(part, notes=() if place is None else place.moved(part[-1].key, written))
+                self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written))
             except (PreconditionFailed, EntityNotFound):
                 tries += 1
                 if tries > _ATTEMPTS:
                     raise
                 operations = self._again(operations)
             except NoteChanged:
-                assert place is not None
-                raise place.taken() from None
+                assert checkpoint is not None
+                raise checkpoint.taken() from None
             else:
-                if place is not None:
-                    place.arrived()
+                if checkpoint is not None:
+                    checkpoint.arrived()
                 self.written = written
                 self._meter.advance(len(part))
                 operations = operations[len(part) :]
@@ -275,8 +285,8 @@ class _Run:
         return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
-        if self._place is not None:
-            self._place.leave()
+        if self._checkpoint is not None:
+            self._checkpoint.leave()
 
 
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -229,11 +229,9 @@ def _filled(window: dict[Model, Batch]) -> list[Batch]:
     return [batch for batch in window.values() if batch.rows]
 
 
-def _write_windows(
-    operations: Operations, stream: Iterator[Operation], meter: Meter, *, clock: Clock = time.monotonic
-) -> None:
+def _write_windows(operations: Operations, stream: Iterator[Operation], meter: Meter) -> None:
     """Apply a stream of operations in windows, each with a key once at most."""
-    pace = WindowPace(clock)
+    pace = WindowPace(time.monotonic)
     window: dict[tuple[str, str, str], Operation] = {}
     twins: list[Operation] = []
     ended = False

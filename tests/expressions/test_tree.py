@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.codegen import Names, compile_functions
 from tablemapper.expressions.predicates import conjuncts, dump
-from tablemapper.expressions.python import matcher, python_source
+from tablemapper.expressions.python import python_source
 from tablemapper.values.extra import Int32Value
+
+from ..matching import matcher
 
 
 class Color(Enum):

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.expressions.python import matcher
 from tablemapper.expressions.tree import And
+
+from ..matching import matcher
 
 DAY, HOUR, TICK = timedelta(days=1), timedelta(hours=1), timedelta(microseconds=1)
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -142,8 +142,8 @@ def _read_by(lines: bool, size: int) -> Iterator[list[str]]:
         patch.setattr(batches, "ROWS", size)
         patch.setattr(batches, "LINES", size)
         patch.setattr(columns, "FEW", 1)
-        parsed, reader = batches._OfLines._parsed, columns.ColumnReader.lines
-        patch.setattr(batches._OfLines, "_parsed", lambda self, text: (came.append("text"), parsed(self, text))[1])
+        parsed, reader = batches._LineBatches._parsed, columns.ColumnReader.lines
+        patch.setattr(batches._LineBatches, "_parsed", lambda self, text: (came.append("text"), parsed(self, text))[1])
         patch.setattr(columns.ColumnReader, "lines", reader if lines else lambda self, size: None)
         yield came
 
@@ -447,9 +447,9 @@ def test_arrow_reads_numbers_of_keys_of_which_none_is_negative(
         )
         rows = store.query(Numbered).allow_scan()
         given: list[Any] = []
-        numbers_of = batches._OfLines._numbers
+        numbers_of = batches._LineBatches._numbers
         monkeypatch.setattr(
-            batches._OfLines, "_numbers", lambda self, *text: (given.append(numbers_of(self, *text)), given[-1])[1]
+            batches._LineBatches, "_numbers", lambda self, *text: (given.append(numbers_of(self, *text)), given[-1])[1]
         )
         with _read_by(True, 100) as came:
             table = rows.to_arrow()

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.expressions.python import matcher
+
+from ..matching import matcher
 
 
 class Reading(tm.Entity, table="Readings"):

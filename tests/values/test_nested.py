@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablemapper.codegen import Names
-from tablemapper.expressions.python import matcher
 from tablemapper.expressions.tree import Attr
 from tablemapper.values.extra import Extra, Int32Value
 from tablemapper.values.geo import GeoPoint
@@ -28,6 +27,7 @@ from tablemapper.values.nested import converter, value_type
 from tablemapper.values.scalars import Fault, Int32, ValueType
 
 from ..conftest import examples
+from ..matching import matcher
 
 
 class Color(Enum):
