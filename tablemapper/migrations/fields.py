@@ -66,6 +66,9 @@ class Fields:
         needs_former = self._restored or (self._undone_fills and undeclared)
         self.former = Former(self._key, restored_names, self._lacking) if needs_former else None
         sources = origins(script, old, new)
+        for name, source in sources.items():
+            if name not in converted and (read_anew := _read_anew(self._old.field(source), declaration.field(name))):
+                converted[name] = read_anew
         self._copied = [(name, source) for name, source in sources.items() if name not in converted]
         self._converted = [(name, sources[name], function) for name, function in converted.items()]
 
@@ -174,6 +177,16 @@ def _declared(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
     except ValueError:
         return None
     return value
+
+
+def _read_anew(old: FieldModel, new: FieldModel) -> Callable[[Any], Any] | None:
+    """Return what reads a value of a field as one of another, where no step says that and the two have other classes.
+
+    A store reads the values of an Enum or a nested class with another one, too, if that is as wide.
+    """
+    if old.type is new.type or old.annotation == new.annotation:
+        return None
+    return lambda value: None if value is None else new.type.load(old.type.store(value))
 
 
 def _conversion(with_: Any, *, optional: bool) -> Callable[[Any], Any]:

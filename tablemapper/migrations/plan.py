@@ -19,9 +19,9 @@ from ..evolution.changes import Anything
 from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
 from ..evolution.evolution import evolve
 from ..evolution.renames import with_properties, with_source
-from ..evolution.rules import reads
+from ..evolution.rules import reads, widens
 from ..expressions.tree import Attr
-from ..schema.forms import Forms, LinkForm
+from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
 from .links import links_of, several, way_back
@@ -47,10 +47,14 @@ def check_old(script: Script, forms: Forms, pending: Collection[str] = (), *, ba
             their own.
     """
     affected = affected_classes(script, forms)
+    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
+    after = {cls.__name__: model_of(cls).form for cls in script.new if cls.__name__ not in copied}
     faults = [
         fault
         for cls in script.old
-        for fault in _differences(cls, forms, pending, exact=cls.__name__ in affected, back=back)
+        for fault in _differences(
+            cls, forms, pending, exact=cls.__name__ in affected, back=back, after=after.get(cls.__name__)
+        )
     ]
     if not back:
         faults += _not_in_old(script, forms)
@@ -95,9 +99,19 @@ def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
 
 
 def _differences(
-    cls: Any, forms: Forms, pending: Collection[str] = (), *, exact: bool, back: bool = False
+    cls: Any,
+    forms: Forms,
+    pending: Collection[str] = (),
+    *,
+    exact: bool,
+    back: bool = False,
+    after: ModelForm | None = None,
 ) -> Iterator[str]:
-    """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class."""
+    """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class.
+
+    A field may be as it is in the new class, ``after``, of a class that is not copied: a program with that may have opened the
+    store before.
+    """
     name, declared = cls.__name__, model_of(cls).form
     if name not in forms:
         yield f"{name} is not in the store"
@@ -111,8 +125,13 @@ def _differences(
     for property, field in declared.fields.items():
         if property not in stored.fields:
             yield f"{name}.{property}: the field is not in the store"
-        elif replace(field, default=None) != replace(stored.fields[property], default=None):
-            stored_field = stored.fields[property]
+        elif not _same_field(field, stored_field := stored.fields[property]):
+            if (
+                after is not None
+                and widens(field, stored_field)
+                and _same_field(after.fields.get(property), stored_field)
+            ):
+                continue
             yield f"{name}.{property}: the field is another one in the store: {stored_field}, and {field} in old"
     stored_names = indexes_in(stored.indexes, declared.indexes)
     for index in declared.indexes:
@@ -134,6 +153,10 @@ def _differences(
         )
     if declared.aggregate != stored.aggregate:
         yield f"{name}: it aggregates something else in the store"
+
+
+def _same_field(one: FieldForm | None, other: FieldForm) -> bool:
+    return one is not None and replace(one, default=None) == replace(other, default=None)
 
 
 def _added(label: str, how: str) -> str:

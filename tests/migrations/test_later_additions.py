@@ -343,3 +343,47 @@ def test_the_next_script_runs_after_a_version_with_a_dropped_aggregate_was_refus
         with pytest.raises(tm.SchemaMismatch, match="Totals was dropped by first"):
             tm.open(path, models=[FIRST, FIRST_TOTALS])
     assert migrate(path, DROPPED, PRICES).ok
+
+
+SHELVED = part(changed(FIELDS, maker=str, shelf=str), by_maker=tm.Index[str](partition="{maker}"))
+LOOSE = part(FIELDS)
+SIZED = part(changed(FIELDS, size=int), name="Other", table="Others")
+
+
+def fill_sizes(m: tm.Migration) -> None:
+    m.drop(SHELVED.by_maker)
+    m.fill(SIZED.size, lambda other: other.number)
+
+
+def test_a_field_that_can_be_none_by_now_is_no_hindrance_where_the_class_is_not_copied(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    sizes = script([LOOSE, SIZED], fill_sizes, "sizes", None, [SHELVED, OTHER])
+    with tm.open(path, models=[SHELVED, OTHER]) as store:
+        store.insert(SHELVED("a", 1, price="1", maker="m", tags=[]))
+        store.insert(OTHER("a", 1, price="1", maker=None, tags=[]))
+    migrate(path, sizes)
+    with tm.open(path, models=[LOOSE, SIZED]) as store:
+        store.insert(LOOSE("a", 2, price="2", maker=None, tags=[]))
+        after = contents(store, [LOOSE, SIZED])
+    for _ in range(2):
+        assert migrate(path, sizes, to="").ok
+        assert migrate(path, sizes).applied == ("sizes",)
+    with tm.open(path, models=[LOOSE, SIZED]) as store:
+        assert contents(store, [LOOSE, SIZED]) == after
+        assert store.check().ok
+
+
+def test_a_field_that_can_be_none_by_now_is_told_before_its_class_is_copied(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[SHELVED]) as store:
+        store.insert(SHELVED("a", 1, price="1", maker="m", tags=[]))
+    loose = part(FIELDS, by_maker=tm.Index[str](partition="{maker}"))
+    with tm.open(path, models=[loose]) as store:
+        store.insert(loose("a", 2, price="2", maker=None, tags=[]))
+    before = tm.status(path)
+    priced = script([PRICED], lambda m: (m.convert(SHELVED.price, PRICED.price, Decimal), m.drop(SHELVED.by_maker)), "one", None, [SHELVED])  # fmt: skip
+    with pytest.raises(
+        tm.InvalidMigration, match=r"Part.maker: the field is another one in the store: str \| None, and str in"
+    ):
+        migrate(path, priced)
+    assert tm.status(path) == before

@@ -456,6 +456,7 @@ def _fits(declared: ModelForm, stored: ModelForm) -> bool:
     stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
     return (
         declared_fields.items() <= stored_fields.items()
+        and declared.type in (None, stored.type)
         and indexes_in(stored.indexes, declared.indexes) == {name: name for name in declared.indexes}
         and declared.aggregate == stored.aggregate
     )

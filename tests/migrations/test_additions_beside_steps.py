@@ -1,0 +1,97 @@
+"""What needs no step, in a script with other steps: it is taken over with them."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+
+from .shapes import migrate, script
+
+KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
+
+
+class Before:
+    @attrs.define
+    class Home:
+        city: str
+
+    class Color(enum.Enum):
+        RED = "red"
+
+
+class After:
+    @attrs.define
+    class Home:
+        city: str
+        floor: int = 7
+
+    class Color(enum.Enum):
+        RED = "red"
+        BLUE = "blue"
+
+
+def thing(table: str, types: Any, price: Any, color: Any, **fields: Any) -> Any:
+    annotations = {
+        "shelf": str, "number": int, "price": price, "home": types.Home, "other": types.Home | None,
+        "homes": list[types.Home], "color": types.Color, "text": color,
+    }  # fmt: skip
+    body = {"__annotations__": {name: tm.Field[kind] for name, kind in annotations.items()}, "__module__": __name__}
+    return type(tm.Entity)("Thing", (tm.Entity,), {**body, "key": KEY, **fields}, table=table)
+
+
+@pytest.mark.parametrize("table", ["Things", "Goods"])
+def test_values_of_a_wider_class_are_read_with_that(tmp_path: Path, table: str) -> None:
+    old, new = thing("Things", Before, int, Before.Color), thing(table, After, float, str)
+
+    def steps(m: tm.Migration) -> None:
+        m.convert(old.price, new.price, float)
+        if table != "Things":
+            m.rename_class(old, new)
+
+    with tm.open(tmp_path / "s.db", models=[old]) as store:
+        homes = [Before.Home("Rome"), None, [Before.Home("Bern")]]
+        store.insert(old("x", 1, 5, *homes, Before.Color.RED, Before.Color.RED))
+    assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), dry_run=True).ok
+    assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+    with tm.open(tmp_path / "s.db", models=[new]) as store:
+        after = [After.Home("Rome"), None, [After.Home("Bern")]]
+        assert list(store.query(new).allow_scan()) == [new("x", 1, 5.0, *after, After.Color.RED, "red")]
+
+
+def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Path) -> None:
+    class Thing(tm.Entity, table="Things"):
+        shelf: tm.Field[str]
+        number: tm.Field[int]
+        price: tm.Field[int]
+
+        key = KEY
+
+    old = Thing
+
+    class Thing(tm.Entity, table="Things", type="thing"):  # type: ignore[no-redef]
+        shelf: tm.Field[str]
+        number: tm.Field[int]
+        cost: tm.Field[int]
+
+        key = KEY
+
+    new: Any = Thing
+
+    def steps(m: tm.Migration) -> None:
+        m.rename(old.price, new.cost)
+
+    with tm.open(tmp_path / "s.db", models=[old]) as older:
+        older.insert(old("x", 1, 5))
+        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+        with tm.open(tmp_path / "s.db", models=[new]) as newer:
+            older.insert(old("x", 2, 6))
+            newer.insert(new("x", 3, 7))
+            assert [one.cost for one in newer.query(new).allow_scan()] == [5, 6, 7]
+            assert newer.check().ok
+            assert older.check().ok
