@@ -6,12 +6,16 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online.fences import fenced
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations.script import MigrationFunction
 
 from .shapes import (
@@ -465,3 +469,37 @@ def test_a_version_that_can_only_read_or_was_undone_is_told_what_changed_and_wha
         )
         with pytest.raises(tm.SchemaMismatch, match=says):
             list(store.query(case.new[0]).allow_scan())
+
+
+def with_other_names(path: Path) -> None:
+    """Rename every table of a store, as what ends a version does."""
+    engine = SqliteMigrations.open(path, durability="relaxed")
+
+    def write(writer: Any) -> None:
+        ended = attrs.evolve(engine._catalogue, versions={name: [] for name in engine._catalogue.versions})
+        after = fenced(writer, engine._catalogue, ended)
+        engine._save(writer, attrs.evolve(after, versions=engine._catalogue.versions))
+
+    engine._write(write)
+    engine.close()
+
+
+def test_a_read_follows_names_that_change_again_while_it_follows(path: Path, program: Program) -> None:
+    program.answers()
+    before = program.answers()
+    left = 0
+
+    def catch_up(engine: Any, now: Callable[[], None]) -> None:
+        nonlocal left
+        now()
+        if left:
+            left -= 1
+            with_other_names(path)
+
+    for engine in program._engines:
+        engine.catch_up = engine.reads.catch_up = partial(catch_up, engine, engine.catch_up)
+    with_other_names(path)
+    for verb, do in READS.items():
+        left = 3
+        assert program.answer(do) == before[verb], verb
+        assert left == 0 or verb == "transaction", verb

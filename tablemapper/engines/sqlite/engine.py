@@ -36,7 +36,7 @@ from .rows.building import PROGRESS, build_batch, settle, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
 from .rows.load import SortedLoad
-from .rows.reads import SqliteReads
+from .rows.reads import SqliteReads, followed
 from .rows.twins import unkept
 from .rows.writes import Get, Gets, UnreadyGet, Vanished, apply, insert, missing, stale
 from .sql.catalogue import (
@@ -163,18 +163,19 @@ class SqliteEngine:
                 return found
             return get.completed(found, sql, seek, key)
         except _OUTDATED:
-            self.catch_up()
-            get = self._gets[model]
-            found = seek(sql := get.sql, key)
-            return None if found is None else get.completed(found, sql, seek, key)
+            return followed(self.catch_up, partial(self._get, model, key))
+
+    def _get(self, model: Model, key: tuple[str, str]) -> Row | None:
+        get: Get = self._gets[model]
+        found: Row | None = self.file.seek(get.sql, key)
+        return None if found is None else get.completed(found, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
         try:
             return self._get_many(wanted)
         except _OUTDATED:
-            self.catch_up()
-            return self._get_many(wanted)
+            return followed(self.catch_up, partial(self._get_many, wanted))
 
     def _get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
@@ -196,8 +197,7 @@ class SqliteEngine:
         try:
             rows = self._partition(table, partition)
         except _OUTDATED:
-            self.catch_up()
-            rows = self._partition(table, partition)
+            rows = followed(self.catch_up, partial(self._partition, table, partition))
         yield from rows
 
     def _partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
@@ -227,22 +227,22 @@ class SqliteEngine:
         last: Row = ()
         while True:
             try:
-                found = self.file.get(self._next_partition(model, first=not last), last)
+                found = self._next_partition(model, last)
             except _OUTDATED:
-                self.catch_up()
-                found = self.file.get(self._next_partition(model, first=not last), last)
+                found = followed(self.catch_up, partial(self._next_partition, model, last))
             if found is None:
                 return
             last = found
             yield last[0]
 
-    def _next_partition(self, model: Model, *, first: bool) -> str:
+    def _next_partition(self, model: Model, last: Row) -> Row | None:
         sqlite = self._sqlite
         table = sqlite.table_of(model)
         of_type = table.type_filter(sqlite.names[model], "t")
-        where = " AND ".join(filter(None, ["" if first else 't."PartitionKey" > ?', of_type]))
+        where = " AND ".join(filter(None, ['t."PartitionKey" > ?' if last else "", of_type]))
         where = f" WHERE {where}" if where else ""
-        return f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'
+        sql = f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'
+        return self.file.get(sql, last)
 
     # ------------------------------------------------------------------------------------------ writing
 

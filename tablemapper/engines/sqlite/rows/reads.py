@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
 from operator import itemgetter
@@ -27,11 +27,12 @@ from ..file.file import File
 from ..sql.schema import SqliteSchema
 from ..sql.select import Select, Statement
 
-__all__ = ["SqliteReads"]
+__all__ = ["SqliteReads", "followed"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 _CHUNK = 256
+_FOLLOWS = 10  # times that a read follows the catalogue; after that others change it faster than this one reads
 _FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
 _MANY = 10_000  # rows: of fewer, all keys are read
 _SAMPLES = 32  # keys for each part
@@ -39,7 +40,7 @@ _NOTHING: tuple[Any, Any] = (None, None)
 
 
 def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
-    """Read once more if the file has other names for what is read by now.
+    """Read again if the file has other names for what is read by now.
 
     A snapshot is broken by the first read that fails: `SqliteReads.in_one_state` begins another one.
     """
@@ -49,12 +50,21 @@ def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatena
         try:
             return read(self, *args, **options)
         except NoSuchName:
-            self.catch_up()
             if options.get("within") is not None:
+                self.catch_up()
                 raise
-            return read(self, *args, **options)
+            return followed(self.catch_up, lambda: read(self, *args, **options))
 
     return reading
+
+
+def followed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
+    """Follow the catalogue and read, again as long as others change the names meanwhile."""
+    for _ in range(_FOLLOWS):
+        catch_up()
+        with suppress(NoSuchName):
+            return read()
+    return read()
 
 
 class SqliteReads:
@@ -311,12 +321,17 @@ class SqliteReads:
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the file, as it is asked for."""
-        chunks = self._file.in_one_state(read)
+        chunks: Iterator[T] = iter(())
+
+        def begun() -> T | None:
+            nonlocal chunks
+            chunks = self._file.in_one_state(read)
+            return next(chunks, None)
+
         try:
-            first = next(chunks, None)
+            first = begun()
         except NoSuchName:
-            yield from self._file.in_one_state(read)
-            return
+            first = followed(self.catch_up, begun)
         if first is not None:
             yield first
             yield from chunks
