@@ -20,7 +20,7 @@ from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
 from tests.benchmarks.data import PLACED_AT, Facts, Workload, make
 from tests.benchmarks.measure import Differ, measure
-from tests.benchmarks.output import number, place
+from tests.benchmarks.output import Table, between, number, place, refreshed
 from tests.benchmarks.phases import PHASES, chosen
 
 pytestmark = pytest.mark.one_python
@@ -203,6 +203,49 @@ def test_a_table_takes_the_place_of_the_one_in_a_page(tmp_path: Path) -> None:
     assert page.read_text() == "<!-- one -->\n\nfirst\n\n<!-- end -->\n<!-- two -->\n<!-- end -->\n"
     with pytest.raises(SystemExit, match="expected one <!-- three -->"):
         place(page, "three", "")
+
+
+def test_a_part_of_a_table_keeps_the_other_rows(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "before\n<!-- online -->\n\nAll:\n\n|  | n |\n| --- | ---: |\n| one | 1 |\n| two | 2 |\n| three | 3 |\n\nWith: x.\n\n<!-- end -->\nafter\n"
+    )
+    for value in ("7", "8 !"):
+        table = Table("Part", [["", "n"]], [["two", value], ["two and a half", value], ["four", value]], {})
+        place(page, "online", refreshed(between(page, "online"), table, f"Later (two): {value}"))
+        shown = value if value == "7" else "**8**"
+        assert page.read_text() == (
+            "before\n<!-- online -->\n\nAll:\n\n|  | n |\n| --- | ---: |\n| one | 1 |\n"
+            f"| two | {shown} |\n| two and a half | {shown} |\n| four | {shown} |\n| three | 3 |\n\n"
+            f"With: x.\n\nLater (two): {value}\n\n<!-- end -->\nafter\n"
+        )
+    with pytest.raises(SystemExit, match="no such table yet"):
+        refreshed("", table, "Later: x")
+
+
+def test_one_part_of_the_changes_in_use_goes_into_the_page_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- online -->\n\nAll:\n\n|  |  | measured |\n| --- | ---: | ---: |\n| mine | 1 | x |\n\nWith: x.\n\n<!-- end -->\n"
+    )
+    online.main([*_SMALL, "--only", "follow", "--into", str(page)])
+    rows = [line.split(" | ")[0] for line in page.read_text().split("\n") if line.startswith("| ")]
+    assert rows[2:] == [
+        "| mine",
+        "| the first write of an old version once an index and an aggregate came",
+        "| the first write after the catalogue changed again",
+    ]
+    assert page.read_text().count("Measured later (follow): processor ") == 1
+
+
+def test_no_round_begins_once_a_figure_took_as_long_as_it_may(capsys: pytest.CaptureFixture[str]) -> None:
+    online.main([*_SMALL, "--rounds=5", "--bound=0", "--only", "open", "follow", "--json"])
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert {name: len(one["values"]) for name, one in figures.items()} == {
+        "open": 1,
+        "follow first": 1,
+        "follow then": 1,
+    }
 
 
 _SMALL = ["--quick", "--entities=2k", "--copied=1k", "--most=2k", "--seconds=0.1", "--writers=1", "--writes=50"]

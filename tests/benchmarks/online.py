@@ -1,7 +1,8 @@
 """Changes of a model while the store is in use: ``python -m tests.benchmarks.online``.
 
 Online builds beside builds in one transaction, writers beside builds, copies and their switches. What is compared is taken in
-turn in each round, over copies of one file.
+turn in each round, over copies of one file. All of it takes some minutes. ``--only copy open --into PAGE`` measures these parts,
+and keeps the other rows of the page.
 """
 
 from __future__ import annotations
@@ -181,7 +182,11 @@ class Bench:
         return tm.open(path, models=models, **{"durability": self.options.durability, "timeout": 60.0, **options})
 
     def rounds(self, what: str) -> Iterator[int]:
+        """Yield the numbers of the rounds: no further one begins when those before took as long as one figure may."""
+        until = time.perf_counter() + self.options.bound
         for at in range(self.options.rounds):
+            if at and time.perf_counter() > until:
+                return
             progress(f"{what}, round {at + 1} of {self.options.rounds}")
             gc.collect()
             yield at
@@ -573,9 +578,10 @@ def main(given: list[str] | None = None) -> None:
     )
     add = parser.add_argument
     add("--entities", default="200k", help="of a store (default %(default)s)")
-    add("--copied", default="1m", help="entities of a copy, a switch and a dry run (default %(default)s)")
-    add("--most", default="10m", help="entities of the build whose memory is measured (default %(default)s)")
+    add("--copied", default="200k", help="entities of a copy, a switch and a dry run (default %(default)s)")
+    add("--most", default="1m", help="entities of the build whose memory is measured (default %(default)s)")
     add("--seconds", type=float, default=3.0, help="that writers are watched for (default %(default)s)")
+    add("--bound", type=float, default=15.0, help="seconds after which no further round begins (default %(default)s)")
     add("--writers", type=int, default=4, help="processes beside a build (default %(default)s)")
     add("--rests", type=float, nargs="*", default=[1.0], help="of builds beside writers (default %(default)s)")
     add("--writes", type=int, default=2_000, help="that are compared in a round (default %(default)s)")
@@ -590,10 +596,11 @@ def main(given: list[str] | None = None) -> None:
         bench = Bench(options, folder)
         for name in options.only:
             figures += PARTS[name](bench)
-    title = f"Changes of a model in use, {options.entities} items, medians of {options.rounds} rounds"
+    title = f"Changes of a model in use, {options.entities} items, medians of up to {options.rounds} rounds"
     plain = {one.name: {**attrs.asdict(one), "value": one.value, "met": one.met} for one in figures}
     head = [["", "", "measured"]]
-    publish(options, "online", Table(title, head, [one.row() for one in figures], {"figures": plain}))
+    part = "" if set(options.only) == set(PARTS) else ", ".join(options.only)
+    publish(options, "online", Table(title, head, [one.row() for one in figures], {"figures": plain}), part)
 
 
 if __name__ == "__main__":

@@ -104,8 +104,15 @@ def progress(text: str) -> None:
         print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
 
 
-def publish(options: argparse.Namespace, name: str, table: Table) -> None:
-    """Print a table in the form that is asked for, or put it into a page, between ``<!-- name -->`` and the next mark."""
+def publish(options: argparse.Namespace, name: str, table: Table, part: str = "") -> None:
+    """Print a table in the form that is asked for, or put it into a page, between ``<!-- name -->`` and the next mark.
+
+    Args:
+        options: those of `add_options`.
+        name: of the marks.
+        table: what was measured.
+        part: what that is, if it is not all; the other rows stay in the page.
+    """
     progress("")
     clock = "" if options.clock == "wall" else "processor time; "
     about = f"{clock}{', '.join(f'{what} {value}' for what, value in machine().items())}; load {_load()}"
@@ -116,13 +123,50 @@ def publish(options: argparse.Namespace, name: str, table: Table) -> None:
     print(table.markdown() if options.markdown else table.text())
     print(f"\n{about}")
     if options.into:
-        place(Path(options.into), name, f"{table.markdown()}\n\nMeasured with: {about}.")
+        page, whole = Path(options.into), f"{table.markdown()}\n\nMeasured with: {about}."
+        place(
+            page, name, refreshed(between(page, name), table, f"Measured later ({part}): {about}.") if part else whole
+        )
+
+
+def refreshed(held: str, table: Table, note: str) -> str:
+    """Return a table of a page, and what is said below it, with new rows in the place of those of the same name.
+
+    A row that is new comes behind the one that it follows in the new table. The note takes the place of one that begins alike.
+    """
+    lines = held.strip("\n").split("\n")
+    begin = note.partition(":")[0] + ":"
+    kept = [at for at, line in enumerate(lines) if line.startswith("| ")]
+    if not kept:
+        raise SystemExit("the page has no such table yet; measure all of it first")
+    behind = kept[-1]
+    for row in table.markdown().split("\n")[4:]:
+        same = [at for at in kept if lines[at].split(" | ")[0] == row.split(" | ")[0]]
+        if same:
+            behind = same[0]
+            lines[behind] = row
+        else:
+            behind += 1
+            lines.insert(behind, row)
+            kept = [at + (at >= behind) for at in kept]
+    below = [line for line in lines[lines.index("", kept[-1]) :] if line and not line.startswith(begin)]
+    return "\n".join(lines[: lines.index("", kept[-1])]) + "".join(f"\n\n{line}" for line in [*below, note])
+
+
+def between(page: Path, name: str) -> str:
+    """Return what a page has between two marks."""
+    found = _marked(name).search(page.read_text(encoding="utf-8"))
+    return "" if found is None else found[2]
+
+
+def _marked(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def place(page: Path, name: str, text: str) -> None:
     """Replace what a page has between two marks."""
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    changed, count = pattern.subn(lambda marks: f"{marks[1]}\n{text}\n\n{marks[2]}", page.read_text(encoding="utf-8"))
+    held = page.read_text(encoding="utf-8")
+    changed, count = _marked(name).subn(lambda marks: f"{marks[1]}\n{text}\n\n{marks[3]}", held)
     if count != 1:
         raise SystemExit(f"{page}: expected one <!-- {name} --> … <!-- end -->, found {count}")
     page.write_text(changed, encoding="utf-8")
