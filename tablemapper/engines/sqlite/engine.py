@@ -129,11 +129,8 @@ class SqliteEngine:
                     return sqlite
 
             def write(writer: Writer) -> int:
-                def read(sql: str, args: Sequence[Any] = ()) -> list[Row]:
-                    return writer.execute(sql, args).fetchall()
-
                 with trusted():
-                    take_over(writer, schema, read)
+                    take_over(writer, schema, writer.read)
                 return writer.generation
 
             while (sqlite := file.by_writer(look)) is None:

@@ -59,6 +59,11 @@ class Writer:
         row: tuple[Any, ...] | None = self.execute(sql, args).fetchone()
         return row
 
+    def read(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement."""
+        rows: list[tuple[Any, ...]] = self.execute(sql, args).fetchall()
+        return rows
+
     def run(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row."""
         if len(rows) == 1:

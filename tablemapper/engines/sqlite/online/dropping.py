@@ -25,7 +25,7 @@ from ..rows.contested import VIOLATIONS
 from ..rows.jobs import BUILDS
 from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from ..sql.tables import EntityTable, fresh_name, quoted
-from .fences import names_taken, with_other_name
+from .fences import names_taken, table_names, with_other_name
 
 __all__ = [
     "clear_batch",
@@ -345,17 +345,13 @@ def delete_rows(writer: Writer, table: str, most: int) -> int:
 
 def tidy(writer: Writer) -> None:
     """Drop the tables that drops left, and give all others their public names, while no other process has the file open."""
-
-    def read(sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        return writer.execute(sql, args).fetchall()
-
-    catalogue = read_catalogue(read)
+    catalogue = read_catalogue(writer.read)
     if not catalogue.models or catalogue.first_format or catalogue.staged is not None:
         return
     for name in [name for tombstone in catalogue.tombstones for name in tombstone.tables]:
         writer.execute(f"DROP TABLE {quoted(name)}")
     tombstones = tuple([msgspec.structs.replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
-    taken = {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")}
+    taken = table_names(writer)
 
     def public(physical: str, name: str) -> str:
         """Rename a table to its public name, if that is free; return the name that it has."""

@@ -17,14 +17,17 @@ from ..file.writer import Writer
 from ..sql.catalogue import Catalogue
 from ..sql.tables import fresh_name, quoted
 
-__all__ = ["fenced", "names_taken", "with_other_name"]
+__all__ = ["fenced", "names_taken", "table_names", "with_other_name"]
+
+
+def table_names(writer: Writer) -> set[str]:
+    """Return the names, in lower case, of all tables of a file."""
+    return {str(name).lower() for (name,) in writer.read("SELECT name FROM sqlite_schema")}
 
 
 def names_taken(writer: Writer, catalogue: Catalogue) -> set[str]:
     """Return the names, in lower case, that tables have or had."""
-    return {
-        str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema").fetchall()
-    } | catalogue.past
+    return table_names(writer) | catalogue.past
 
 
 def with_other_name(writer: Writer, catalogue: Catalogue, public: str) -> Catalogue:

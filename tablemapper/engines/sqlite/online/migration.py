@@ -26,14 +26,14 @@ from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, Read, Staged, read_catalogue, read_generation, trusted, write_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Staged, read_catalogue, read_generation, trusted, write_catalogue
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms, is_one_way
 from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
-from .fences import fenced
+from .fences import fenced, table_names
 from .switch import ended, linked, swapped, switched, with_drops
 from .takeover import stage, take_format, take_over
 
@@ -119,7 +119,7 @@ class SqliteMigrations:
         return int(count)
 
     def _count_sql(self, name: str) -> str:
-        table = self._catalogue.tables[self._catalogue.models[name].table]
+        table = self._catalogue.table_of(name)
         condition = table.type_filter(name, "t") or "TRUE"
         return f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}"
 
@@ -197,7 +197,7 @@ class SqliteMigrations:
 
     def _stage(self, writer: Writer, transition: Transition, catalogue: Catalogue) -> Catalogue:
         """Create the tables of the new classes, and register what is copied; return the catalogue of the new classes."""
-        staged = stage(writer, transition.new, catalogue.past, _reader(writer))
+        staged = stage(writer, transition.new, catalogue.past, writer.read)
         building = {
             label: replace(staged.states[label], state="building", since=writer.timestamp)
             for label in transition.contested
@@ -278,7 +278,7 @@ class SqliteMigrations:
 
     def take_over(self, schema: Schema) -> None:
         """Add to the catalogue what classes declare and no step of a script says, as opening them does, and build nothing."""
-        self._write(lambda writer: take_over(writer, schema, _reader(writer)))
+        self._write(lambda writer: take_over(writer, schema, writer.read))
         self._look()
 
     def step(self, most: int) -> Copied:
@@ -485,13 +485,6 @@ def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> C
     return attrs.evolve(catalogue, tables=tables)
 
 
-def _reader(writer: Writer) -> Read:
-    def read(sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return writer.execute(sql, args).fetchall()
-
-    return read
-
-
 def _is_done(history: Iterable[AppliedForm], transition: Transition) -> bool:
     switched = any(entry.id == transition.id and entry.switched and entry.undone is None for entry in history)
     return switched != transition.back
@@ -501,7 +494,7 @@ def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
     """Drop the tables that an abandoned migration copied to; return the catalogue without the migration."""
     assert catalogue.staged is not None
     staged = catalogue.staged.catalogue
-    created = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    created = table_names(writer)
     names = [name for table in staged.tables.values() for name in table.ddl()]
     names += [*staged.index_tables.values()]
     for name in dict.fromkeys(names):

@@ -22,7 +22,7 @@ from ..rows.jobs import BUILDS
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
-from .fences import fenced
+from .fences import fenced, table_names
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops"]
 
@@ -249,7 +249,7 @@ def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -
     Returns:
         The catalogue of the file with these classes as former ones, and the new names of the tables.
     """
-    created = {str(name).lower() for (name,) in writer.execute("SELECT name FROM sqlite_schema")}
+    created = table_names(writer)
     taken = created | catalogue.past
     names: dict[str, str] = {}
 

@@ -160,7 +160,7 @@ class _Contents:
         self._read = read
 
     def _rows(self, name: str) -> tuple[EntityTable, str]:
-        table = self._catalogue.tables[self._catalogue.models[name].table]
+        table = self._catalogue.table_of(name)
         return table, f"{quoted(table.name)} t WHERE {table.type_filter(name, 't') or 'TRUE'}"
 
     def dropped(self, name: str, form: ModelForm) -> str | None:
@@ -415,16 +415,9 @@ def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str]
     for label in disabled:
         name = label.partition(".")[0]
         if labels is None or {label, name} & set(labels):
-            source = catalogue.models[name].source
-            owner = (
-                source if source is not None and name in disabled else name
-            )  # (an index is built with its aggregate)
-            targets.setdefault(owner, set()).add(label)
-
-    def read(sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return writer.execute(sql, args).fetchall()
-
-    return _register(writer, catalogue, targets, _Contents(catalogue, read)) if targets else None
+            source = catalogue.models[name].source if name in disabled else None
+            targets.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
+    return _register(writer, catalogue, targets, _Contents(catalogue, writer.read)) if targets else None
 
 
 def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], contents: _Contents) -> Catalogue:

@@ -178,6 +178,10 @@ class Catalogue:
         """What lies beside the classes of the file: what a migration writes, and the twins."""
         return [one.catalogue for one in (self.staged, *self.twins) if one is not None]
 
+    def table_of(self, name: str) -> EntityTable:
+        """Return the table of a class, or of an aggregate."""
+        return self.tables[self.models[name].table]
+
     def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
         if not self.tombstones:

@@ -95,16 +95,13 @@ class StoredClasses:
         """Return the tables and columns of the maintained fields of a class."""
         kept = {}
         for field in self._whole(model).maintained:
-            table = self._table(self.keepers[model][field.name])
+            table = self.catalogue.table_of(self.keepers[model][field.name])
             kept[field.name] = table.name, table.column(field.property)
         return kept
 
-    def _table(self, name: str) -> EntityTable:
-        return self.catalogue.tables[self.catalogue.models[name].table]
-
     def table_of(self, model: Model) -> EntityTable:
         """Return the table of a class."""
-        return self._table(self.names[model])
+        return self.catalogue.table_of(self.names[model])
 
     def values_table(self, model: Model) -> str:
         """Return the physical name of the table that an aggregate counts its live values in."""
