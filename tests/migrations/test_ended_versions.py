@@ -503,3 +503,46 @@ def test_a_read_follows_names_that_change_again_while_it_follows(path: Path, pro
         left = 3
         assert program.answer(do) == before[verb], verb
         assert left == 0 or verb == "transaction", verb
+
+
+def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_path: Path) -> None:
+    def classes(age: str) -> list[Any]:
+        person = entity("Person", "People", {"team": str, "number": int, age: int},
+                        tm.Key[str, int](partition="{team}", row="{number}"))  # fmt: skip
+        body = {
+            "__annotations__": {"team": tm.Field[str], "members": tm.Field[int], "oldest": tm.Field[int | None]},
+            "__module__": __name__,
+            "members": tm.count(of=person),
+            "oldest": tm.max(getattr(person, age), of=person),
+            "key": tm.Key(partition="{team}", row="team"),
+            "by_members": tm.Index(partition="{members}"),
+        }
+        return [person, type(tm.Entity)("Team", (tm.Entity,), body, table="Teams")]
+
+    path = tmp_path / "teams.db"
+    old, new = classes("age"), classes("years")
+    person, team = old
+    verbs: dict[str, Callable[[tm.Store], Any]] = {
+        "get": lambda s: s.get(team.key("a")),
+        "iteration": lambda s: list(s.query(team).allow_scan()),
+        "by its index": lambda s: list(s.query(team.by_members(3))),
+        "select": lambda s: list(s.query(team).allow_scan().select(team.team)),
+        "count": lambda s: s.query(team).allow_scan().count(),
+        "count of those that are counted": lambda s: s.query(person).where(person.team == "a").count(),
+        "partitions": lambda s: list(s.partitions(team)),
+    }
+    with tm.open(path, models=old) as store:
+        for number in range(6):
+            store.insert(person("ab"[number % 2], number, number))
+        store.insert(team("a"))
+        engine: Any = store._engine
+        known = engine._sqlite
+        before = {verb: do(store) for verb, do in verbs.items()}
+        first = script(new, lambda m: m.rename(person.age, new[0].years), old=old)
+        run(path, first)
+        assert {verb: do(store) for verb, do in verbs.items()} == before
+        run(path, first, contract=True)
+        for verb, do in verbs.items():
+            engine._use(known)
+            with pytest.raises(tm.SchemaMismatch, match="the migration first replaced this form"):
+                print(verb, do(store))
