@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,11 @@ def test_a_public_object_is_shown_as_users_import_it(name: str) -> None:
 
 def test_a_public_object_has_a_docstring() -> None:
     assert [name for name in PUBLIC if not getattr(tm, name).__doc__] == []
+
+
+def test_annotations_may_leave_out_the_class_of_an_expression_or_of_groups() -> None:
+    assert tm.Expr[int] == tm.Expr[int, Any]
+    assert tm.Groups[tuple[str, int]] == tm.Groups[tuple[str, int], Any]
 
 
 # A class statement raises what is wrong with a field or measure in it, and `merge` and ``update`` what is with ``set``.

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
-from ..execution.totals import Groups
+from ..execution.totals import Groups, Owner
+from ..expressions.arithmetic import OfAnyClass
 from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..progress import ProgressOption
@@ -19,9 +20,6 @@ from ..query.query import ClassResults, Query, Rows
 from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
 
@@ -245,41 +243,41 @@ class AsyncQuery(AsyncColumnResults[E]):
 
     # ------------------------------------------------------------------------------------------ totals
 
-    async def sum(self, field: Expr[E, A | None], /) -> A | None:
+    async def sum(self, field: Expr[A | None, E], /) -> A | None:
         """Add up a field, exactly; as `Query.sum`."""
         return await self._workers.run(self._sync.sum, field)
 
     @overload
-    async def avg(self, field: Expr[E, Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[Decimal | None, E], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[E, timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[timedelta | None, E], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[E, float | None], /) -> float | None: ...
-    async def avg(self, field: Expr[E, Any], /) -> Any:
+    async def avg(self, field: Expr[float | None, E], /) -> float | None: ...
+    async def avg(self, field: Expr[Any, E], /) -> Any:
         """Divide the sum of a field by the number of its values; as `Query.avg`."""
         return await self._workers.run(lambda: self._sync.avg(field))
 
-    async def min(self, field: Expr[E, A | None], /) -> A | None:
+    async def min(self, field: Expr[A | None, E], /) -> A | None:
         """Find the least value of a field; as `Query.min`."""
         return await self._workers.run(self._sync.min, field)
 
-    async def max(self, field: Expr[E, A | None], /) -> A | None:
+    async def max(self, field: Expr[A | None, E], /) -> A | None:
         """Find the greatest value of a field; as `Query.max`."""
         return await self._workers.run(self._sync.max, field)
 
     @overload
-    def group_by(self, a: Attr[E, A], /) -> AsyncGroups[E, A]: ...
+    def group_by(self, a: Attr[E, A], /) -> AsyncGroups[A, E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> AsyncGroups[E, tuple[A, B]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> AsyncGroups[tuple[A, B], E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> AsyncGroups[E, tuple[A, B, C]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> AsyncGroups[tuple[A, B, C], E]: ...
     @overload
     def group_by(
         self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /
-    ) -> AsyncGroups[E, tuple[A, B, C, D]]: ...
+    ) -> AsyncGroups[tuple[A, B, C, D], E]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, for ``await ….count()``, ``….sum(field)`` … of each; as `Query.group_by`."""
-        groups: Groups[E, Any] = self._sync.group_by(*fields)
+        groups: Groups[Any, E] = self._sync.group_by(*fields)
         return AsyncGroups(self._workers, groups)
 
 
@@ -318,20 +316,20 @@ class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
 
-class AsyncGroups(Face[Groups[E, G]], Generic[E, G]):
+class AsyncGroups(OfAnyClass, Face[Groups[G, Owner]], Generic[G, Owner]):
     """The groups of what a query finds; as `Groups`, each method awaited."""
 
-    count = awaited(Groups[E, G].count)
-    sum = awaited(Groups[E, G].sum)
-    min = awaited(Groups[E, G].min)
-    max = awaited(Groups[E, G].max)
+    count = awaited(Groups[G, Owner].count)
+    sum = awaited(Groups[G, Owner].sum)
+    min = awaited(Groups[G, Owner].min)
+    max = awaited(Groups[G, Owner].max)
 
     @overload
-    async def avg(self, field: Expr[E, Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[Decimal | None, Owner], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[E, timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    async def avg(self, field: Expr[timedelta | None, Owner], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
-    async def avg(self, field: Expr[E, float | None], /) -> dict[G, float | None]: ...
-    async def avg(self, field: Expr[E, Any], /) -> Any:
+    async def avg(self, field: Expr[float | None, Owner], /) -> dict[G, float | None]: ...
+    async def avg(self, field: Expr[Any, Owner], /) -> Any:
         """Divide the sum of a field by the number of its values in each group; as `Groups.avg`."""
         return await self._workers.run(lambda: self._sync.avg(field))

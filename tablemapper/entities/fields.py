@@ -181,7 +181,7 @@ class SourceName(str):
     __slots__ = ()
 
 
-def group_by(attr: Expr[Any, T | None], /, *, name: str | None = None) -> Field[T]:
+def group_by(attr: Expr[T | None, Any], /, *, name: str | None = None) -> Field[T]:
     """Group the entities by a field, or by a truncated time: ``tm.group_by(Reading.taken_at.date())``.
 
     An entity without this value belongs to no group. With ``Post.tags.each()`` it belongs to one group for each
@@ -196,7 +196,7 @@ def count(
 ) -> Field[int]: ...
 @overload
 def count(
-    attr: Expr[O, Any] | None = None,
+    attr: Expr[Any, O] | None = None,
     /,
     *,
     of: type[O],
@@ -229,10 +229,10 @@ def count(
 
 
 @overload
-def sum(attr: Expr[Any, T], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]: ...
+def sum(attr: Expr[T, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None) -> Field[T]: ...
 @overload
 def sum(
-    attr: Expr[O, T],
+    attr: Expr[T, O],
     /,
     *,
     of: type[O],
@@ -258,19 +258,19 @@ def sum(
 
 @overload
 def avg(  # pyright: ignore[reportOverlappingOverload]
-    attr: Expr[Any, Decimal | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[Decimal | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[Decimal | None]: ...
 @overload
 def avg(
-    attr: Expr[Any, timedelta | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[timedelta | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[timedelta | None]: ...
 @overload
 def avg(
-    attr: Expr[Any, float | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[float | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[float | None]: ...
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[O, Decimal | None],
+    attr: Expr[Decimal | None, O],
     /,
     *,
     of: type[O],
@@ -280,7 +280,7 @@ def avg(  # type: ignore[overload-overlap]
 ) -> Field[Decimal | None]: ...
 @overload
 def avg(  # type: ignore[overload-overlap]
-    attr: Expr[O, timedelta | None],
+    attr: Expr[timedelta | None, O],
     /,
     *,
     of: type[O],
@@ -290,7 +290,7 @@ def avg(  # type: ignore[overload-overlap]
 ) -> Field[timedelta | None]: ...
 @overload
 def avg(
-    attr: Expr[O, float | None],
+    attr: Expr[float | None, O],
     /,
     *,
     of: type[O],
@@ -316,11 +316,11 @@ def avg(
 
 @overload
 def min(
-    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[T | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def min(
-    attr: Expr[O, T | None],
+    attr: Expr[T | None, O],
     /,
     *,
     of: type[O],
@@ -343,11 +343,11 @@ def min(
 
 @overload
 def max(
-    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[T | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def max(
-    attr: Expr[O, T | None],
+    attr: Expr[T | None, O],
     /,
     *,
     of: type[O],
@@ -370,11 +370,11 @@ def max(
 
 @overload
 def min_ever(
-    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[T | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def min_ever(
-    attr: Expr[O, T | None],
+    attr: Expr[T | None, O],
     /,
     *,
     of: type[O],
@@ -400,11 +400,11 @@ def min_ever(
 
 @overload
 def max_ever(
-    attr: Expr[Any, T | None], /, *, where: Predicate[Any] | None = None, name: str | None = None
+    attr: Expr[T | None, Any], /, *, where: Predicate[Any] | None = None, name: str | None = None
 ) -> Field[T | None]: ...
 @overload
 def max_ever(
-    attr: Expr[O, T | None],
+    attr: Expr[T | None, O],
     /,
     *,
     of: type[O],

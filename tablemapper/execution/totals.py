@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, TableMapperError, shown
-from ..expressions.arithmetic import Computed, calculation_fault
+from ..expressions.arithmetic import Computed, OfAnyClass, calculation_fault
 from ..expressions.python import calculation_source
 from ..expressions.tree import Attr, Expr
 from ..schema.groups import Slot, State, slot_of, store_sortable
 from ..schema.rows import DAMAGE, unreadable
 
-__all__ = ["COUNT", "Groups", "Measured", "States", "calculated", "fields_of", "summed_up", "value"]
+__all__ = ["COUNT", "Groups", "Measured", "Owner", "States", "calculated", "fields_of", "summed_up", "value"]
 
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
@@ -54,7 +54,12 @@ def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
     return states
 
 
-E = TypeVar("E")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as Defaulted
+
+    Owner = Defaulted("Owner", default=Any)
+else:
+    Owner = TypeVar("Owner")
 G = TypeVar("G")
 T = TypeVar("T")
 
@@ -62,7 +67,7 @@ T = TypeVar("T")
 Compute: TypeAlias = Callable[[Measured, Slot], States]
 
 
-class Groups(Generic[E, G]):
+class Groups(OfAnyClass, Generic[G, Owner]):
     """The groups of the entities that a query finds. Each method reads once, and returns a dict by group, in ascending order.
 
     The keys of the dict are the values of the field, or tuples if there are several fields; None stands for a missing value.
@@ -83,7 +88,7 @@ class Groups(Generic[E, G]):
         """
         return self._measured("count", COUNT)
 
-    def sum(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
+    def sum(self, field: Expr[T | None, Owner], /) -> dict[G, T | None]:
         """Add up a field in each group, exactly; None where no entity has a value.
 
         Raises:
@@ -94,12 +99,12 @@ class Groups(Generic[E, G]):
         return self._measured("sum", slot_of("sum", _summed("sum", field)))
 
     @overload
-    def avg(self, field: Expr[E, Decimal | None], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[Decimal | None, Owner], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[E, timedelta | None], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[timedelta | None, Owner], /) -> dict[G, timedelta | None]: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[E, float | None], /) -> dict[G, float | None]: ...
-    def avg(self, field: Expr[E, Any], /) -> Any:
+    def avg(self, field: Expr[float | None, Owner], /) -> dict[G, float | None]: ...
+    def avg(self, field: Expr[Any, Owner], /) -> Any:
         """Divide the sum of a field by the number of its values, in each group.
 
         Raises:
@@ -109,7 +114,7 @@ class Groups(Generic[E, G]):
         """
         return self._measured("avg", slot_of("avg", _summed("avg", field)))
 
-    def min(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
+    def min(self, field: Expr[T | None, Owner], /) -> dict[G, T | None]:
         """Find the least value of a field in each group.
 
         Raises:
@@ -119,7 +124,7 @@ class Groups(Generic[E, G]):
         """
         return self._measured("min", slot_of("min", _ordered("min", field)))
 
-    def max(self, field: Expr[E, T | None], /) -> dict[G, T | None]:
+    def max(self, field: Expr[T | None, Owner], /) -> dict[G, T | None]:
         """Find the greatest value of a field in each group.
 
         Raises:

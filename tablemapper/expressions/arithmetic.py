@@ -40,12 +40,19 @@ __all__ = [
     "Computed",
     "Expr",
     "Number",
+    "OfAnyClass",
     "calculation",
     "calculation_fault",
     "kind_of",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as Defaulted
+
+    Owner = Defaulted("Owner", contravariant=True, default=Any)  # noqa: PLC0105
+else:
+    Owner = TypeVar("Owner", contravariant=True)  # noqa: PLC0105
 O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner: a field of a class is one of each derived class
 
 Arithmetic: TypeAlias = Literal["+", "-", "*", "/"]
@@ -58,7 +65,18 @@ NO_TRUTH = (
 )
 
 
-class Expr(Generic[O, T_co]):
+class OfAnyClass:
+    """A generic class whose last parameter, an entity class, may be left out: ``Expr[int]``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            return super().__class_getitem__(parameters if isinstance(parameters, tuple) else (parameters, Any))
+
+
+class Expr(OfAnyClass, Generic[T_co, Owner]):
     """An expression that has a value for each entity of a class."""
 
     __slots__ = ()
@@ -142,7 +160,7 @@ def calculation_fault(error: Exception) -> str:
 # ---------------------------------------------------------------------------------------------- expressions
 
 
-class Number(Expr[O, T_co]):
+class Number(Expr[T_co, O], Generic[O, T_co]):
     """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
 
     __slots__ = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import attrs
 
@@ -18,7 +18,7 @@ U_co = TypeVar("U_co", covariant=True)
 
 
 @attrs.frozen(eq=False, repr=False)
-class Each(Expr[O, U_co]):
+class Each(Expr[U_co, O], Generic[O, U_co]):
     """Each element of a list, once: an entity is in the group of each."""
 
     list: Any

@@ -212,22 +212,22 @@ class Attr(Number[O, T]):
         except ValueError as error:
             raise InvalidQuery(f"{self!r} {op} {shown(value)}: {error}") from None
 
-    def __eq__(self, other: T | Expr[O, T] | None, /) -> Predicate[O]:  # type: ignore[override]
+    def __eq__(self, other: T | Expr[T, O] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("==", other)
 
-    def __ne__(self, other: T | Expr[O, T] | None, /) -> Predicate[O]:  # type: ignore[override]
+    def __ne__(self, other: T | Expr[T, O] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("!=", other)
 
-    def __lt__(self, other: T | Expr[O, T], /) -> Predicate[O]:
+    def __lt__(self, other: T | Expr[T, O], /) -> Predicate[O]:
         return self._compare("<", other)
 
-    def __le__(self, other: T | Expr[O, T], /) -> Predicate[O]:
+    def __le__(self, other: T | Expr[T, O], /) -> Predicate[O]:
         return self._compare("<=", other)
 
-    def __gt__(self, other: T | Expr[O, T], /) -> Predicate[O]:
+    def __gt__(self, other: T | Expr[T, O], /) -> Predicate[O]:
         return self._compare(">", other)
 
-    def __ge__(self, other: T | Expr[O, T], /) -> Predicate[O]:
+    def __ge__(self, other: T | Expr[T, O], /) -> Predicate[O]:
         return self._compare(">=", other)
 
     def between(self, low: T, high: T, /) -> Predicate[O]:

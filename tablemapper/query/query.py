@@ -463,7 +463,7 @@ class Query(ClassResults[E]):
             return super().count()
         return sum(number for number, _ in read.states(self._plans.reads).values())
 
-    def sum(self, field: Expr[E, A | None], /) -> A | None:
+    def sum(self, field: Expr[A | None, E], /) -> A | None:
         """Add up a field, exactly; None if no entity has a value.
 
         Raises:
@@ -474,12 +474,12 @@ class Query(ClassResults[E]):
         return self._all.sum(field).get(())
 
     @overload
-    def avg(self, field: Expr[E, Decimal | None], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[Decimal | None, E], /) -> Decimal | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[E, timedelta | None], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
+    def avg(self, field: Expr[timedelta | None, E], /) -> timedelta | None: ...  # type: ignore[overload-overlap]
     @overload
-    def avg(self, field: Expr[E, float | None], /) -> float | None: ...
-    def avg(self, field: Expr[E, Any], /) -> Any:
+    def avg(self, field: Expr[float | None, E], /) -> float | None: ...
+    def avg(self, field: Expr[Any, E], /) -> Any:
         """Divide the sum of a field by the number of its values; None if there is none. Decimals take 28 digits.
 
         Raises:
@@ -489,7 +489,7 @@ class Query(ClassResults[E]):
         """
         return self._all.avg(field).get(())
 
-    def min(self, field: Expr[E, A | None], /) -> A | None:
+    def min(self, field: Expr[A | None, E], /) -> A | None:
         """Find the least value of a field; None if no entity has one.
 
         Raises:
@@ -499,7 +499,7 @@ class Query(ClassResults[E]):
         """
         return self._all.min(field).get(())
 
-    def max(self, field: Expr[E, A | None], /) -> A | None:
+    def max(self, field: Expr[A | None, E], /) -> A | None:
         """Find the greatest value of a field; None if no entity has one.
 
         Raises:
@@ -510,15 +510,15 @@ class Query(ClassResults[E]):
         return self._all.max(field).get(())
 
     @overload
-    def group_by(self, a: Attr[E, A], /) -> Groups[E, A]: ...
+    def group_by(self, a: Attr[E, A], /) -> Groups[A, E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> Groups[E, tuple[A, B]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> Groups[tuple[A, B], E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> Groups[E, tuple[A, B, C]]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> Groups[tuple[A, B, C], E]: ...
     @overload
     def group_by(
         self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /
-    ) -> Groups[E, tuple[A, B, C, D]]: ...
+    ) -> Groups[tuple[A, B, C, D], E]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, or of truncated times, for ``.count()``, ``.sum(field)`` … of each.
 
@@ -535,10 +535,10 @@ class Query(ClassResults[E]):
         return self._groups(*fields)
 
     @property
-    def _all(self) -> Groups[E, tuple[()]]:
+    def _all(self) -> Groups[tuple[()], E]:
         return self._groups()
 
-    def _groups(self, *by: Any) -> Groups[E, Any]:
+    def _groups(self, *by: Any) -> Groups[Any, E]:
         return Groups(by, partial(self._states, by))
 
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:

@@ -405,6 +405,10 @@ def queries(store: tm.Store, nine: datetime) -> None:
         assert_type(maker, str | None)
 
 
+def of_any_class(groups: tm.Groups[Color], value: tm.Expr[Decimal]) -> dict[Color, Decimal | None]:
+    return groups.sum(value)
+
+
 def totals(store: tm.Store) -> None:
     products, users, readings = store.query(Product), store.query(User), store.query(Reading)
     assert_type(products.count(), int)
@@ -424,7 +428,8 @@ def totals(store: tm.Store) -> None:
         dict[tuple[str, str], float | None],
     )
     assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
-    assert_type(users.group_by(User.color), tm.Groups[User, Color])
+    assert_type(users.group_by(User.color), tm.Groups[Color, User])
+    assert_type(of_any_class(users.group_by(User.color), User.balance), dict[Color, Decimal | None])
     assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
     assert_type(products.explain(), tm.Explanation)
     assert_type(products.explain().totals["count()"], str)
