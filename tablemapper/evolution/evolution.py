@@ -7,6 +7,7 @@ Nothing here touches a store.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,19 +28,21 @@ __all__ = ["Evolution", "evolve", "form_changes"]
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
+    changes = evolve(forms, {}, schema, Anything()).changes
+    changed = {name for change in changes for name in re.findall(r"\bold\.(\w+)", change.code)}
     undeclared = []
     for name, form in forms.items():
         if name in schema.by_name or is_former(name):
             continue
         if form.source is None:
             undeclared.append(Change(name, "open", "it is not among the classes, and stays in the file"))
-        elif form.source in schema.by_name:
+        elif form.source in schema.by_name or form.source in changed:
             kept = kept_field(name)
             what = "the aggregate" if kept is None else "the maintained field"
             where = name if kept is None else ".".join(kept)
             message = f"{what} is not declared, and the store goes on to maintain it"
             undeclared.append(Change(where, "open", message, f"m.drop(old.{where})"))
-    return (*evolve(forms, {}, schema, Anything()).changes, *undeclared)
+    return (*changes, *undeclared)
 
 
 @attrs.frozen

@@ -115,7 +115,8 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
         yield Change(
             name, "refused",
             f'it shares the table "{model.table}" with {other}, but their keys can be equal: {model.form.partition} / '
-            f"{model.form.row} and {old.partition} / {old.row}; give one a literal of its own",
+            f"{model.form.row} and {old.partition} / {old.row}; give one a literal of its own, or if {name} is the new name of "
+            f"{other}, make its other changes in a script after that one",
         )  # fmt: skip
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"

@@ -307,6 +307,16 @@ def test_the_types_of_a_key_stand_in_the_order_of_its_fields(package: Callable[[
     assert len(tm.Migrations(name).scripts) == 1
 
 
+def test_an_aggregate_that_goes_when_its_class_gets_another_name_is_dropped(package: Callable[[], str]) -> None:
+    old, new = shape("Product", a=str), shape("Goods", "Products", a=str)
+    name = package()
+    tm.Migrations(name).write([old, total(old, old.shop)], "initial")
+    path = tm.Migrations(name).write([new], "changed")
+    body = path.read_text(encoding="utf-8").partition("def migrate")[2]
+    assert body.split("\n")[1:-1] == ["    m.rename_class(old.Product, new.Goods)", "    m.drop(old.Total)"]
+    assert len(tm.Migrations(name).scripts) == 1
+
+
 def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
     package: Callable[[], str], tmp_path: Path, full_size: bool
 ) -> None:
