@@ -181,9 +181,8 @@ class _Comparison:
         if opened and opened[-1].undone and stored_name is not None:
             pass  # (it went on with the class as it was before, and as it is again; only its indexes may have ended)
         elif opened and not opened[-1].undone and model.aggregate is None:
-            changes = [
-                Change(name, "refused", retired(name, opened[-1], self._history))
-            ]  # whatever else differs, differs for that reason
+            # Whatever else differs, differs for that reason.
+            changes = [Change(name, "refused", retired(name, opened[-1], self._history))]
         elif stored_name is None:
             changes = [redefinition(model, old, self._schema, self._catalogue)]
         else:

@@ -1,7 +1,8 @@
 """The rules for changes: each difference between a class and its form in the catalogue, with the rule that it is of.
 
-``open``: the stored rows stay readable, so the store takes the change over when it is opened. ``build``: an index or an
-aggregate is built, beside the one that the file maintains if it has one of that name. ``migration``: a migration must change the stored rows first.
+``open``: the stored rows stay readable, so the store takes the change over when it is opened.
+``build``: an index or an aggregate is built, beside the one that the file maintains if it has one of that name.
+``migration``: a migration must change the stored rows first.
 ``refused``: the change is never possible.
 """
 
@@ -141,7 +142,8 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
             f"m.rename({before}, {after})  # or m.drop({before}), if they are two things",
         )  # fmt: skip
     old = with_properties(old, renamed)
-    rekey = f"m.rekey({pair})" if _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys() else f"m.rewrite(old.{name}, ..., into=[new.{name}])"  # fmt: skip
+    keeps_fields = _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys()
+    rekey = f"m.rekey({pair})" if keeps_fields else f"m.rewrite(old.{name}, ..., into=[new.{name}])"
     if old.table != new.table:
         yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
@@ -168,12 +170,9 @@ def redefinition(model: Model, old: ModelForm, schema: Schema, catalogue: Forms)
     """Return the change of an aggregate whose measures, groups, key or condition differ from those in the catalogue."""
     if (kept := kept_field(model.name)) is not None:
         owner, property = kept
-        rekeyed = (old.partition, old.row) != (
-            model.form.partition,
-            model.form.row,
-        )  # (a change of the class says that)
+        rekeyed = (old.partition, old.row) != (model.form.partition, model.form.row)
         readers = [name for name, index in catalogue[owner].indexes.items() if reads(index, property)]
-        if readers and not rekeyed:
+        if readers and not rekeyed:  # (a change of the class says that its key is another one)
             return Change(
                 model.name, "refused",
                 f"what the store maintains there differs from that in the file, which the index {owner}.{readers[0]} is over; "

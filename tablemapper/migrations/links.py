@@ -24,7 +24,7 @@ from ..entities.fields import FieldModel
 from ..evolution.compilation import entity_model
 from ..evolution.renames import with_properties
 from ..evolution.translation import function_name
-from ..schema.forms import FieldForm, LinkForm, ModelForm
+from ..schema.forms import FieldForm, IndexForm, LinkForm, ModelForm
 from ..schema.model import model_of
 from .fields import Fields, origins
 from .script import Script
@@ -263,8 +263,10 @@ def _check_unique(source: ModelForm, target: ModelForm, properties: Mapping[str,
     """Raise _Unlinked if an index of the old class is unique, and the new class does not have it as unique."""
     names = {old: new for old, new in properties.items() if old != new}
     for name, index in with_properties(source, names).indexes.items():
-        other = target.indexes.get(name)
-        if index.unique and (
-            other is None or not other.unique or (other.partition, other.row, other.where) != (index.partition, index.row, index.where)
-        ):  # fmt: skip
+        if index.unique and _unique_values(target.indexes.get(name)) != _unique_values(index):
             raise _Unlinked
+
+
+def _unique_values(index: IndexForm | None) -> tuple[Any, ...] | None:
+    """Return what determines the values that an index keeps unique; None if there are none."""
+    return (index.partition, index.row, index.where) if index is not None and index.unique else None

@@ -7,6 +7,7 @@ the new forms, by the rules of `evolution`. Each other difference is a fault, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,10 +29,12 @@ from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolv
 
 __all__ = ["script_faults"]
 
-_LABELS: dict[type, str] = {
-    Rename: "rename", RenameClass: "rename_class", Rekey: "rekey", Convert: "convert", Fill: "fill",
-    Rewrite: "rewrite", Join: "join", Resolve: "resolve", Drop: "drop",
+_CALLS: dict[type, tuple[str, ...]] = {
+    Rename: ("rename", "old", "new"), RenameClass: ("rename_class", "old", "new"), Rekey: ("rekey", "old", "new"),
+    Convert: ("convert", "old", "new"), Fill: ("fill", "new"), Rewrite: ("rewrite", "old"), Join: ("join", "a", "b"),
+    Resolve: ("resolve", "index"), Drop: ("drop", "what"),
 }  # fmt: skip
+"""How a script calls for each step: the method, and the attributes of the step that are its arguments."""
 
 
 def script_faults(script: Script) -> list[str]:
@@ -68,7 +71,7 @@ def _step_faults(step: Step, script: Script) -> Iterator[str]:
     match step:
         case Rename():
             if (yield from _fields(step, script)):
-                old, new = _model(step.old), _model(step.new)
+                old, new = _field_model(step.old), _field_model(step.new)
                 if _stored_type(step.old) != _stored_type(step.new):
                     yield (
                         f"{step.old!r} is {_typed(old)} and {step.new!r} is {_typed(new)}; m.convert gives a field "
@@ -139,9 +142,7 @@ def _field(side: str, attr: Any, script: Script) -> Any:
         return False
     if (yield from _class(side, attr.owner, script)) is False:
         return False
-    if (side == "new" and issubclass(attr.owner, Aggregate)) or abstract_declaration(attr.owner).field(
-        attr.name
-    ).maintained:
+    if (side == "new" and issubclass(attr.owner, Aggregate)) or _field_model(attr).maintained:
         yield f"{attr!r} is maintained, and no step sets it; a new one is built when the store is opened"
         return False
     return True
@@ -178,21 +179,17 @@ def _unique(index: IndexCall) -> bool:
     return any(declared.name == index.index and declared.unique for declared in declaration_of(index.entity).indexes)
 
 
-def _model(attr: Attr[Any, Any]) -> FieldModel:
+def _field_model(attr: Attr[Any, Any]) -> FieldModel:
     return abstract_declaration(attr.owner).field(attr.name)
 
 
-def _compiled(cls: Any) -> Model:
-    return model_of(cls)
-
-
 def _form(attr: Attr[Any, Any]) -> FieldForm:
-    return _compiled(attr.owner).form.fields[_model(attr).property]
+    model: Model = model_of(attr.owner)  # type: ignore[arg-type]
+    return model.form.fields[_field_model(attr).property]
 
 
 def _stored_type(attr: Attr[Any, Any]) -> FieldForm:
-    form = _form(attr)
-    return replace(form, default=None, in_key=False)
+    return replace(_form(attr), default=None, in_key=False)
 
 
 def _typed(field: FieldModel) -> str:
@@ -204,13 +201,10 @@ def _typed(field: FieldModel) -> str:
 
 def _text(step: Step, script: Script) -> str:
     """Return a step as it stands in the script."""
-    arguments: dict[type, tuple[Any, ...]] = {
-        Rename: ("old", "new"), RenameClass: ("old", "new"), Rekey: ("old", "new"), Convert: ("old", "new"),
-        Fill: ("new",), Rewrite: ("old",), Join: ("a", "b"), Resolve: ("index",), Drop: ("what",),
-    }  # fmt: skip
-    given = ", ".join([_named(getattr(step, name), script) for name in arguments[type(step)]])
+    method, *arguments = _CALLS[type(step)]
+    given = ", ".join([_named(getattr(step, name), script) for name in arguments])
     functions = ", …" if isinstance(step, Convert | Fill | Rewrite | Join | Resolve) else ""
-    return f"m.{_LABELS[type(step)]}({given}{functions})"
+    return f"m.{method}({given}{functions})"
 
 
 def _named(what: Any, script: Script) -> str:
@@ -285,7 +279,7 @@ class _Steps:
         script = self._script
         names = {step.old.__name__: step.new.__name__ for step in self._of(RenameClass)}
         names |= {step.old.__name__: step.new.__name__ for step in self._of(Rekey)}
-        yield from self._fields(names)
+        yield from self._change_fields(names)
         ended = {step.what.__name__ for step in self._of(Drop) if isinstance(step.what, type)}
         for step in self._of(Rewrite, Join):
             ended |= {step.old.__name__} if isinstance(step, Rewrite) else {step.a.__name__, step.b.__name__}
@@ -310,7 +304,8 @@ class _Steps:
     def _of(self, *kinds: type) -> list[Any]:
         return [step for step in self._script.steps if isinstance(step, kinds)]
 
-    def _fields(self, names: Mapping[str, str]) -> Iterator[str]:
+    def _change_fields(self, names: Mapping[str, str]) -> Iterator[str]:
+        """Apply the steps of fields and indexes; yield those between classes of which no step says that they are the same."""
         for step in self._script.steps:
             match step:
                 case Rename() | Convert():
@@ -321,18 +316,14 @@ class _Steps:
                             f"new.{after}) says that they are, and m.rewrite makes entities of one from another"
                         )
                         continue
-                    self._rename_property(before, _model(step.old).property, _model(step.new).property)
+                    self._rename_property(before, _field_model(step.old).property, _field_model(step.new).property)
                     if isinstance(step, Convert):
                         self._set_field(before, step.new)
                 case Drop(what=Attr() as attr):
-                    self._change(attr.owner.__name__, lambda form, attr=attr: _without(form, _model(attr).property))  # type: ignore[misc]
+                    change = partial(_without, property=_field_model(attr).property)
+                    self._change(attr.owner.__name__, change)
                 case Drop(what=IndexCall(entity=entity, index=index)):
-                    self._change(
-                        entity.__name__,
-                        lambda form, index=index: replace(  # type: ignore[misc]
-                            form, indexes={n: one for n, one in form.indexes.items() if n != index}
-                        ),
-                    )
+                    self._change(entity.__name__, partial(_without_index, index=index))
         backwards = {new: old for old, new in names.items()}
         for step in self._of(Fill):
             name: str = step.new.owner.__name__
@@ -351,7 +342,7 @@ class _Steps:
 
     def _set_field(self, name: str, attr: Attr[Any, Any]) -> None:
         """Give a field the type that it has in the new shape, where the key does not hold it."""
-        property, form = _model(attr).property, _form(attr)
+        property, form = _field_model(attr).property, _form(attr)
 
         def change(old: ModelForm) -> ModelForm:
             in_key = old.fields[property].in_key if property in old.fields else form.in_key
@@ -393,3 +384,7 @@ def _without(form: ModelForm, property: str) -> ModelForm:
         fields={name: field for name, field in form.fields.items() if name != property},
         indexes={name: index for name, index in form.indexes.items() if property not in index.fields},
     )
+
+
+def _without_index(form: ModelForm, index: str) -> ModelForm:
+    return replace(form, indexes={name: other for name, other in form.indexes.items() if name != index})

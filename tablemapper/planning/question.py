@@ -71,9 +71,8 @@ class QuerySpec:
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
-        return QuerySpec(
-            self.model, self.range, self.where + where, *_rest(self)
-        )  # (attrs.evolve takes 5 times as long)
+        # (attrs.evolve takes 5 times as long.)
+        return QuerySpec(self.model, self.range, self.where + where, *_rest(self))
 
     def parts(self) -> tuple[Hashable, list[Any]]:
         """Return what queries that differ in their constants have in common, and the constants."""

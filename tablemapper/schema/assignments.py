@@ -1,4 +1,4 @@
-"""What `merge` and writes by query do to the fields of an entity, and to parts of them: checked whole first, then done to one after another.
+"""What `merge` and writes by query do to fields of an entity, and to parts of them: all is checked before the first is changed.
 
 What is calculated is calculated from the entity as it was: ``a=Product.b, b=Product.a`` swaps two fields.
 """

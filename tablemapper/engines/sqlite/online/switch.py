@@ -216,9 +216,8 @@ def _revived(
     """Return versions of which those may be opened again that were in use before the store went the other way."""
     id, by = transition.id, name_of(transition.id, back=not transition.back)
     runs = [entry.script for entry in catalogue.history if entry.id == id and entry.undone is not None]
-    if not transition.back and runs[-1:] != [
-        transition.script
-    ]:  # it never ran, or was edited, and may make other classes
+    is_other = runs[-1:] != [transition.script]  # it never ran, or was edited, and may make other classes
+    if is_other and not transition.back:
         made = {(name, each.form) for name, opened in versions.items() for each in opened if each.retired_by == by}
         others = {model.name for model in transition.new.models if model.aggregate is None} - {
             name for name, _ in made & _forms_of(transition.new)
