@@ -41,7 +41,7 @@ def test_a_shop_goes_through_six_versions_beside_the_service_of_the_one_before()
     assert re.search(r"1 groups: ok$", out, re.MULTILINE)
 
 
-def test_the_patterns_hold() -> None:
+def test_the_example_of_patterns_runs_to_its_end() -> None:
     assert "ok" in run("patterns.py").splitlines()[-1]
 
 

@@ -332,7 +332,7 @@ class Shown(tm.Entity, table="Showns"):
     key = tm.Key[str](partition="{name}")
 
 
-def test_the_signature_has_types() -> None:
+def test_the_signature_of_a_class_has_types() -> None:
     import inspect
 
     text = "(name: str, born: datetime.datetime | None = None, tags: list[str] = <factory>)"

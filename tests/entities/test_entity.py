@@ -375,7 +375,7 @@ def store() -> Iterator[tm.Store]:
         yield store
 
 
-def test_it_behaves_as_a_new_one(make: Callable[[dict[str, Any]], Visit]) -> None:
+def test_an_entity_that_no_constructor_built_behaves_as_a_new_one(make: Callable[[dict[str, Any]], Visit]) -> None:
     visit = make(GOOD)
     assert visit == BUILT
     assert repr(visit) == repr(BUILT)
@@ -386,7 +386,9 @@ def test_it_behaves_as_a_new_one(make: Callable[[dict[str, Any]], Visit]) -> Non
     assert visit.key == Visit.key("bob", NOON)
 
 
-def test_it_is_written_as_any_other(make: Callable[[dict[str, Any]], Visit], store: tm.Store) -> None:
+def test_an_entity_that_no_constructor_built_is_written_as_any_other(
+    make: Callable[[dict[str, Any]], Visit], store: tm.Store
+) -> None:
     visit = make(GOOD)
     store.insert(visit)
     assert store[BUILT.key] == visit == BUILT
@@ -403,7 +405,9 @@ def test_it_is_written_as_any_other(make: Callable[[dict[str, Any]], Visit], sto
     assert store[BUILT.key] == BUILT
 
 
-def test_it_has_no_etag(make: Callable[[dict[str, Any]], Visit], store: tm.Store) -> None:
+def test_an_entity_that_no_constructor_built_has_no_etag(
+    make: Callable[[dict[str, Any]], Visit], store: tm.Store
+) -> None:
     store.insert(make(GOOD))
     with pytest.raises(tm.PreconditionFailed, match="no ETag"):
         store.replace(make(GOOD))
@@ -411,7 +415,7 @@ def test_it_has_no_etag(make: Callable[[dict[str, Any]], Visit], store: tm.Store
         store.delete(make(GOOD))
 
 
-def test_it_is_checked_whole_when_it_is_written(store: tm.Store) -> None:
+def test_an_entity_that_no_constructor_built_is_checked_whole_when_it_is_written(store: tm.Store) -> None:
     writes: list[Callable[[Any], Any]] = [
         store.insert, store.upsert, lambda e: store.replace(e, if_match="*"), lambda e: store.insert_many([e]),
         lambda e: store.upsert_many([e]), lambda e: store.transaction().__enter__().insert(e),
@@ -438,7 +442,9 @@ def test_what_is_checked_is_normalised(store: tm.Store) -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
-def test_a_copy_of_it_is_checked_too(copied: Callable[[Any], Any], store: tm.Store) -> None:
+def test_a_copy_of_an_entity_that_no_constructor_built_is_checked(
+    copied: Callable[[Any], Any], store: tm.Store
+) -> None:
     assert tm.info(copied(msgspec.convert(GOOD, Visit))).etag is None
     with pytest.raises(tm.InvalidEntity, match="number"):
         store.insert(copied(msgspec.convert({**GOOD, "number": 2**70}, Visit)))

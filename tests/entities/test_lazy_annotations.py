@@ -65,7 +65,7 @@ def entity(annotations: str, **content: Any) -> Any:
     return type(tm.Entity)("Hero", (tm.Entity,), {**names, "key": tm.Key(partition="{name}")}, table="Heroes")
 
 
-def test_fields_are_read() -> None:
+def test_fields_are_read_from_lazy_annotations() -> None:
     hero = entity(
         '{"name": tm.Field[str], "age": tm.Field[int | None], "limit": ClassVar[int]}',
         age=tm.field(default=None),

@@ -306,7 +306,7 @@ def test_a_class_that_is_renamed_in_its_table_needs_a_migration() -> None:
     assert found.message == "its entities are in the file as those of Product"
 
 
-def test_all_faults_come_together() -> None:
+def test_all_differences_of_a_class_are_told_at_once() -> None:
     assert len(change([product(a=str, b=int)], [product(a=int, b=str, c=int)]).faults) == 3
 
 

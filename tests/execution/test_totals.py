@@ -169,7 +169,7 @@ def test_a_total_is_what_python_says(
 
 
 @given(readings=st.lists(READINGS, max_size=15))
-def test_both_ways_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -> None:
+def test_totals_of_an_aggregate_and_of_rows_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -> None:
     store.delete_many(store.query(Reading).allow_scan())
     store.upsert_many(readings)
     for device in "ab":

@@ -95,7 +95,9 @@ def test_an_aggregate_in_the_table_of_entities_is_made_anew_and_is_what_it_was_o
     assert totals(path, new) == expected(path, new, min)
 
 
-def test_it_is_made_of_what_the_old_version_writes_meanwhile_also_if_the_run_is_killed(path: Path, case: Any) -> None:
+def test_an_aggregate_declared_anew_is_made_of_what_the_old_version_writes_meanwhile_also_if_the_run_is_killed(
+    path: Path, case: Any
+) -> None:
     new, change = case
     draw = random.Random(2)
     with tm.open(path, models=OLD, durability="relaxed") as store:

@@ -264,7 +264,9 @@ def test_the_new_version_reads_on_for_ever_without_the_script_and_ends_the_old_o
     ],
     ids=["insert", "insert_many", "load", "delete by query", "clear"],
 )  # fmt: skip
-def test_each_kind_of_write_ends_it(path: Path, case: Case, write: Callable[[tm.Store, Any], object]) -> None:
+def test_each_kind_of_write_without_the_script_ends_the_old_version(
+    path: Path, case: Case, write: Callable[[tm.Store, Any], object]
+) -> None:
     migrate(path, of(case))
     with open_old(path) as old, open_new(path, case) as store:
         write(store, case.one("i1", 500, random.Random(1)))
@@ -285,7 +287,7 @@ def test_who_does_not_write_these_classes_ends_nothing(path: Path, case: Case) -
         assert old.query(OLD).allow_scan().count() == 24
 
 
-def test_a_script_of_another_text_is_none_that_keeps_it(path: Path, case: Case) -> None:
+def test_a_write_with_a_script_of_another_text_ends_the_old_version(path: Path, case: Case) -> None:
     first = of(case)
     edited = script(
         [case.new, totals(case.new)], lambda m: case.function(m), "first", None, [OLD, totals(OLD)]
@@ -349,7 +351,9 @@ def test_two_new_entities_that_are_one_old_one_are_refused_and_may_change_places
         same(old, store, case)
 
 
-def test_it_is_undone_and_done_again_and_ends_with_the_contraction(path: Path, case: Case) -> None:
+def test_the_old_version_goes_on_when_a_script_is_undone_and_done_again_and_ends_with_the_contraction(
+    path: Path, case: Case
+) -> None:
     first = of(case)
     draw = random.Random(8)
     with open_old(path) as old:
@@ -398,7 +402,7 @@ def test_a_process_that_was_open_before_the_undoing_ends_it_too_once_it_writes_a
         assert store.check().ok
 
 
-def test_the_next_migration_keeps_it_or_ends_it(path: Path) -> None:
+def test_the_next_migration_keeps_the_old_version_or_ends_it(path: Path) -> None:
     case = CASES["convert"]
     first = of(case)
     named = entity("Part", "Parts", {"id": str, "number": int, "price": Money, "grade": Grade, "firm": str | None, "rank": int},
@@ -429,7 +433,7 @@ def test_the_next_migration_keeps_it_or_ends_it(path: Path) -> None:
         assert old.check().ok
 
 
-def test_a_version_that_adds_to_the_class_keeps_it_too(path: Path) -> None:
+def test_a_version_that_adds_to_the_class_keeps_the_old_version_in_step(path: Path) -> None:
     case = CASES["convert"]
     first = of(case)
     later = entity("Part", "Parts", {**FIELDS, "price": Money, "rank": int, "color": str | None}, KEY,
@@ -497,7 +501,7 @@ def test_several_new_entities_may_come_of_one_if_one_of_them_leads_back(path: Pa
         same(old, store, case)
 
 
-def test_unique_values_of_the_old_class_stop_it(tmp_path: Path) -> None:
+def test_unique_values_of_the_old_class_stop_the_old_version(tmp_path: Path) -> None:
     fields = {"id": str, "name": str}
     before = entity(
         "Aaa", "Aaas", fields, tm.Key[str](partition="{id}"), by_name=tm.Index[str](partition="{name}", unique=True)
@@ -531,7 +535,7 @@ def test_check_finds_what_is_not_in_step(path: Path, case: Case) -> None:
             assert all("contract=True" in one.detail for one in store.repair().left)
 
 
-def test_a_store_for_asyncio_keeps_it_too(path: Path, case: Case) -> None:
+def test_a_store_for_asyncio_keeps_the_old_version_in_step(path: Path, case: Case) -> None:
     first = of(case)
     migrate(path, first)
 
@@ -550,7 +554,7 @@ def test_a_wrong_script_is_refused_before_the_file_is_touched(tmp_path: Path) ->
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_later_version_that_lets_a_field_hold_more_ends_it(path: Path, case: Case) -> None:
+def test_a_later_version_that_lets_a_field_hold_more_ends_the_old_version(path: Path, case: Case) -> None:
     first = of(case)
     migrate(path, first)
     wider = enum.Enum("Grade", {"NEW": "new", "USED": "used", "WORN": "worn"})
@@ -590,7 +594,7 @@ def test_what_is_not_written_stays_as_the_old_version_left_it_however_large(tmp_
             assert old[before.key("a")].size == "007"
 
 
-def test_the_next_migration_can_be_undone_beside_it(path: Path) -> None:
+def test_the_next_migration_can_be_undone_beside_the_old_version(path: Path) -> None:
     case = CASES["convert"]
     first = of(case)
     named = entity("Part", "Parts", {"id": str, "number": int, "price": Money, "grade": Grade, "firm": str | None, "rank": int},

@@ -170,7 +170,7 @@ def key(entity: Any) -> tuple[str, str]:
 
 
 @given(entities=st.lists(ENTITIES, max_size=25), asked=ASKED, plan=st.integers(0, 2), size=st.integers(1, 4))
-def test_it_gives_what_a_filter_over_all_entities_gives(
+def test_a_query_over_several_classes_gives_what_a_filter_over_all_entities_gives(
     store: tm.Store, entities: list[Any], asked: tuple[list[Any], list[Test]], plan: int, size: int
 ) -> None:
     classes, tests = asked
@@ -245,7 +245,7 @@ def filled(store: tm.Store) -> tm.Store:
     return store
 
 
-def test_it_gives_what_partition_gives_in_the_same_order(filled: tm.Store) -> None:
+def test_a_query_over_several_classes_gives_what_partition_gives_in_the_same_order(filled: tm.Store) -> None:
     every: list[Any] = list(filled.partition(Office.city == "x"))
     assert {type(e) for e in every} == set(CLASSES)
     assert list(filled.query(Office, Worker, Payroll, Note).where(Office.city == "x")) == every

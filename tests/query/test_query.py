@@ -252,7 +252,7 @@ def test_partitions_side_by_side_come_in_one_order(
 
 @FEW
 @given(units=st.lists(UNITS, min_size=1, max_size=25))
-def test_backwards_is_forwards_reversed(store: tm.Store, units: list[Unit]) -> None:
+def test_the_opposite_order_gives_the_rows_reversed(store: tm.Store, units: list[Unit]) -> None:
     store.delete_many(store.query(Unit).allow_scan())
     store.upsert_many(units)
     rows = store.query(Unit).where(Unit.city == units[0].city)

@@ -82,7 +82,7 @@ def test_the_newest_come_first_on_every_path(store: tm.Store) -> None:
     assert numbers(store.query(Part).order_by(written.desc()).allow_scan().limit(1)) == [0]
 
 
-def test_it_is_selected_and_totalled(store: tm.Store) -> None:
+def test_a_timestamp_is_selected_and_totalled(store: tm.Store) -> None:
     at = times(store)
     in_a = store.query(Part).where(Part.box == "a")
     assert list(in_a.select(Part.number, written)) == sorted(at.items())
@@ -91,7 +91,7 @@ def test_it_is_selected_and_totalled(store: tm.Store) -> None:
     assert in_a.group_by(Part.color).min(written) == {"blue": at[3], "red": at[2]}
 
 
-def test_it_compares_with_a_field(store: tm.Store) -> None:
+def test_a_timestamp_compares_with_a_field(store: tm.Store) -> None:
     store.merge(Part.key("a", 1), due=datetime(2999, 1, 1, tzinfo=UTC))
     in_a = store.query(Part).where(Part.box == "a")
     assert numbers(in_a.where(Part.due < written)) == [0, 2, 3]
@@ -141,7 +141,7 @@ def test_several_classes_are_asked_together(store: tm.Store) -> None:
     assert isinstance(next(iter(both.order_by(written.desc()))), Note)
 
 
-def test_groups_have_one_too(store: tm.Store) -> None:
+def test_groups_have_timestamps(store: tm.Store) -> None:
     at = times(store)
     changed = store.query(Colors).where(tm.timestamp(Colors) > at[1]).allow_scan()
     assert [group.color for group in changed] == ["red"]
@@ -155,7 +155,7 @@ def test_a_question_without_bounds_is_refused_without_an_index_that_cannot_be(st
     assert plan.filter == ("timestamp() > '2020-01-01T00:00:00.000000Z'",)
 
 
-def test_nothing_is_maintained_by_it() -> None:
+def test_nothing_is_maintained_by_a_timestamp() -> None:
     with pytest.raises(tm.InvalidModel, match=r"by_a: where=: tm.timestamp\(Wrong\) changes with each write"):
 
         class Wrong(tm.Entity, table="Wrongs"):

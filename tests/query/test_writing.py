@@ -235,7 +235,7 @@ def test_batches_are_atomic_and_end_after_so_many_entities_or_so_much_time(store
     assert sizes == [3, 1, 3, 1, 2]
 
 
-def test_progress_is_told(store: tm.Store) -> None:
+def test_an_update_and_a_delete_report_their_progress(store: tm.Store) -> None:
     fill(store)
     told: list[tm.Progress] = []
     store.query(Task).where(Task.group == "g").update(n=2, progress=told.append)

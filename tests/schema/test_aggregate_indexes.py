@@ -115,7 +115,7 @@ def test_an_index_on_an_aggregate_follows_its_groups() -> None:
         agree(store)
 
 
-def test_totals_are_answered_through_it() -> None:
+def test_totals_are_answered_through_an_index_on_groups() -> None:
     with tm.open(":memory:", models=MODELS) as store:
         store.insert_many(Sale(shop, n, n * 10) for shop, n in [("Oslo", 1), ("Oslo", 2), ("Rome", 1), ("Bern", 7)])
         assert store.query(Total).where(Total.total >= 30).count() == 2
@@ -166,7 +166,7 @@ def test_a_group_that_stays_when_it_is_empty_stays_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_it_agrees_after_any_changes(seed: int) -> None:
+def test_an_index_on_groups_agrees_with_them_after_any_changes(seed: int) -> None:
     draw = random.Random(seed)
     held: dict[tuple[str, int], Sale] = {}
 
@@ -297,7 +297,7 @@ Plain.__name__ = "Rank"
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("before", [[Sale], [Sale, Plain]], ids=["with its aggregate", "on an aggregate that is there"])
-def test_it_is_built_over_data(tmp_path: Path, before: list[Any]) -> None:
+def test_an_index_on_groups_is_built_over_data(tmp_path: Path, before: list[Any]) -> None:
     with tm.open(tmp_path / "x.db", models=before) as store:
         store.insert_many(Sale(shop, n, 1) for n in range(7) for shop in "abcdefg"[n:])
     with tm.open(tmp_path / "x.db", models=[Rank, Sale]) as store:

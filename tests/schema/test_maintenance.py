@@ -153,7 +153,7 @@ def test_every_difference_in_what_is_stored_or_maintained_changes_the_fingerprin
 
 
 @pytest.mark.parametrize("changes", SAME.values(), ids=SAME)
-def test_what_is_neither_stored_nor_maintained_does_not_change_it(changes: dict[str, Any]) -> None:
+def test_what_is_neither_stored_nor_maintained_does_not_change_the_fingerprint(changes: dict[str, Any]) -> None:
     assert schema(**changes).fingerprint == schema().fingerprint
     assert len(schema().fingerprint) == 32
 

@@ -60,7 +60,7 @@ def test_open_builds_what_is_new_before_it_returns(path: Path) -> None:
         assert store.check().ok
 
 
-def test_until_it_is_built_queries_do_without_it(path: Path) -> None:
+def test_until_an_index_is_built_queries_do_without_it(path: Path) -> None:
     with tm.open(path, models=[NEW, NAMES], build=False) as store:
         with pytest.raises(tm.NotReady, match=r"Part.by_name: it is being built \(0 %\); call store.build") as caught:
             list(store.query(NEW.by_name("n1")))

@@ -185,7 +185,7 @@ def test_a_query_is_an_event_with_its_path(store: tm.Store, seen: Seen) -> None:
     ]
 
 
-def test_columns_are_events(store: tm.Store, seen: Seen) -> None:
+def test_reads_and_writes_of_columns_are_events(store: tm.Store, seen: Seen) -> None:
     assert store.insert_columns(Part, {"box": ["a"] * 3, "number": [1, 2, 3]}) == 3
     in_a = store.query(Part).where(Part.box == "a")
     assert in_a.select(Part.number).columns() == {"number": [1, 2, 3]}

@@ -145,7 +145,7 @@ def test_an_entity_becomes_a_row_when_it_comes(store: tm.Store) -> None:
     assert [store[Note.key(n)].text for n in (0, 9)] == ["text 0", "text 9"]
 
 
-def test_classes_can_take_turns(store: tm.Store) -> None:
+def test_entities_of_several_classes_are_written_in_one_window(store: tm.Store) -> None:
     mixed = [one for n, part in enumerate(parts(50)) for one in (part, Note(n, "x"))]
     assert store.insert_many(mixed) == 100
     assert store.check().entities == 100

@@ -20,7 +20,7 @@ def _from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_last", 0)
 
 
-def test_it_begins_with_the_milliseconds_and_says_its_version() -> None:
+def test_a_uuid7_begins_with_the_milliseconds_and_says_its_version() -> None:
     made = tm.uuid7(clock=lambda: NOON * 1_000_000, random=lambda bits: 2**bits - 1)
     assert made.version == 7
     assert made.variant == uuid.RFC_4122
@@ -28,7 +28,7 @@ def test_it_begins_with_the_milliseconds_and_says_its_version() -> None:
     assert made.int & (2**62 - 1) == 2**62 - 1
 
 
-def test_they_ascend_where_the_clock_stands_still_or_goes_back() -> None:
+def test_uuid7s_ascend_where_the_clock_stands_still_or_goes_back() -> None:
     times = iter([NOON * 1_000_000] * 5000 + [(NOON - 5) * 1_000_000] * 5)
     made = [tm.uuid7(clock=lambda: next(times)) for _ in range(5005)]
     assert all(one < other for one, other in pairwise(made))

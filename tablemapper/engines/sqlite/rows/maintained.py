@@ -35,7 +35,7 @@ from .jobs import owed
 __all__ = [
     "changed_groups",
     "delete_rows",
-    "is_followed",
+    "has_dependents",
     "put_rows",
     "seek_value",
     "write_changes",
@@ -156,14 +156,14 @@ def _write_groups(
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
     gone: list[Row] = []
-    followed = is_followed(sqlite, model)
+    dependents = has_dependents(sqlite, model)
     for key, stored, row in changed_groups(sqlite, writer, aggregate, groups):
         if row is None:
             assert stored is not None
             gone.append((*key, *stored[:-1]))
             continue
         puts.append(row)
-        if not followed:
+        if not dependents:
             continue
         if stored is None:
             new.append(row[:-1])
@@ -179,7 +179,7 @@ def _write_groups(
         writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
-    if not followed:
+    if not dependents:
         return
     for maintenance, passed in owed(sqlite, writer.get, model):
         if maintenance.indexes:
@@ -188,8 +188,8 @@ def _write_groups(
             changes.added(maintenance, new if passed is None else list(filter(passed, new)))
 
 
-def is_followed(sqlite: SqliteSchema, model: Model) -> bool:
-    """Tell whether something depends on the groups of an aggregate, and not only what is read of them."""
+def has_dependents(sqlite: SqliteSchema, model: Model) -> bool:
+    """Return whether indexes, or fields of entities, depend on the groups of an aggregate."""
     return bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
 
 

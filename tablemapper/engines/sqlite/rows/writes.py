@@ -25,7 +25,7 @@ from ..sql.schema import SqliteSchema
 from ..sql.statements import SPILL_ROW, Statements
 from .building import settle
 from .jobs import Passed, owed, queue
-from .maintained import changed_groups, is_followed, put_rows, write_changes, write_groups, write_indexes
+from .maintained import changed_groups, has_dependents, put_rows, write_changes, write_groups, write_indexes
 from .twins import sides_of
 
 __all__ = [
@@ -115,7 +115,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
     statements, kept = sqlite.statements[model], sqlite.maintenance[model]
     stamp, sql, there = statements.stamp, statements.insert, statements.there
     indexes = [(index, index.rows, sqlite.indexes[index.model].insert) for index in kept.indexes]
-    simple = [one for one in kept.aggregates if not is_followed(sqlite, one.model)]
+    simple = [one for one in kept.aggregates if not has_dependents(sqlite, one.model)]
     sums = [(one, one.collect, sqlite.statements[one.model].put) for one in simple]
     others = [one for one in kept.aggregates if one not in simple]
 

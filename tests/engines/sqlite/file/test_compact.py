@@ -102,7 +102,7 @@ def test_threads_that_write_wait_for_the_end(path: Path, monkeypatch: pytest.Mon
         assert file.get("SELECT count(*) FROM t") == (len(ROWS) + 1,)
 
 
-def test_what_is_raised_meanwhile_ends_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_raised_meanwhile_ends_the_compaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path)
     monkeypatch.setattr(connections, "_STEPS", 10)
     before = path.stat().st_size
