@@ -122,7 +122,7 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
         yield Change(
-            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=(new.{other}, new.{name}))"
+            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=[new.{other}, new.{name}])"
         )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
         )  # fmt: skip
     old = with_properties(old, renamed)
     keeps_fields = _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys()
-    rekey = f"m.rekey({pair})" if keeps_fields else f"m.rewrite(old.{name}, ..., into=[new.{name}])"
+    rekey = f"m.rekey({pair})" if keeps_fields else f"m.rewrite(old.{name}, ..., into=new.{name})"
     if old.table != new.table:
         yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
     for part, meaning in (("partition", "partition key"), ("row", "row key")):

@@ -163,7 +163,7 @@ class Migration:
         with_: Callable[[E], N | None] | EllipsisType,
         /,
         *,
-        into: Sequence[_ClassOf[N]],
+        into: _ClassOf[N],
         back: Callable[[Any], E | None] | None = None,
         combine: Callable[[Any, Any], Entity] | None = None,
     ) -> None: ...
@@ -174,7 +174,7 @@ class Migration:
         with_: Callable[[E], Iterable[N]] | EllipsisType,
         /,
         *,
-        into: Sequence[_ClassOf[N]],
+        into: _ClassOf[N],
         back: Callable[[Any], E | None] | None = None,
         combine: Callable[[Any, Any], Entity] | None = None,
     ) -> None: ...
@@ -185,20 +185,18 @@ class Migration:
         with_: Callable[[E], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: tuple[type[Entity], type[Entity], *tuple[type[Entity], ...]],
+        into: Sequence[type[Entity]],
         back: Callable[[Any], E | None] | None = None,
         combine: Callable[[Any, Any], Entity] | None = None,
     ) -> None: ...
-    def rewrite(
-        self, old: type[Any], with_: Any, /, *, into: Sequence[Any], back: Any = None, combine: Any = None
-    ) -> None:
+    def rewrite(self, old: type[Any], with_: Any, /, *, into: Any, back: Any = None, combine: Any = None) -> None:
         """Replace each entity of a class by others.
 
         Args:
             old: the class, of the old shape.
             with_: returns an entity, several entities, or None, which drops the old one. It may run several times for an entity.
-            into: a list with the class that it returns, of the new shape; type checkers refuse any other class. Name
-                several classes in a tuple.
+            into: the class that it returns, of the new shape, or a list of several classes. Type checkers refuse a
+                function that returns another class than one that is named alone.
             back: returns the old entity for a new one, or None if another new entity corresponds to it.
             combine: makes one entity of two that have the same key, and keeps the key; without it equal keys are an
                 error. The entity of the lower old key comes first. You cannot undo such a migration, so there is no
@@ -207,7 +205,7 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.
         """
-        self.steps.append(Rewrite(old, _function(with_), tuple(into), back, combine))
+        self.steps.append(Rewrite(old, _function(with_), _classes(into), back, combine))
 
     @overload
     def join(
@@ -217,7 +215,7 @@ class Migration:
         with_: Callable[[E1 | None, E2 | None], N | None] | EllipsisType,
         /,
         *,
-        into: Sequence[_ClassOf[N]],
+        into: _ClassOf[N],
     ) -> None: ...
     @overload
     def join(
@@ -227,7 +225,7 @@ class Migration:
         with_: Callable[[E1 | None, E2 | None], Iterable[N]] | EllipsisType,
         /,
         *,
-        into: Sequence[_ClassOf[N]],
+        into: _ClassOf[N],
     ) -> None: ...
     @overload
     def join(
@@ -237,9 +235,9 @@ class Migration:
         with_: Callable[[E1 | None, E2 | None], Entity | Iterable[Entity] | None] | EllipsisType,
         /,
         *,
-        into: tuple[type[Entity], type[Entity], *tuple[type[Entity], ...]],
+        into: Sequence[type[Entity]],
     ) -> None: ...
-    def join(self, a: type[Any], b: type[Any], with_: Any, /, *, into: Sequence[Any]) -> None:
+    def join(self, a: type[Any], b: type[Any], with_: Any, /, *, into: Any) -> None:
         """Replace the entities of two classes that have equal keys by others.
 
         Args:
@@ -251,7 +249,7 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if a class is not in its shape.
         """
-        self.steps.append(Join(a, b, _function(with_), tuple(into)))
+        self.steps.append(Join(a, b, _function(with_), _classes(into)))
 
     def resolve(self, index: _IndexOf[E], with_: Callable[[list[E]], Iterable[E]] | EllipsisType, /) -> None:
         """Resolve duplicates: entities that hold the same value of a new unique index.
@@ -389,3 +387,8 @@ def _source(function: Callable[[Migration], None]) -> bytes:
         return inspect.getsource(function).encode()
     except OSError:  # written at a prompt
         return function.__code__.co_code
+
+
+def _classes(into: Any) -> tuple[Any, ...]:
+    """Return the classes that ``into=`` names: one alone, or several in a list."""
+    return tuple(into) if isinstance(into, Iterable) and not isinstance(into, type) else (into,)

@@ -78,7 +78,7 @@ ROWS: list[tuple[str, Any, Any, str, str, str]] = [
     ("shard(8) to shard(16)", {"key": tm.Key(partition="{shop:shard(8)}", row=("{shop}", "{number}"))},
      {"key": tm.Key(partition="{shop:shard(16)}", row=("{shop}", "{number}"))}, "migration", "shard(16)", f"m.rekey({P}, {Q})"),
     ("a key of a field that is new", {}, {"a": str, "key": tm.Key(partition="{shop}", row=("{number}", "{a}"))}, "migration",
-     "its row key", f"m.rewrite({P}, ..., into=[{Q}])"),
+     "its row key", f"m.rewrite({P}, ..., into={Q})"),
     ("stored=True added", {}, {"number": (int, {"stored": True})}, "migration", "stored=", f"m.rekey({P}, {Q})"),
     ("type= added", {}, {"type": "p"}, "open", 'type="p" is new', ""),
     ("type= changed", {"type": "p"}, {"type": "q"}, "migration", 'its type= was "p" and is "q"', f"m.rekey({P}, {Q})"),
