@@ -19,6 +19,7 @@ from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..events import Event, Observer, observer
+from ..expressions.habits import STORE_HABITS, TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..migrations.migrations import ScriptsOption, ways_back
 from ..progress import ProgressOption, start_meter
@@ -157,6 +158,7 @@ class Opening:
             await self._store.close()
 
 
+@refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
 class AsyncStore(Face[Store], ByKey):
     """A `Store` whose verbs are awaited, for the tasks of one event loop; `open_async` opens it.
 
@@ -428,6 +430,7 @@ class _Noted(Awaitable[None]):
 _NOTED = _Noted()
 
 
+@refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
 class AsyncTransaction(ByKey):
     """Buffered operations, written together at the end of the ``async with`` block; for one task.
 

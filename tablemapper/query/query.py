@@ -590,7 +590,7 @@ def _step(value: object, model: Model) -> Order[Any]:
     if isinstance(value, Attr):
         return Order(value, descending=False)
     names = [field.name for field in model.declaration.fields]
-    name = value if value in names else names[0]
+    name = next(iter(value.attributes())).name if isinstance(value, Computed) else value if value in names else names[0]
     raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")
 
 

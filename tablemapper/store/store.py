@@ -21,6 +21,7 @@ from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
 from ..execution.prepared import PlanCache
+from ..expressions.habits import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composed import decode
 from ..planning.partitions import equalities, partition_key
@@ -68,6 +69,7 @@ class Partition:
     """The fields that the key gives back."""
 
 
+@refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
 class Store(ByKey):
     """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 

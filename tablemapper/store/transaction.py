@@ -12,6 +12,7 @@ from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, set_row
 from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
+from ..expressions.habits import TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
 from .operations import ByKey, Operations, not_found
@@ -145,6 +146,7 @@ class Buffer:
                     raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
 
 
+@refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
 class Transaction(ByKey):
     """Buffered operations, written together at the end of the ``with`` block; for one thread.
 

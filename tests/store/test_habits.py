@@ -177,6 +177,10 @@ QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda q: q.where(Item.number in [1, 2]), TypeError, r"\.is_in\(\[a, b\]\) instead of in"),
     (lambda q: q.where(Item.number.is_in(3)), tm.InvalidQuery, r"is_in\(3\): expected a list of values"),
     (lambda q: bool(q), TypeError, r"has no truth value; write (await query)?\.exists\(\)"),
+    (lambda q: q.where(Item.text is None), tm.InvalidQuery, r"got False; `is None` is written \.is_null\(\)"),
+    (lambda q: q.order_by(-Item.number), tm.InvalidQuery, r"as in Item\.number\.desc\(\), got \(Item\.number \* -1\)"),
+    (lambda q: q.order_by(Item.number).desc(), AttributeError, r"write \.order_by\(Item\.field\.desc\(\)\)|Product"),
+    (lambda q: q.where(Item.text.lower() == "a"), AttributeError, r"write an index over {name:fold}"),
     (lambda q: q.order_by("number"), tm.InvalidQuery, r"as in Item\.number\.desc\(\), got 'number'"),
     (lambda q: q.select("number"), tm.InvalidQuery, r"'number' is not a field of Item .*; write Item\.number$"),
     (lambda q: q.select("nmber"), tm.InvalidQuery, r'did you mean "number"\?$'),
@@ -218,6 +222,39 @@ def test_a_query_of_another_library_says_what_to_write(
     for query in (store.query(Item), AsyncQuery(workers, store.query(Item))):
         with pytest.raises(error, match=said):
             call(query)
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("add", "store.insert(entity), or store.upsert(entity)"),
+        ("add_all", "store.insert_many(entities)"),
+        ("commit", "nothing: each call is durable when it returns"),
+        ("execute", "store.query(Product).where(…)"),
+        ("create_all", "nothing: tm.open creates the tables of its models"),
+    ],
+)
+def test_a_store_of_another_library_says_what_to_write(store: tm.Store, name: str, mend: str) -> None:
+    for one in (store, tm.AsyncStore):
+        with pytest.raises(AttributeError) as caught:
+            getattr(one, name)
+        assert f"has no .{name}; write {mend}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("commit", "nothing: the end of the with block commits"),
+        ("rollback", "raise, as the transaction is given up when its with block raises"),
+        ("add", "tx.insert(entity), or tx.upsert(entity)"),
+        ("query", "tx.get(key) and tx.replace(entity); query the store before"),
+    ],
+)
+def test_a_transaction_of_another_library_says_what_to_write(store: tm.Store, name: str, mend: str) -> None:
+    for one in (store.transaction(), tm.AsyncTransaction):
+        with pytest.raises(AttributeError) as caught:
+            getattr(one, name)
+        assert f"has no .{name}; write {mend}" in str(caught.value)
 
 
 def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
