@@ -69,9 +69,10 @@ def migrate(
     options = {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
     try:
         report = run_migrations(existing(place), migrations, progress=not json, **options)  # type: ignore[arg-type]
+        left = "" if report.ok or dry_run else "not finished: run it again to continue"
     except MigrationStopped as stopped:
-        report = stopped.report
-    return show(report, json=json, ok=report.ok)
+        report, left = stopped.report, str(stopped).partition("\n")[0]
+    return show(report, str(report), *filter(None, [left]), json=json, ok=report.ok)
 
 
 @migrations_app.command

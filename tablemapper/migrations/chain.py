@@ -93,8 +93,9 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
     for script in scripts:
         followers.setdefault(script.after, []).append(script.id)
         if script.after is not None and script.after not in ids:
+            others = [id for id in ids if id != script.id]
             yield (
-                f"{script.id} follows {script.after}, which does not exist{did_you_mean(script.after, ids)}; "
+                f"{script.id} follows {script.after}, which does not exist{did_you_mean(script.after, others)}; "
                 "write after=None if it was deleted and no store needs it any more"
             )
     for after, several in followers.items():

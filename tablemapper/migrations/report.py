@@ -9,7 +9,12 @@ import attrs
 
 from ..engines.migration import Fault
 
-__all__ = ["MigrationReport", "PlanStep"]
+__all__ = ["MigrationReport", "PlanStep", "counted"]
+
+
+def counted(entities: int) -> str:
+    """Return a number of entities in words."""
+    return f"{entities:,} {'entity' if entities == 1 else 'entities'}"
 
 
 @attrs.frozen
@@ -35,7 +40,7 @@ class PlanStep:
         old = {"writes": "reads and writes", "reads": "reads", "stops": "stops"}[self.old_version]
         return (
             self.text,
-            "catalogue only" if not self.entities and self.old_version == "writes" else f"{self.entities:,} entities",
+            "catalogue only" if not self.entities and self.old_version == "writes" else counted(self.entities),
             "reversible" if self.reversible else "not reversible",
             f"old version: {old}",
         )
@@ -68,7 +73,7 @@ class MigrationReport:
         lines = list(_table(self.plan)) or ["nothing to migrate"]
         if self.applied:
             verb = "undid" if any(step.back for step in self.plan) else "migrated"
-            lines.append(f"{verb} {', '.join(self.applied)}: {self.entities:,} entities in {self.seconds:.1f} s")
+            lines.append(f"{verb} {', '.join(self.applied)}: {counted(self.entities)} in {self.seconds:.1f} s")
         if self.contracted:
             lines.append(f"contracted {', '.join(self.contracted)}")
         return "\n".join([*lines, *map(str, self.faults)])

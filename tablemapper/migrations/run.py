@@ -24,7 +24,7 @@ from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
 from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
-from .report import MigrationReport, PlanStep
+from .report import MigrationReport, PlanStep, counted
 from .script import Script
 from .steps import Resolve
 from .undoing import undoing
@@ -300,7 +300,7 @@ class _Run:
             return True
         if faults := engine.lacking(transition):
             raise MigrationStopped(
-                f"{transition.name}: {_counted(faults)} cannot go back, and nothing was written for that\n{_listed(faults)}",
+                f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
         if engine.start(transition, check) and not self._copy(transition):
@@ -349,14 +349,10 @@ def _stopped(name: str, report: MigrationReport) -> MigrationStopped:
     if done:
         switched += f" ({', '.join(done)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
     return MigrationStopped(
-        f"{name}: {_counted(faults)} cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"{name}: {counted(len(faults))} cannot be converted; all others are{switched}: mend these or the script, and run "
         f"it again\n{_listed(faults)}",
         report=report,
     )
-
-
-def _counted(faults: Sequence[Fault]) -> str:
-    return f"{len(faults):,} {'entity' if len(faults) == 1 else 'entities'}"
 
 
 def _listed(faults: Sequence[Fault]) -> str:

@@ -102,7 +102,7 @@ def test_a_plan_says_what_would_be_done_and_does_nothing(capsys: pytest.CaptureF
     assert run(["migrations", "plan", "parts.db"]) == Exit.OK
     out = capsys.readouterr().out
     assert out.startswith("0001_price   convert Part.price")
-    assert "1 entities   reversible" in out
+    assert "1 entity   reversible" in out
     assert Path("parts.db").read_bytes() == before
 
 
@@ -113,7 +113,16 @@ def test_entities_that_cannot_be_converted_are_listed_and_end_with_1(capsys: pyt
         assert (code, report["ok"], report["applied"]) == (Exit.FOUND, False, [])
         assert [fault["key"] for fault in report["faults"]] == [["a", "a1"], ["a", "a2"]]
     assert run(["migrate", "parts.db"]) == Exit.FOUND
-    assert "Part ('a', 'a1'): " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Part ('a', 'a1'): " in out
+    assert "2 entities cannot be converted; all others are, and nothing was switched: mend these or the script" in out
+
+
+def test_a_run_that_ends_at_its_limit_says_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate", "parts.db", "--limit", "0"]) == Exit.FOUND
+    assert capsys.readouterr().out.endswith("not finished: run it again to continue\n")
+    assert run(["migrate", "parts.db", "--limit", "0", "--dry-run"]) == Exit.FOUND
+    assert "not finished" not in capsys.readouterr().out
 
 
 def test_a_migration_goes_back_and_is_contracted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,11 @@ def test_a_script_that_follows_one_that_is_not_there_is_named_with_the_nearest(p
     assert fault.startswith('n0002_tags follows n0001_frist, which does not exist; did you mean "n0001_first"?')
 
 
+def test_a_script_is_no_guess_for_the_one_that_it_follows(package: Package) -> None:
+    (fault,) = faults(package(n0002_b="n0001_a"))
+    assert fault.startswith("n0002_b follows n0001_a, which does not exist; write after=None")
+
+
 def test_scripts_in_a_circle_are_named(package: Package) -> None:
     assert faults(package(a=None, b="c", c="b")) == (
         "b and c follow each other in a circle; the first says after=None",
