@@ -237,6 +237,22 @@ def more_cases() -> dict[str, Case]:
         name: Case(script(new, function), tuple(new), made)  # type: ignore[arg-type]
         for name, (new, function, made) in found.items()
     }
+    halves = [entity(name, f"{name}s", FIELDS, KEY) for name in ("Cheap", "Dear")]
+
+    def half(e: Any) -> Any:
+        return copy(halves[int(e.price) >= 25], e)
+
+    def whole(e: Any) -> Any:
+        return copy(OLD, e)
+
+    steps = lambda m: (m.rewrite(OLD, half, into=halves, back=whole), m.drop(OLD_TOTALS))  # noqa: E731
+    cases["split with back"] = Case(script(halves, steps), tuple(halves), lambda e: [half(e)])
+    priced = part(changed(FIELDS, price=list[str]), **indexes())
+    new = [priced, totals(priced, "maker")]
+    steps = lambda m: m.convert(OLD.price, priced.price, list, back="".join)  # noqa: E731
+    cases["convert with its own back"] = Case(
+        script(new, steps), tuple(new), lambda e: [copy(priced, e, price=list(e.price))]
+    )
     new = [single, totals(single, "maker")]
     cases["resolve"] = Case(
         script(new, lambda m: m.resolve(single.by_price, apart)), tuple(new), lambda e: [copy(single, e)], resolved
