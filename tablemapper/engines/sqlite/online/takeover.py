@@ -317,23 +317,22 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     for model, property in evolution.fields:
         _fill(writer, old_tables[after.models[sqlite.names[model]].table], sqlite, model, property)
     for model in evolution.typed:
-        table = sqlite.table_of(model)
-        condition = table.type_filter(model.name, "t") or "TRUE"
-        writer.execute(
-            f'UPDATE {quoted(table.name)} AS t SET "EntityType" = ? WHERE {condition}', (model.declaration.type_name,)
-        )
+        _set_column(writer, sqlite.table_of(model), model, "EntityType", model.declaration.type_name)
     _create(writer, sqlite, evolution)
-    after = _build_small(writer, sqlite, after)
+    after = fenced(writer, before, _build_small(writer, sqlite, after))
+    write_catalogue(writer, after)
+    if evolution.extends or catalogue.first_format:
+        writer.bump_generation()
+    _log_changes(evolution)
+    return after
+
+
+def _log_changes(evolution: Evolution) -> None:
     for change in evolution.changes:
         if change.warning:
             _log.warning("%s", change)
         elif change.rule == "open" and change.code:
             _log.info("%s; a migration can remove it: %s", change, change.code)
-    after = fenced(writer, before, after)
-    write_catalogue(writer, after)
-    if evolution.extends or catalogue.first_format:
-        writer.bump_generation()
-    return after
 
 
 def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
@@ -376,8 +375,13 @@ def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, 
     is_new = column not in old.has
     if is_new and next(each.default for each in table.columns if each.name == column) == default:
         return
+    _set_column(writer, table, model, column, default)
+
+
+def _set_column(writer: Writer, table: EntityTable, model: Model, column: str, value: Any) -> None:
+    """Set a column in all rows of a class."""
     condition = table.type_filter(model.name, "t") or "TRUE"
-    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (default,))
+    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
 
 
 def _create(writer: Writer, sqlite: SqliteSchema, evolution: Evolution) -> None:
