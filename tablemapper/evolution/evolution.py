@@ -20,7 +20,7 @@ from ..schema.forms import AppliedForm, FieldForm, Forms, ModelForm, VersionForm
 from ..schema.model import Model, Schema
 from .changes import Anything, Change, Contents
 from .definitions import aggregate_in, former_name, indexes_in, is_former
-from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens
+from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
 from .versions import Versions, ahead, ended, retired
 
 __all__ = ["Evolution", "evolve", "form_changes"]
@@ -144,7 +144,7 @@ class _Comparison:
         """Compare one class with the catalogue."""
         name, form = model.name, model.form
         stored_name = aggregate_in(self._catalogue, name, form)
-        old = self._catalogue.get(stored_name or name)
+        old = self.models_after.get(stored_name or name)  # (its class may have widened its sums)
         opened = [version for version in self.versions_after.get(name, ()) if version.form == model.form_hash]
         dropped = self._contents.dropped(name, form)
         if any(version.until is None for version in opened):
@@ -241,12 +241,31 @@ class _Comparison:
             f"{stored_name}.{index}": index in stored_indexes.values() or index in new_indexes
             for index in union.indexes
         }
-        self.widened += [
-            (model.name, property)
+        wider = [
+            property
             for property, field in old.fields.items()
             if property in form.fields and widens(field, form.fields[property])
         ]
+        self.widened += [(model.name, property) for property in wider]
+        self._widen_sums(
+            stored_name, {name for name in wider if form.fields[name].optional > old.fields[name].optional}
+        )
         self.typed += [model] if union.type != old.type else []
+
+    def _widen_sums(self, source: str, properties: set[str]) -> None:
+        """Let the sums over some properties of a class be None, as these can be from now on: then a group may have no value."""
+        for name, form in list(self.models_after.items()):
+            if form.source != source or form.aggregate is UNSET:
+                continue
+            sums = [
+                property
+                for property, (kind, label, _) in form.aggregate.measures.items()
+                if kind == "sum" and not form.fields[property].optional and properties.intersection(words(label))
+            ]
+            if sums:
+                fields = {property: replace(form.fields[property], optional=True) for property in sums}
+                self.models_after[name] = replace(form, fields=form.fields | fields)
+                self.widened += [(name, property) for property in sums]
 
     def evolution(self) -> Evolution:
         """Return the result, with the versions that are opened now."""

@@ -37,6 +37,7 @@ __all__ = [
     "redefinition",
     "takes",
     "widens",
+    "words",
 ]
 
 
@@ -79,9 +80,11 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
                 yield Change(name, "refused", message)
         if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
             number = f" ({rows:,} {'entity' if rows == 1 else 'entities'})" if rows > 0 else ""
+            same_key = (old.partition, old.row) == (form.partition, form.row)
+            step = code if same_key else f"{code} and m.rekey(old.{other}, new.{name})"
             yield Change(
-                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {code}",
-                code, warning=True,
+                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {step}",
+                code if same_key else "", warning=True,
             )  # fmt: skip
 
 
@@ -362,18 +365,18 @@ def widens(old: FieldForm, new: FieldForm) -> bool:
 
 def reads(index: IndexForm, property: str) -> bool:
     """Return whether the rows of an index depend on a property."""
-    return property in index.fields or property in _words(index.where)
+    return property in index.fields or property in words(index.where)
 
 
-def _words(form: Any) -> Iterator[str]:
+def words(form: Any) -> Iterator[str]:
     """Yield the texts in the form of a condition; the properties that it reads are among them, without their parts."""
     if isinstance(form, str):
         yield re.split(r"[.\[]", form, maxsplit=1)[0]
     elif isinstance(form, list | tuple):
         for part in form:
-            yield from _words(part)
+            yield from words(part)
     elif isinstance(form, dict):
-        yield from _words(list(form.values()))
+        yield from words(list(form.values()))
 
 
 def _index_changes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:

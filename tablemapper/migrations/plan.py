@@ -119,6 +119,8 @@ def _differences(
     stored = forms[aggregate_in(forms, name, declared) or name]  # (it may be a former definition there)
     for part in ("table", "type", "partition", "row"):
         in_store, in_old = getattr(stored, part), getattr(declared, part)
+        if part == "type" and in_old is None and after is not None and after.type == in_store:
+            continue
         in_store = plain_name(in_store) if part == "table" else in_store
         if in_store != in_old:
             yield f"{name}: its {part} is {in_store} in the store, and {in_old} in old"

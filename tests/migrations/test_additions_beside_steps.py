@@ -95,3 +95,8 @@ def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Pat
             assert [one.cost for one in newer.query(new).allow_scan()] == [5, 6, 7]
             assert newer.check().ok
             assert older.check().ok
+    for _ in range(2):
+        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), to="").ok
+        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+    with tm.open(tmp_path / "s.db", models=[new]) as store:
+        assert store.check().ok

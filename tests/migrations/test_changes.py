@@ -114,6 +114,8 @@ def test_classes_and_aggregates_have_rules_too() -> None:
     assert found([BASE], [moved]) == [("Product", "migration", "m.rename_class(old.Product, new.Product)")]
     assert found([BASE], [renamed])[0] == ("Goods", "migration", "m.rename_class(old.Product, new.Goods)")
     assert found([BASE], [apart])[0] == ("Goods", "open", "m.rename_class(old.Product, new.Goods)")
+    rekeyed = shape("Goods", "Wares", a=str, key=tm.Key(partition="{shop}", row="{number:desc}"))
+    assert found([BASE], [rekeyed])[0] == ("Goods", "open", "")  # two steps, which a person has to write
     assert found([BASE, OTHER], [BASE]) == [("Other", "open", "")]
     assert found([BASE], [BASE, daily]) == [("Total", "build", "")]
     assert found([BASE, daily], [BASE]) == [("Total", "open", "m.drop(old.Total)")]
