@@ -209,10 +209,18 @@ FIRM = part(changed(FIELDS, maker=None, firm=str | None), **indexes("firm"))
 PRICED = part(changed(FIELDS, price=Decimal), **indexes())
 SHARDED = tm.Key[str, int](partition="{shelf:shard(4)}", row=("{shelf}", "{number}"))
 KEYED = part(key=SHARDED, **indexes())
+BARE = part(changed(FIELDS, maker=None, firm=str | None), by_maker=tm.Index[str](partition="{firm}"))
+BARE_PRICED = part(changed(FIELDS, price=Decimal), by_maker=tm.Index[str](partition="{maker}"))
 BEFORE: dict[str, tuple[Any, str, Callable[[tm.Migration], None]]] = {
     "rename": (FIRM, "firm", lambda m: m.rename(FIRM.firm, OLD.maker)),
     "convert": (PRICED, "maker", lambda m: m.convert(PRICED.price, OLD.price, str, back=Decimal)),
     "rekey": (KEYED, "maker", lambda m: m.rekey(KEYED, OLD)),
+    "rename, and an index": (BARE, "firm", lambda m: m.rename(BARE.firm, OLD.maker)),
+    "convert, and an index": (
+        BARE_PRICED,
+        "maker",
+        lambda m: m.convert(BARE_PRICED.price, OLD.price, str, back=Decimal),
+    ),
 }
 
 
