@@ -107,14 +107,19 @@ class Fields:
     def _values(self, old: Any, former: Any = None) -> dict[str, Any]:
         """Return the values of the new entity, without those of restored fields."""
         values = {name: getattr(old, source) for name, source in self._copied}
-        for name, source, function in self._converted:
-            values[name] = function(getattr(old, source))
-        for field, fill in self._fills:
-            if values.get(field.name) is None:
-                value = _declared(field, _undeclared(old))
-                value = fill(_unfinished(self._new, values)) if value is None else value
-                if value is not None or field.required:
-                    values[field.name] = value
+        name = ""
+        try:
+            for name, source, function in self._converted:
+                values[name] = function(getattr(old, source))
+            for field, fill in self._fills:
+                if values.get(name := field.name) is None:
+                    value = _declared(field, _undeclared(old))
+                    value = fill(_unfinished(self._new, values)) if value is None else value
+                    if value is not None or field.required:
+                        values[name] = value
+        except Exception as error:  # whatever the function of a script raises
+            error.add_note(name)  # (it stands in front of the text of the fault)
+            raise
         for name, value in values.items():
             if isinstance(value, Extra):
                 undeclared = value | self._unfilled(old, former)

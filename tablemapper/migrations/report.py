@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import attrs
 
 from ..engines.migration import Fault
 
-__all__ = ["MigrationReport", "PlanStep", "counted"]
+__all__ = ["MigrationReport", "PlanStep", "counted", "fault_lines"]
+
+_KEYS = 5  # in a line
 
 
 def counted(entities: int) -> str:
@@ -76,7 +78,18 @@ class MigrationReport:
             lines.append(f"{verb} {', '.join(self.applied)}: {counted(self.entities)} in {self.seconds:.1f} s")
         if self.contracted:
             lines.append(f"contracted {', '.join(self.contracted)}")
-        return "\n".join([*lines, *map(str, self.faults)])
+        return "\n".join([*lines, *fault_lines(self.faults)])
+
+
+def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """Yield faults as text; entities of one class with the same fault share a line."""
+    alike: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        alike.setdefault((fault.where, fault.detail), []).append(fault)
+    for (where, detail), some in alike.items():
+        keys = ", ".join([str(fault.key) for fault in some[:_KEYS]])
+        more = f" and {len(some) - _KEYS:,} more" if len(some) > _KEYS else ""
+        yield f"{where} {keys}{more}: {detail}"
 
 
 def _table(plan: tuple[PlanStep, ...]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
 from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
-from .report import MigrationReport, PlanStep, counted
+from .report import MigrationReport, PlanStep, counted, fault_lines
 from .script import Script
 from .steps import Resolve
 from .undoing import undoing
@@ -356,7 +356,8 @@ def _stopped(name: str, report: MigrationReport) -> MigrationStopped:
 
 
 def _listed(faults: Sequence[Fault]) -> str:
-    return "\n".join(f"  - {fault}" for fault in faults[:_SHOWN]) + ("\n  - …" if len(faults) > _SHOWN else "")
+    lines = list(fault_lines(faults))
+    return "\n".join(f"  - {line}" for line in lines[:_SHOWN]) + ("\n  - …" if len(lines) > _SHOWN else "")
 
 
 def _resolves(script: Script) -> bool:

@@ -114,7 +114,7 @@ def test_entities_that_cannot_be_converted_are_listed_and_end_with_1(capsys: pyt
         assert [fault["key"] for fault in report["faults"]] == [["a", "a1"], ["a", "a2"]]
     assert run(["migrate", "parts.db"]) == Exit.FOUND
     out = capsys.readouterr().out
-    assert "Part ('a', 'a1'): " in out
+    assert "Part ('a', 'a1'), ('a', 'a2'): " in out
     assert "2 entities cannot be converted; all others are, and nothing was switched: mend these or the script" in out
 
 

@@ -55,6 +55,27 @@ def test_entities_that_do_not_convert_are_listed_and_mended(path: Path) -> None:
         assert store.check().ok
 
 
+def test_a_fault_of_many_entities_is_one_line_that_names_the_field(path: Path) -> None:
+    with tm.open(path, models=[ALONE], durability="relaxed") as store:
+        store.merge(ALONE.key("a", 3), price="cheap")
+
+    def decimal(price: str) -> Decimal:
+        return Decimal(price) if price == "cheap" else Decimal(price.number)  # type: ignore[attr-defined]
+
+    step = alone([PRICED], lambda m: m.convert(ALONE.price, PRICED.price, decimal))
+    report = migrate(path, step, dry_run=True)
+    assert len(report.faults) == 30
+    lines = [
+        "Part ('a', 'a0'), ('a', 'a1'), ('a', 'a2'), ('a', 'a4'), ('a', 'a5') and 24 more: "
+        "price: AttributeError: 'str' object has no attribute 'number'",
+        "Part ('a', 'a3'): price: InvalidOperation: [<class 'decimal.ConversionSyntax'>]",
+    ]
+    assert str(report).split("\n")[-2:] == lines
+    with pytest.raises(tm.MigrationStopped) as stopped:
+        migrate(path, step)
+    assert str(stopped.value).split("\n")[1:] == [f"  - {line}" for line in lines]
+
+
 @pytest.mark.parametrize(
     ("function", "detail"),
     [
