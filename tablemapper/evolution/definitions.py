@@ -19,6 +19,7 @@ __all__ = [
     "as_declared",
     "depth_of",
     "former_name",
+    "holds_all",
     "indexes_in",
     "is_former",
     "keepers_of",
@@ -131,6 +132,19 @@ def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
         if indexes_in(stored.indexes, form.indexes).keys() == form.indexes.keys():
             return former
     return None
+
+
+def holds_all(stored: ModelForm, declared: ModelForm) -> bool:
+    """Return whether a class of a catalogue has everything that a class declares, as it declares it."""
+    declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
+    stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
+    return (
+        declared_fields.items() <= stored_fields.items()
+        and (declared.partition, declared.row) == (stored.partition, stored.row)
+        and declared.type in (None, stored.type)
+        and indexes_in(stored.indexes, declared.indexes) == {name: name for name in declared.indexes}
+        and declared.aggregate == stored.aggregate
+    )
 
 
 def keepers_of(name: str, forms: Forms) -> dict[str, str]:

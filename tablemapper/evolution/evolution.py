@@ -8,7 +8,7 @@ Nothing here touches a store.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -128,6 +128,7 @@ class _Comparison:
         self._contents = contents
         self._history = history
         self._now = now
+        self._taken = {label for entry in history for label in entry.drops}  # (a migration knows others by them)
         self.changes: list[Change] = []
         self.models: list[Model] = []
         self.dropped: set[str] = set()
@@ -145,7 +146,11 @@ class _Comparison:
         name, form = model.name, model.form
         stored_name = aggregate_in(self._catalogue, name, form)
         old = self.models_after.get(stored_name or name)  # (its class may have widened its sums)
-        opened = [version for version in self.versions_after.get(name, ()) if version.form == model.form_hash]
+        opened = [
+            version
+            for version in self.versions_after.get(name, ())
+            if version.form == model.form_hash and version.beside is None  # (else it is the form of another program)
+        ]
         dropped = self._contents.dropped(name, form)
         if any(version.until is None for version in opened):
             self._refuse(name, dropped)
@@ -157,7 +162,7 @@ class _Comparison:
             self._refuse(name, dropped)
         elif opened and opened[-1].retired_by is not None and not may_return:
             self._refuse(name, retired(name, opened[-1], self._history))
-        elif opened and model.aggregate is not None and old is None and dropped:
+        elif opened and model.aggregate is not None and (stored_name or "") not in self._catalogue and dropped:
             self._refuse(name, dropped)
         elif old is None:
             changes = list(new_class_changes(model, self._catalogue, self._schema, self._contents))
@@ -167,6 +172,8 @@ class _Comparison:
             self.models.append(model)
             self.changes += changes
             self.models_after[name] = form
+            if opened and name in self._taken:  # (an older version brings back what a migration drops)
+                self.declared[name] = False
         else:
             self._compare_known(model, stored_name, old, opened)
 
@@ -192,7 +199,10 @@ class _Comparison:
             changes = list(class_changes(model, held, self._contents, added))
         aggregates = [other for other, form in self._catalogue.items() if form.source == name]
         stops = any(change.stops for change in changes)
-        if stops and not any(map(self._contents.count, [stored_name or name, *aggregates])):
+        if stops and opened and opened[-1].retired_by is not None:
+            # (It does not take the place of what replaced it.)
+            changes = [Change(name, "refused", retired(name, opened[-1], self._history))]
+        elif stops and not any(map(self._contents.count, [stored_name or name, *aggregates])):
             self._declare_anew(model, aggregates)
             return
         self.changes += changes
@@ -217,7 +227,7 @@ class _Comparison:
         """Add another definition of an aggregate; the one that it has so far becomes a former one."""
         name = model.name
         self.models.append(model)
-        former = former_name(name, self.models_after)
+        former = former_name(name, {*self.models_after, *self._taken})
         self.models_after[former] = replace(old, table=old.table + former.removeprefix(name))
         self.models_after[name] = model.form
         self.former |= {name: former, **{f"{name}.{index}": f"{former}.{index}" for index in old.indexes}}
@@ -228,15 +238,13 @@ class _Comparison:
         form = model.form
         stored_indexes = indexes_in(old.indexes, form.indexes)
         new_indexes = [index for index in form.indexes if index not in stored_indexes]
-        union = _union(old, form, new_indexes)
+        taken = {*old.indexes, *(label.removeprefix(f"{stored_name}.") for label in self._taken)}
+        former = {index: former_name(index, taken) for index in old.indexes if index in new_indexes}
+        union = _union(old, form, new_indexes, former)
         self.models_after[stored_name] = union
         self.fields += [(model, property) for property in union.fields if property not in old.fields]
         self.indexes += [(model, index) for index in new_indexes]
-        self.former |= {
-            f"{stored_name}.{index}": f"{stored_name}.{former_name(index, old.indexes)}"
-            for index in old.indexes
-            if index in new_indexes
-        }
+        self.former |= {f"{stored_name}.{index}": f"{stored_name}.{name}" for index, name in former.items()}
         self.declared |= {
             f"{stored_name}.{index}": index in stored_indexes.values() or index in new_indexes
             for index in union.indexes
@@ -271,7 +279,7 @@ class _Comparison:
         """Return the result, with the versions that are opened now."""
         for model in self._schema.models:
             opened = self.versions_after.setdefault(model.name, [])
-            if not any(version.form == model.form_hash and version.until is None for version in opened):
+            if not any(version.form == model.form_hash and version.in_use for version in opened):
                 opened.append(VersionForm(model.form_hash, self._now))
         return Evolution(
             tuple(self.changes), tuple(dict.fromkeys(self.models)), frozenset(self.dropped), tuple(self.fields),
@@ -283,20 +291,19 @@ class _Comparison:
 # ---------------------------------------------------------------------------------------------- the union of two forms
 
 
-def _union(old: ModelForm, new: ModelForm, new_indexes: list[str]) -> ModelForm:
+def _union(old: ModelForm, new: ModelForm, new_indexes: list[str], former: Mapping[str, str]) -> ModelForm:
     """Return the form of a class that stores and maintains what either form does.
 
     Args:
         old: the form in the catalogue.
         new: the form of the class.
         new_indexes: the indexes of the class that the catalogue does not have.
+        former: the indexes that these replace, each with its name from now on.
     """
     fields = dict(old.fields)
     for name, field in new.fields.items():
         fields[name] = _joined(fields[name], field) if name in fields else field
-    indexes = {
-        former_name(name, old.indexes) if name in new_indexes else name: index for name, index in old.indexes.items()
-    }
+    indexes = {former.get(name, name): index for name, index in old.indexes.items()}
     indexes |= {name: index for name, index in new.indexes.items() if name in new_indexes}
     return replace(old, type=old.type or new.type, fields=fields, indexes=indexes)
 

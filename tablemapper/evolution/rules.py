@@ -23,7 +23,7 @@ from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm,
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
 from .changes import Change, Contents
-from .definitions import indexes_in, plain_name
+from .definitions import indexes_in, is_former, plain_name
 from .members import Members, follow
 from .renames import with_properties
 from .sources import attribute_name, default_source
@@ -72,7 +72,7 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
             continue
         if old.table.lower() == model.table.lower():
             yield from _table_conflicts(model, other, old, contents)
-        if opened:
+        if opened or is_former(other):  # (the tables of a former definition have names of their own)
             continue
         for index_name, index in old.indexes.items():
             if index.table.lower() in tables:

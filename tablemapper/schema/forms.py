@@ -231,6 +231,12 @@ class TombstoneForm(_Form):
         """The label that a class declares it by: without the number of a former definition."""
         return ".".join([part.partition("#")[0] for part in self.label.split(".")])
 
+    def may_be_of(self, form: ModelForm) -> bool:
+        """Return whether it is not that of another definition of an aggregate than a class declares."""
+        if "." in self.label or form.aggregate is UNSET or self.form.get("aggregate") is None:
+            return True
+        return bool(msgspec.convert(self.form["aggregate"], AggregateForm) == form.aggregate)
+
     def __str__(self) -> str:
         when = f"by {self.by}" if self.by else f"on {datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
         name = self.bare_label.partition(".")[2] or self.bare_label

@@ -15,9 +15,17 @@ from .shapes import entity, script
 KEY = tm.Key[str, int](partition="{shelf}", row=("part", "{number}"))
 
 
-def world(*verbs: str, shared: bool = False, name: str = "Total", kind: Any = int, **fields: Any) -> list[Any]:
+def world(
+    *verbs: str,
+    of: Any = None,
+    shared: bool = False,
+    name: str = "Total",
+    kind: Any = int,
+    more: Any = None,
+    **fields: Any,
+) -> list[Any]:
     """Return a class, and an aggregate of it with some measures: an entity of both, in one table or in two."""
-    cls = entity("Part", "Parts", {"shelf": str, "number": int, "size": kind, **fields}, KEY)
+    cls = of or entity("Part", "Parts", {"shelf": str, "number": int, "size": kind, **fields}, KEY)
     body = {
         "__annotations__": {"shelf": tm.Field[str], "count": tm.Field[int]}
         | dict.fromkeys(verbs, tm.Field[int | None]),
@@ -26,6 +34,7 @@ def world(*verbs: str, shared: bool = False, name: str = "Total", kind: Any = in
         "count": tm.count(),
         "key": tm.Key[str](partition="{shelf}", row="total"),
         **{verb: getattr(tm, verb)(cls.number) for verb in verbs},
+        **(more or {}),
     }
     return [cls, type(tm.Aggregate)(name, (tm.Aggregate,), body, of=cls, table="Parts" if shared else "Totals")]
 
@@ -83,6 +92,110 @@ def test_an_aggregate_has_an_extreme_after_its_class_was_copied(path: Path, back
     assert found(path, new) == (5, 4)
 
 
+def test_a_version_with_what_was_dropped_for_good_is_refused_beside_another_definition(path: Path) -> None:
+    old, new, last = world("min"), world("max"), world("min", "max")
+    filled(path, old)
+    change = script(new, lambda m: m.drop(old[1]), old=old)
+    assert tm.migrate(path, [change], contract=True, rest=0).ok
+    assert found(path, new) == (5, 4)
+    assert found(path, last) == (5, 0, 4)
+    for _ in range(2):
+        with pytest.raises(tm.SchemaMismatch, match="Total was dropped by first"):
+            tm.open(path, models=old)
+        assert found(path, new) == (5, 4)
+    assert [item.where for item in tm.status(path).items] == ["Part", "Total", "Total#1"]
+
+
+def test_a_drop_is_not_of_a_definition_that_came_after_a_copy(path: Path) -> None:
+    old, new = world("min", note=str), world("max", note=str)
+    last = world("max")
+    with tm.open(path, models=old) as store:
+        store.insert_many(old[0]("a", number, 3, "n") for number in range(5))
+    first = script(new, lambda m: m.drop(old[1]), old=old)
+    second = script(last, lambda m: m.drop(new[0].note), "second", "first", new)
+    assert tm.migrate(path, [first, second], rest=0).ok
+    assert found(path, last) == (5, 4)
+    assert tm.migrate(path, [first, second], to="first", rest=0).ok
+    assert found(path, old) == (5, 0)
+    assert tm.migrate(path, [first, second], to="first", rest=0, contract=True).ok
+    assert found(path, new) == (5, 4)
+    assert tm.migrate(path, [first, second], rest=0).ok
+
+
+def test_what_a_script_drops_and_an_older_version_brings_back_goes_when_it_is_contracted(path: Path) -> None:
+    old, last = world("min", note=str), world()[:1]
+    new = world("min", note=str)[:1]
+    with tm.open(path, models=old) as store:
+        store.insert_many(old[0]("a", number, 3, "n") for number in range(5))
+    first = script(new, lambda m: m.drop(old[1]), old=old)
+    second = script(last, lambda m: m.drop(new[0].note), "second", "first", new)
+    assert tm.migrate(path, [first, second], rest=0).ok
+    assert tm.migrate(path, [first, second], to="first", rest=0).ok
+    assert found(path, old) == (5, 0)
+    assert tm.migrate(path, [first, second], to="first", rest=0, contract=True).ok
+    with pytest.raises(tm.SchemaMismatch, match="Total was dropped by first"):
+        tm.open(path, models=old)
+    assert tm.migrate(path, [first, second], rest=0).ok
+
+
+def test_an_aggregate_with_an_index_is_renamed_beside_a_former_definition(path: Path) -> None:
+    plain = {"by_count": tm.Index[int](partition="{count}")}
+    oldest, old = world("min", more=plain), world("max", more=plain)
+    new, last = (world("max", name=name, more=plain) for name in ("Sums", "Sizes"))
+    filled(path, oldest)
+    assert found(path, old) == (5, 4)
+    scripts = [
+        script(new, lambda m: m.rename_class(old[1], new[1]), "first", None, old),
+        script(last, lambda m: m.rename_class(new[1], last[1]), "second", "first", new),
+    ]
+    assert tm.migrate(path, scripts, to="first", rest=0).ok
+    assert found(path, world("min", name="Sums", more=plain)) == (5, 0)
+    assert tm.migrate(path, scripts, rest=0).ok
+    assert found(path, last) == (5, 4)
+
+
+def test_a_version_does_not_take_the_place_of_what_a_script_made_over_an_empty_class(path: Path) -> None:
+    old, new = world("min", shared=True), world("max", shared=True)
+    with tm.open(path, models=old):
+        pass
+    assert tm.migrate(path, [script(new, lambda m: m.drop(old[1]), old=old)], rest=0).ok
+    with pytest.raises(tm.SchemaMismatch, match="Total: the migration first replaced this form"):
+        tm.open(path, models=old)
+    filled(path, new)
+    assert found(path, new) == (5, 4)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
+
+
+def test_a_class_that_has_the_form_of_an_older_version_again_is_not_taken_for_that_version(path: Path) -> None:
+    def box(name: str, table: str) -> Any:
+        return entity(name, table, {"id": str}, tm.Key[str](partition="{id}", row="1"))
+
+    def indexed() -> list[Any]:
+        cls = entity(
+            "Part", "Parts", {"shelf": str, "number": int, "size": int}, KEY, by=tm.Index[int](partition="{size}")
+        )
+        return [cls, *world("max", name="Sums", of=cls)[1:], box("Crate", "Boxes")]
+
+    old, new = [*world("max"), box("Box", "Boxes")], indexed()
+    last = [*world("max", name="Sums"), box("Crate", "Boxes")]
+
+    def rename(m: tm.Migration) -> None:
+        m.rename_class(old[1], new[1])
+        m.rename_class(old[2], new[2])
+
+    filled(path, old)
+    scripts = [
+        script(new, rename, "first", None, old),
+        script(last, lambda m: m.drop(new[0].by), "second", "first", new),
+    ]
+    assert tm.migrate(path, scripts, rest=0).ok
+    for _ in range(2):
+        assert found(path, last) == found(path, old) == (5, 4)
+        with tm.open(path, models=last) as store:
+            store.upsert(last[2]("x"))
+        with tm.open(path, models=old) as store:
+            assert [one.id for one in store.query(old[2]).allow_scan()] == ["x"]

@@ -586,7 +586,7 @@ def _again(change: Change) -> None:
         (shape, total)
         for name, total in change.draw.dropped
         if (shape := change.new.get(name)) is not None and shape.totals == change.old.get(name, shape).totals
-        if name in change.links and total.used <= {"", *shape.fields}
+        if not total.row and name in change.links and total.used <= {"", *shape.fields}
         and total.name not in [one.name for other in change.new.values() for one in other.totals]
     ]  # fmt: skip
     if not found:

@@ -37,6 +37,7 @@ class Chain:
         promised: by version, what the plan said that it can do once the next one is there, as long as no later migration ends
             that: ``"writes"``, ``"reads"``, ``"stops"``.
         in_step: by version, whether the next one was undone, and goes on.
+        stale: versions that were undone before an older one was made anew.
         contracted: the version before which there is no way back.
         unsure: versions before this one may find something else: what was written later has no way back to them.
     """
@@ -50,6 +51,7 @@ class Chain:
         self.at = self.contracted = self.unsure = 0
         self.data: dict[int, Data] = {0: {name: {} for name in self.classes[0].world}}
         self.in_step: dict[int, bool] = {}
+        self.stale: set[int] = set()
         self.promised: dict[int, str] = {}
 
     def _make(self) -> None:
@@ -139,22 +141,28 @@ class Chain:
                 self.promised = {}
             level = "writes" if levels <= {"writes"} else "stops" if "stops" in levels else "reads"
             self.promised[version] = level
-            before = self.data.get(version + 1)
-            if before is None or copied or not self.in_step.get(version):
-                self.data[version + 1] = change.forward(self.data[version])
-                for name, link in change.links.items() if before is not None else ():
-                    if not change.changed(name):  # (it keeps what only the new version has)
-                        was, shape = before[link.new], change.new[link.new]  # type: ignore[index]
-                        made = [
-                            change.row_forward(link, row, was.get(shape.ident_of(row)))
-                            for row in self.data[version][name].values()
-                        ]
-                        self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
+            if version + 1 not in self.data or copied or not self.in_step.get(version):
+                self._renew(version)
+                self.stale |= {later for later in self.data if later > version + 1}
             self.at = version + 1
             self.log.append(f"-> {self.at}, {level}, {copied} copied")
             self.counts.update(step.text.split()[0] for step in change.steps)
             for shape, field, apart in change.resolved:
                 self._resolve(shape, field, apart)
+
+    def _renew(self, version: int) -> None:
+        """Note what the next version finds of what this one has; what it has more of unchanged classes stays."""
+        change, before = self.changes[version], self.data.get(version + 1)
+        self.stale.discard(version + 1)
+        self.data[version + 1] = change.forward(self.data[version])
+        for name, link in change.links.items() if before is not None else ():
+            if not change.changed(name):
+                was, shape = before[link.new], change.new[link.new]  # type: ignore[index]
+                made = [
+                    change.row_forward(link, row, was.get(shape.ident_of(row)))
+                    for row in self.data[version][name].values()
+                ]
+                self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
 
     def _resolve(self, shape: Shape, field: str, apart: Callable[[list[Row]], list[Row]]) -> None:
         rows = self.data[self.at][shape.name]
@@ -267,6 +275,8 @@ class Chain:
                 except tm.SchemaMismatch as error:
                     going_on, refused = False, refused or (str(error) if version == self.at else "")
             self.in_step[version] = going_on and version + 1 in self.data
+            if self.in_step[version] and version + 1 in self.stale:
+                self._renew(version)
         return refused
 
     def _back_at_once(self) -> None:

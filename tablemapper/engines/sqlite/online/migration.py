@@ -14,9 +14,9 @@ import attrs
 from msgspec.structs import replace
 
 from ....errors import InvalidMigration
-from ....evolution.definitions import indexes_in
+from ....evolution.definitions import holds_all
 from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, Forms, ModelForm, VersionForm
+from ....schema.forms import AppliedForm, Forms, VersionForm
 from ....schema.model import Schema
 from ...migration import Copied, Edit, Fault, Transition, name_of
 from ...protocol import Pace
@@ -439,7 +439,7 @@ def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
         ]
         # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
         known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
-        fits = known or _fits(model.form, catalogue.models[model.name])
+        fits = known or holds_all(catalogue.models[model.name], model.form)
         new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
         ended = [
             replace(version, retired_by=edit.id, undone=False) if version.undone else version
@@ -448,18 +448,6 @@ def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
         ]
         versions[model.name] = [*ended, *older, *new]
     return attrs.evolve(catalogue, versions=versions)
-
-
-def _fits(declared: ModelForm, stored: ModelForm) -> bool:
-    """Return whether the file has everything that a class declares, as it declares it."""
-    declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
-    stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
-    return (
-        declared_fields.items() <= stored_fields.items()
-        and declared.type in (None, stored.type)
-        and indexes_in(stored.indexes, declared.indexes) == {name: name for name in declared.indexes}
-        and declared.aggregate == stored.aggregate
-    )
 
 
 def _under_way(id: str, staged: Staged) -> InvalidMigration:

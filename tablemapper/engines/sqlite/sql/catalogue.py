@@ -192,7 +192,12 @@ class Catalogue:
         else:
             known = indexes_in(self.models[held].indexes, form.indexes, self.instead(name))
             labels = {f"{name}.{index}" for index in form.indexes if index not in known}
-        stones = [one for one in self.tombstones if one.bare_label in labels]
+        # (Beside another definition, what no program declared any more may come back, unlike what a migration dropped.)
+        stones = [
+            one
+            for one in self.tombstones
+            if one.bare_label in labels and one.may_be_of(form) and (held is not None or one.by is not None)
+        ]
         return stones[-1] if stones else None
 
     def instead(self, name: str) -> dict[str, str]:

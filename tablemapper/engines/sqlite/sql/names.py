@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
+from ....evolution.definitions import holds_all
 from ....evolution.renames import with_properties, with_source
 from ....schema.forms import ModelForm, VersionForm
 from ....schema.model import Model, Schema
@@ -58,8 +59,26 @@ def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
     """Return the twins that some classes use in place of the tables of the file."""
     if not catalogue.twins:
         return ()
-    migrations = {_lives_beside(catalogue, model) for model in models}
-    return tuple([twin for twin in catalogue.twins if twin.migration in migrations])
+    given = tuple(models)
+    migrations = {_lives_beside(catalogue, model) for model in given}
+    return tuple(
+        [
+            twin
+            for twin in catalogue.twins
+            if twin.migration in migrations and not any(_replaces(catalogue, twin, model) for model in given)
+        ]
+    )
+
+
+def _replaces(catalogue: Catalogue, twin: Twin, model: Model) -> bool:
+    """Return whether a class is one of those that took the place of a twin's: another class with it may have its old form again."""
+    if model.name not in catalogue.group(twin):
+        return False
+    older = twin.catalogue.models.get(model.name)
+    in_use = any(
+        version.in_use and version.form == model.form_hash for version in catalogue.versions.get(model.name, ())
+    )
+    return in_use and model.aggregate is None and (older is None or not holds_all(older, model.form))
 
 
 def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, Names]]:
