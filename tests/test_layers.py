@@ -40,7 +40,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
             ],
             "engines.sqlite.rows": [
-                "contested", "clearing", "jobs", "maintained", "building", "twins", "writes", "load", "check", "reads",
+                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "writes", "load", "check", "reads",
             ],
             "engines.sqlite.online": ["fences", "dropping", "switch", "layout", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],

@@ -187,6 +187,8 @@ class Built:
     pace: Pace = attrs.field(factory=Pace)
     clearing: bool = False
     """Whether it deleted the rows of something that was dropped."""
+    groups: int = 0
+    """How many groups of aggregates it changed."""
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -256,6 +258,25 @@ class Reads(Protocol):
 
     def snapshot(self) -> AbstractContextManager[Any]:
         """Return one state of the store, for several searches."""
+        ...
+
+
+class Ahead(Protocol):
+    """Builds the groups of aggregates, each at once, while nobody else writes."""
+
+    def step(self, most: int, *, start: bool) -> Built | None:
+        """Read some entities, or write the next groups, at most ``most``; None if that is not possible now.
+
+        Entities that were read in vain are taken back, by a number below 0.
+
+        Args:
+            most: groups.
+            start: whether to begin, if nothing was begun.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what is read."""
         ...
 
 
@@ -357,6 +378,14 @@ class Engine(Protocol):
 
         Args:
             most: entities.
+            labels: what is wanted; None for everything.
+        """
+        ...
+
+    def ahead(self, labels: Collection[str] | None) -> Ahead:
+        """Return what builds groups ahead of the next entities that `build` reads.
+
+        Args:
             labels: what is wanted; None for everything.
         """
         ...

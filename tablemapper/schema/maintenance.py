@@ -238,7 +238,12 @@ class ChangeSet:
     def rows(self) -> int:
         """The number of maintained rows that are written."""
         indexed = sum(len(c.deletes) + len(c.puts) + len(c.rewrites) for c in self.indexes.values())
-        return indexed + sum(len(groups) for groups in self.groups.values())
+        return indexed + self.group_count
+
+    @property
+    def group_count(self) -> int:
+        """The number of groups that change."""
+        return sum(map(len, self.groups.values()))
 
 
 def _maintain_stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import attrs
 
@@ -81,15 +81,20 @@ def build(
     """
     limit = check_pace("build", limit, hold, rest)
     start = monotonic()
-    entities, most, ended = 0, FIRST, list[str]()
+    entities, most, groups, ended = 0, FIRST, FIRST, list[str]()
     batch: Built | None = None
     meter, owner = start_meter(False, ""), ""
-    with ExitStack() as meters:
+    with ExitStack() as meters, closing(engine.ahead(labels)) as ahead:
         while limit is None or entities < limit:
-            asked = most if limit is None else min(most, limit - entities)
-            batch = engine.build(asked, labels)
-            if batch is None:
-                break
+            scattered = limit is None and batch is not None and _is_scattered(batch, hold)
+            if (batch := ahead.step(groups, start=scattered)) is not None:
+                groups = steered(groups, batch.pace.seconds, hold) if batch.pace.seconds else groups
+            else:
+                asked = most if limit is None else min(most, limit - entities)
+                batch = engine.build(asked, labels)
+                if batch is None:
+                    break
+                most = steered(most, batch.pace.seconds, hold)
             if not batch.clearing:
                 entities += batch.entities
                 ended += batch.ended
@@ -100,7 +105,6 @@ def build(
                 meter = meters.enter_context(start_meter(progress, f"{work} {owner}", total=batch.total or None))
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
-            most = steered(most, batch.pace.seconds, hold)
             if (pause := rest * batch.pace.burden) and not batch.ended:
                 sleep(pause)
     done = not any(
@@ -118,6 +122,11 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
             raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {shown(given)}")
     return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
+
+
+def _is_scattered(batch: Built, hold: float) -> bool:
+    """Tell whether a batch spent most of its time on groups that the next ones change again, and nobody else wrote lately."""
+    return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.burden
 
 
 def steered(most: int, taken: float, hold: float) -> int:

@@ -26,12 +26,13 @@ from .file.file import File
 from .file.opening import open_file
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .online.dropping import clear_batch, disable, drop, finished, tidy
+from .online.dropping import clear_batch, disable, drop, end_job, tidy
 from .online.fences import fenced
 from .online.repair import Repair
 from .online.status import read_status
 from .online.switch import end_unkept
 from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
+from .rows.ahead import Ahead
 from .rows.building import PROGRESS, build_batch, settle, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
@@ -350,9 +351,7 @@ class SqliteEngine:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
-            if built.ended:
-                write_catalogue(writer, finished(writer, sqlite.stored, built.ended))
-                writer.bump_generation()
+            end_job(writer, sqlite.stored, built)
 
         pace = self._write(write)
         if built is None:
@@ -360,6 +359,10 @@ class SqliteEngine:
         if built.ended:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
+
+    def ahead(self, labels: Collection[str] | None) -> Ahead:
+        """Return what builds groups ahead of the next entities, while nobody else writes."""
+        return Ahead(self.file, lambda: self._sqlite, self._write, end_job, labels)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""

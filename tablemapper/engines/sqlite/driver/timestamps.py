@@ -60,6 +60,7 @@ class Timestamps:
         "_wrote",
         "generation",
         "others_wrote",
+        "previous",
     )
 
     def __init__(self, clock: Callable[[], int], owner: int, path: str) -> None:
@@ -72,6 +73,7 @@ class Timestamps:
         self._seen = _UNKNOWN  # the data version after our last commit
         self._wrote = False
         self.generation = 0
+        self.previous = 0  # to the first of the transaction: what was written since has a later one, whoever wrote it
         self.others_wrote = False  # another object that is still open did, since our last commit
 
     def begin(self, connection: apsw.Connection) -> int:
@@ -82,6 +84,7 @@ class Timestamps:
         if connection.data_version() != seen:
             self._reload(connection)
         self._wrote = False
+        self.previous = self._last
         return self.next(connection)
 
     def next(self, connection: apsw.Connection) -> int:

@@ -54,6 +54,11 @@ class Writer:
     def generation(self) -> int:
         return self._timestamps.generation
 
+    @property
+    def previous(self) -> int:
+        """The last timestamp before this transaction: one that was given out earlier is that only if nobody wrote since."""
+        return self._timestamps.previous
+
     def get(self, sql: str, args: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """Return the first row of a statement, or None."""
         row: tuple[Any, ...] | None = self.execute(sql, args).fetchone()

@@ -22,7 +22,7 @@ from ...protocol import Built
 from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
-from ..rows.jobs import BUILDS
+from ..rows.jobs import BUILDS, END
 from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
 from ..sql.tables import EntityTable, fresh_name, quoted
 from .fences import names_taken, table_names, with_other_name
@@ -34,12 +34,12 @@ __all__ = [
     "disable",
     "drop",
     "drop_former",
+    "end_job",
     "finished",
     "tidy",
     "unused",
 ]
 
-_END = f"DELETE FROM {BUILDS} WHERE name = ?"
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
 _FORGET = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
 
@@ -293,8 +293,15 @@ def _without_jobs(writer: Writer, catalogue: Catalogue, labels: set[str]) -> Cat
             jobs.append(attrs.evolve(job, targets=targets))
             writer.execute(_TARGETS, (msgspec.json.encode(sorted(targets)).decode(), job.name))
         else:
-            writer.execute(_END, (job.name,))
+            writer.execute(END, (job.name,))
     return attrs.evolve(catalogue, jobs=tuple(jobs))
+
+
+def end_job(writer: Writer, catalogue: Catalogue, built: Built) -> None:
+    """Note in the catalogue what is complete, if a job ended."""
+    if built.ended:
+        write_catalogue(writer, finished(writer, catalogue, built.ended))
+        writer.bump_generation()
 
 
 def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:

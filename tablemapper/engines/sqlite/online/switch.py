@@ -18,7 +18,7 @@ from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
-from ..rows.jobs import BUILDS
+from ..rows.jobs import END
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
@@ -238,7 +238,7 @@ def _without_classes(writer: Writer, catalogue: Catalogue, names: frozenset[str]
     """Return a catalogue without some classes and their builds; the tables stay."""
     for job in catalogue.jobs:
         if job.owner in names:
-            writer.execute(f"DELETE FROM {BUILDS} WHERE name = ?", (job.name,))
+            writer.execute(END, (job.name,))
     return catalogue.without(names)
 
 

@@ -5,6 +5,7 @@
 - `jobs`: builds and copies that are under way, and what each write owes to them.
 - `maintained`: the rows of indexes and of groups.
 - `building`: the batches of a build.
+- `ahead`: groups of aggregates that are built ahead of the entities.
 - `twins`: the tables of classes before a migration, in step with those after it.
 - `writes`: operations, on the rows of entities.
 - `load`: many entities, sorted outside of the tables.

@@ -1,4 +1,4 @@
-"""The batches of a job: each adds the next entities to the indexes and aggregates of the job, in one transaction."""
+"""The batches and slices of a job: each adds the next entities to its targets, or the next groups, in one transaction."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from ..file.writer import Writer
 from ..sql.catalogue import read_states, write_states
 from ..sql.schema import Job, SqliteSchema
 from .contested import holders, violated
-from .jobs import BUILDS, owed
+from .jobs import BUILDS, CURSOR, END, REACH, left, owed
 from .maintained import write_changes
 
-__all__ = ["PROGRESS", "build_batch", "settle", "states_after", "violations"]
+__all__ = ["PROGRESS", "build_batch", "build_slice", "settle", "states_after", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
-_END = f"DELETE FROM {BUILDS} WHERE name = ?"
-_STATE = f"SELECT pk, rk, done, total FROM {BUILDS} WHERE name = ?"
 _CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
 PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
@@ -33,8 +31,8 @@ PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
     """Add the next entities after a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
-    pk, rk, done, total = writer.get(_STATE, (job.name,)) or (None, None, 0, 0)
-    after = () if pk is None else (pk, rk)
+    pk, rk, *frontier, done, total = writer.get(CURSOR, (job.name,)) or (None, None, None, None, 0, 0)
+    after, targets = () if pk is None else (pk, rk), left(job, frontier)
     sql = statements.scan_some(job.targets.places, after=bool(after))
     if pk is None:
         for aggregate in job.targets.aggregates:
@@ -42,15 +40,40 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Bu
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most))
     changes, count = ChangeSet(), 0
     while chunk := list(islice(rows, _CHUNK)):
-        changes.added(job.targets, chunk)
+        changes.added(targets, chunk)
         count, after = count + len(chunk), chunk[-1][:2]
+    groups = changes.group_count
     write_changes(sqlite, writer, changes)
     done += count
     if count < most:
-        writer.execute(_END, (job.name,))
-        return Built(job.model.name, count, done, done, tuple(sorted(job.labels)))
+        return _ended(writer, job, count, done)
     writer.execute(_MOVE, (*after, count, job.name))
-    return Built(job.model.name, count, done, total)
+    return Built(job.model.name, count, done, total, groups=groups)
+
+
+def build_slice(
+    sqlite: SqliteSchema, writer: Writer, job: Job, changes: ChangeSet, until: tuple[str, str] | None, done: int
+) -> Built:
+    """Add all that the entities after a job's cursor contribute to the next groups after its frontier.
+
+    Args:
+        sqlite: the schema.
+        writer: the transaction.
+        job: the job.
+        changes: of these groups.
+        until: the key of the last one; None if there are no others: then the job ends.
+        done: the entities that the job has read.
+    """
+    write_changes(sqlite, writer, changes)
+    if until is None:
+        return _ended(writer, job, 0, done)
+    writer.execute(REACH, (job.name, *until))
+    return Built(job.model.name, 0, done, done)
+
+
+def _ended(writer: Writer, job: Job, count: int, done: int) -> Built:
+    writer.execute(END, (job.name,))
+    return Built(job.model.name, count, done, done, tuple(sorted(job.labels)))
 
 
 def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:

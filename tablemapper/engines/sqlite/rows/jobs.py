@@ -1,32 +1,50 @@
 """Jobs and copies: what a write must do for the indexes and aggregates that are being built, and for a migration that copies.
 
-One invariant holds at each commit: an index or aggregate that is being built has the rows of exactly the entities up to the
-cursor of its job. A batch adds the entities after the cursor, in the order of their keys, and moves the cursor. A write maintains
-the index for an entity up to the cursor, and not for one after it. SQLite has one writer at a time, which reads the cursor in its
-own transaction. A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
+One invariant holds at each commit: an index that is being built has the rows of exactly the entities up to the cursor of its job.
+A group of an aggregate that is being built has what these entities contribute; a group up to the frontier of the job, by its own
+key, has what all entities contribute. A batch adds the entities after the cursor, in the order of their keys, and moves the
+cursor. A slice adds the groups after the frontier, in the order of theirs, and moves the frontier: see `ahead`. A write maintains
+everything for an entity up to the cursor, and for one after it the groups up to the frontier. SQLite has one writer at a time,
+which reads both in its own transaction.
+
+A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
-from ....schema.maintenance import Maintenance
+import attrs
+
+from ....schema.groups import Delta
+from ....schema.maintenance import AggregateMaintenance, Groups, Maintenance
 from ....schema.model import Model
+from ....schema.rows import Row
 from ..file.writer import Writer
 from ..sql.catalogue import COPIES, changed
 from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
-__all__ = ["BUILDS", "CREATE_JOBS", "CURSOR", "ENQUEUE", "LEDGER", "QUEUE", "Passed", "owed", "passed_by", "queue"]
+__all__ = [
+    "BUILDS", "CREATE_JOBS", "CURSOR", "END", "ENQUEUE", "LEDGER", "QUEUE", "REACH", "Passed", "left", "owed", "passed_by",
+    "queue",
+]  # fmt: skip
 
 BUILDS = "tablemapper_builds"
 CREATE_JOBS = {
     BUILDS: f"CREATE TABLE {BUILDS}(name PRIMARY KEY, class, targets, pk, rk, done, total, since) WITHOUT ROWID",
     VIOLATIONS: CREATE_VIOLATIONS,
 }
-# The cursor of a job that has built nothing is NULL, which is no key ("" is one).
-CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
+# The cursor of a job that has built nothing is NULL, which is no key ("" is one). The frontier has a row of its own.
+_FRONTIER = "|| ' groups'"
+CURSOR = (
+    "SELECT job.pk, job.rk, frontier.pk, frontier.rk, job.done, job.total "
+    f"FROM {BUILDS} job LEFT JOIN {BUILDS} frontier ON frontier.name = job.name {_FRONTIER} WHERE job.name = ?"
+)
+REACH = f"INSERT OR REPLACE INTO {BUILDS}(name, pk, rk, done, total) VALUES(? {_FRONTIER}, ?, ?, 0, 0)"
+END = f"DELETE FROM {BUILDS} WHERE name IN (?1, ?1 {_FRONTIER})"
 
 QUEUE = "tablemapper_queue"
 LEDGER = "tablemapper_ledger"
@@ -49,7 +67,15 @@ def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Pass
     for job in jobs:
         cursor = get(CURSOR, (job.name,))
         if cursor is not None and cursor[0] is not None:
-            yield job.targets, passed_by(*cursor)
+            passed = passed_by(*cursor[:2])
+            yield job.targets, passed
+            if cursor[2] is not None:
+                yield _of_groups(job.targets, passed_by(*cursor[2:4])), _inverted(passed)
+
+
+def left(job: Job, frontier: Sequence[Any]) -> Maintenance:
+    """Return what a job has to add of the entities after its cursor."""
+    return job.targets if frontier[0] is None else _of_groups(job.targets, _inverted(passed_by(*frontier)))
 
 
 def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Sequence[Any]]) -> None:
@@ -74,3 +100,54 @@ def passed_by(pk: Any, rk: Any) -> Passed:
     if not (isinstance(pk, str) and isinstance(rk, str)):
         raise changed("cursor", f"{pk!r} {rk!r}")
     return lambda row: row[0] < pk or (row[0] == pk and row[1] <= rk)
+
+
+def _inverted(passed: Passed) -> Passed:
+    return lambda row: not passed(row)
+
+
+def _of_groups(maintenance: Maintenance, has: Passed) -> Maintenance:
+    """Return the maintenance of some groups of aggregates, by the keys of the groups."""
+    parts = []
+    for whole in maintenance.aggregates:
+        collect = partial(_collect_some, whole, has)
+        parts.append(
+            _OfGroups(whole.model, whole.aggregate, collect, whole.key, whole.row, whole.advance, whole.places, whole)
+        )
+    return Maintenance((), tuple(parts))
+
+
+@attrs.frozen(eq=False)
+class _OfGroups(AggregateMaintenance):
+    """The maintenance of some groups. It is equal to that of all: so a change set has one change of each group."""
+
+    whole: AggregateMaintenance
+
+    def __eq__(self, other: object) -> bool:
+        return self.whole is getattr(other, "whole", other)
+
+    def __hash__(self) -> int:
+        return hash(self.whole)
+
+
+def _collect_some(whole: AggregateMaintenance, has: Passed, rows: Iterable[Row], groups: Groups, sign: int) -> None:
+    whole.collect(rows, _Met(groups, lambda group: has(whole.key(group))), sign)
+
+
+class _Met(dict[Any, Delta]):
+    """The changes of all groups that entities are in; those of some of them are in another dict, too, which outlives it."""
+
+    def __init__(self, groups: Groups, has: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._groups = groups
+        self._has = has
+
+    def get(self, group: Any, default: Any = None) -> Any:
+        if group not in self and self._has(group) and group in self._groups:
+            super().__setitem__(group, self._groups[group])
+        return super().get(group)
+
+    def __setitem__(self, group: Any, delta: Delta) -> None:
+        super().__setitem__(group, delta)
+        if self._has(group):
+            self._groups[group] = delta

@@ -327,7 +327,8 @@ def labels_of(name: str, form: ModelForm) -> Iterator[str]:
 
 
 def _jobs(read: Read) -> tuple[JobForm, ...]:
-    rows = read("SELECT name, class, targets FROM tablemapper_builds ORDER BY name")
+    # (A frontier is no job: see `jobs`.)
+    rows = read("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
     return tuple(
         [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
     )

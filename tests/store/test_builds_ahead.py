@@ -1,0 +1,378 @@
+"""Groups that are written ahead of the cursor: when, what stops it, what is left of it after faults and power cuts."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.rows import ahead
+from tablemapper.engines.sqlite.rows.jobs import CURSOR
+from tablemapper.schema.model import compile_schema
+from tablemapper.store import builds
+
+from ..sqlite_vfs import Fault, Power
+from ..whole.kills import spawn
+
+COUNT, NAMES = 600, 150
+
+
+def part(name: str = "Part", **body: Any) -> Any:
+    annotations = {"shelf": tm.Field[str], "number": tm.Field[int], "name": tm.Field[str]}
+    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+    members = {"__annotations__": annotations, "__module__": __name__, "key": key}
+    return type(tm.Entity)(name, (tm.Entity,), members | body, table=f"{name}s")
+
+
+def totals(of: Any, name: str, **measures: Any) -> Any:
+    members = {"name": (str, tm.group_by(of.name)), "parts": (int, tm.count()), **measures}
+    body = {
+        "__annotations__": {field: tm.Field[one[0]] for field, one in members.items()},
+        "__module__": __name__,
+        "key": tm.Key[str](partition="all", row="{name}"),
+        **{field: one[1] for field, one in members.items()},
+    }
+    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table=name)
+
+
+Part, Box = part(), part("Box")
+Boxes = totals(Box, "Boxes")
+Names, Numbers = totals(Part, "Names"), totals(Part, "Numbers", sum=(int, tm.sum(Part.number)))
+MODELS = [Part, Names]
+OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xFileSize", "xLock"]
+
+
+@pytest.fixture(autouse=True)
+def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(builds, "FIRST", 20)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "s.db", models=[Part]) as store:
+        store.insert_many(Part("a", number, f"n{number % NAMES}") for number in range(COUNT))
+    return tmp_path / "s.db"
+
+
+class Steps(list[Any]):
+    """What each step ahead of a cursor did; after each, something is called with how many there were."""
+
+    def __init__(self) -> None:
+        self.then: Callable[[int], object] = lambda number: None
+
+    @property
+    def entities(self) -> list[int]:
+        return [step.entities for step in self]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    done = Steps()
+    real = ahead.Ahead.step
+
+    def step(self: ahead.Ahead, most: int, *, start: bool) -> Any:
+        if (built := real(self, most, start=start)) is not None:
+            done.append(built)
+            done.then(len(done))
+        return built
+
+    monkeypatch.setattr(ahead.Ahead, "step", step)
+    monkeypatch.setattr(ahead, "_LOOK", 0.0)
+    monkeypatch.setattr(ahead, "_CHUNK", 100)
+    return done
+
+
+def build(store: tm.Store, **options: Any) -> builds.BuildReport:
+    """Build in transactions that are as small as they get."""
+    return builds.build(store._engine, hold=0.0, rest=0.0, **options)
+
+
+def engine_of(store: tm.Store) -> SqliteEngine:
+    assert isinstance(store._engine, SqliteEngine)
+    return store._engine
+
+
+def test_entities_are_read_once_and_then_groups_are_written(path: Path, steps: Steps) -> None:
+    shown: list[tm.Progress] = []
+    with tm.open(path, models=MODELS, build=False) as store:
+        clock = iter([5.0, 7.5])
+        report = build(store, progress=shown.append, monotonic=lambda: next(clock))
+        assert (report.ok, report.entities, report.built, report.seconds) == (True, COUNT, ("Names",), 2.5)
+        assert sum(steps.entities) == COUNT - 20
+        assert [done.entities for done in steps[-8:]] == [0] * 8, "groups are written by 20"
+        assert (shown[-1].done, shown[-1].total) == (COUNT, COUNT)
+        assert {one.parts for one in store.query(Names).allow_scan()} == {COUNT // NAMES}
+        assert store.check().problems == ()
+        assert engine_of(store).file.read("SELECT * FROM tablemapper_builds") == []
+
+
+def test_each_job_of_a_build_is_tried(path: Path, steps: Steps) -> None:
+    with tm.open(path, models=[Part, Box]) as store:
+        store.insert_many(Box("a", number, f"n{number % NAMES}") for number in range(COUNT))
+    with tm.open(path, models=[*MODELS, Box, Boxes], build=False) as store:
+        report = build(store)
+        assert (report.ok, report.entities) == (True, 2 * COUNT)
+        assert sorted(step.ended for step in steps if step.ended) == [("Boxes",), ("Names",)]
+        assert store.check().problems == ()
+
+
+def test_groups_of_one_key_in_several_aggregates_are_written_together(
+    path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "FIRST", 21)
+    with tm.open(path, models=[*MODELS, Numbers], build=False) as store:
+        steps.then = lambda _: store.check().problems == () or pytest.fail("a group is there twice, or not whole")
+        report = build(store)
+        assert (report.ok, report.built) == (True, ("Names", "Numbers"))
+        assert steps[-1].ended == ("Names", "Numbers")
+
+
+@pytest.mark.parametrize("moment", range(1, 15))
+@pytest.mark.parametrize("same", [True, False], ids=["this store", "another one"])
+def test_a_write_in_between_sends_the_build_back_to_its_batches(
+    path: Path, steps: Steps, moment: int, *, same: bool
+) -> None:
+    with tm.open(path, models=MODELS, build=False) as store, tm.open(path, models=[Part]) as other:
+        writer = store if same else other
+
+        def write(number: int) -> None:
+            if number == moment:
+                writer.delete(Part.key("a", 599))
+                writer.merge(Part.key("a", 598), name="n0")
+                writer.insert(Part("b", 1, "n149"))
+                assert store.check().problems == ()
+
+        steps.then = write
+        report = build(store)
+        assert (report.ok, report.entities) == (True, COUNT), "what was read in vain is not counted"
+        assert [one for one in steps.entities if one < 0] == [-sum(one for one in steps.entities if one > 0)]
+        assert len(steps) == moment + 1, "it is not tried again"
+        assert store.check().problems == ()
+        assert store[Names.key("n0")].parts == COUNT // NAMES + 1
+
+
+def test_a_writer_that_goes_on_is_noticed_while_entities_are_read(path: Path, steps: Steps) -> None:
+    with tm.open(path, models=MODELS, build=False) as store:
+        steps.then = lambda number: store.merge(Part.key("a", 5), name=f"n{number}")
+        assert build(store).ok
+        assert steps.entities == [100, -100]
+
+
+def test_no_more_groups_are_kept_than_fit(path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_MOST", 120)
+    monkeypatch.setattr(ahead, "_LOOK", 1e9)
+    with tm.open(path, models=MODELS, build=False) as store:
+        report = build(store)
+        assert (report.ok, report.entities, steps) == (True, COUNT, [])
+        assert store.check().problems == ()
+
+
+def test_a_batch_says_what_is_wrong_with_an_entity(path: Path, steps: Steps) -> None:
+    with tm.open(path, models=[Part, Numbers], build=False) as store:
+        file = engine_of(store).file
+        file.write(lambda writer: writer.execute("UPDATE Parts SET RowKey = 'c4zz' WHERE RowKey = 'c400'"))
+        with pytest.raises(tm.CorruptStore, match="'c4zz'"):
+            build(store)
+        assert store.status()["Numbers"].done >= 300, "what comes before it is built"
+
+
+def test_what_has_rows_of_each_entity_is_built_by_batches(path: Path, steps: Steps) -> None:
+    indexed = part(by_name=tm.Index[str](partition="{name}"))
+    extremes = totals(Part, "Extremes", most=(int | None, tm.max(Part.number)))
+    for models in ([indexed, totals(indexed, "Names")], [Part, extremes]):
+        with tm.open(path, models=models, build=False) as store:
+            assert build(store).ok
+            assert store.check().problems == ()
+    assert steps == []
+
+
+def test_groups_that_the_next_batch_leaves_alone_are_built_by_batches(tmp_path: Path, steps: Steps) -> None:
+    with tm.open(tmp_path / "s.db", models=[Part]) as store:
+        store.insert_many(Part("a", number, f"n{number // 100}") for number in range(COUNT))
+    with tm.open(tmp_path / "s.db", models=MODELS, build=False) as store:
+        assert build(store).ok
+        assert steps == []
+
+
+def test_a_build_with_a_limit_reads_no_more(path: Path, steps: Steps) -> None:
+    with tm.open(path, models=MODELS, build=False) as store:
+        assert build(store, limit=300).entities == 300
+        assert steps == []
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["between two steps", "in a step"])
+def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
+    path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, *, within: bool
+) -> None:
+    def stop(*_: object) -> None:
+        raise RuntimeError("stop")
+
+    with tm.open(path, models=MODELS, build=False) as store:
+        with monkeypatch.context() as patch:
+            if within:
+                steps.then = lambda number: patch.setattr(ahead.Ahead, "_alone", stop)
+            else:
+                steps.then = stop
+            with pytest.raises(RuntimeError, match="stop") as caught:
+                build(store)
+        steps.then = lambda number: None
+        store.compact()  # which nobody who reads lets happen
+        assert caught is not None
+        assert build(store).ok
+        assert store.check().problems == ()
+
+
+# ---------------------------------------------------------------------------------------------- faults
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def registered(folder: Path) -> Path:
+    """Return a file in which a job has begun."""
+    path = folder / "s.db"
+    with tm.open(path, models=[Part]) as store:
+        store.insert_many(Part("a", number, f"n{number % 50:02}") for number in range(120))
+    with tm.open(path, models=MODELS, build=False) as store:
+        store.build(limit=10)
+    return path
+
+
+def opened(path: Path, **options: Any) -> SqliteEngine:
+    return SqliteEngine.open(path, compile_schema(MODELS), **options)
+
+
+def reached(store: tm.Store) -> int:
+    """Return how many groups the frontier has passed."""
+    names = [job.name for job in engine_of(store)._sqlite.all_jobs]
+    if not names:
+        return 50
+    *_, last, _, _ = engine_of(store).file.get(CURSOR, (names[0],)) or ()
+    return 0 if last is None else int(last[1:]) + 1
+
+
+def check_half(path: Path, allowed: Callable[[int], bool]) -> None:
+    """Check what is built so far, also after a write of each kind, and that the build comes to its end from there."""
+    with tm.open(path, models=MODELS, durability="relaxed", build=False) as store:
+        assert store.check().problems == ()
+        assert allowed(reached(store)), reached(store)
+        store.insert(Part("b", 1, "n49"))
+        store.merge(Part.key("a", 119), name="n00")
+        store.delete(Part.key("a", 0))
+        assert store.check().problems == ()
+        assert store.build(rest=0).ok
+        assert store.check().problems == ()
+        assert [store[Names.key(name)].parts for name in ("n00", "n49")] == [3, 3]
+
+
+@pytest.mark.one_python
+def test_builders_that_are_killed_leave_whole_slices(tmp_path: Path, *, full_size: bool) -> None:
+    path, draw, stages, steps = tmp_path / "s.db", random.Random(1), set[int](), 0
+
+    def build_all() -> None:
+        with tm.open(path, models=MODELS, durability="relaxed", build=False) as store:
+            builder, connection = engine_of(store).ahead(None), engine_of(store).file._connection
+            assert connection is not None
+            connection.set_progress_handler(lambda: os.kill(os.getpid(), signal.SIGKILL), steps)
+            while builder.step(7, start=True) or store._engine.build(7, None):
+                pass
+
+    for _ in range(20 if full_size else 1):
+        for place in tmp_path.glob("s.db*"):
+            place.unlink()
+        with tm.open(path, models=[Part], durability="relaxed") as store:
+            store.insert_many(Part("a", number, f"n{number % 700:03}") for number in range(1_400))
+        tm.open(path, models=MODELS, build=False).close()
+        for number in range(100):
+            steps = draw.randrange(1, 2_000)  # of SQLite, on the connection that writes
+            os.waitpid(spawn(build_all, tmp_path / "raised"), 0)
+            with tm.open(path, models=MODELS, durability="relaxed", build=False) as store:
+                assert store.check().problems == ()
+                if store.status()["Names"].state == "ready":
+                    break
+                stages.add(reached(store))
+            with tm.open(path, models=[Part], durability="relaxed") as store:
+                store.delete(Part.key("a", 10 + number))
+                store.merge(Part.key("a", 1_300 - number), name=f"n{draw.randrange(700):03}")
+        assert not (tmp_path / "raised").exists()
+    assert len(stages) > 5
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_a_slice_that_meets_a_fault_is_there_or_not(op: str, registered: Path, *, sticky: bool) -> None:
+    for n in range(1, 200):
+        path = registered.with_name(f"{n}.db")
+        shutil.copy(registered, path)
+        engine = opened(path, vfs="faulty")
+        assert engine.file._connection is not None
+        engine.file._connection.execute("PRAGMA cache_size = 4")
+        engine.file._connection.wal_autocheckpoint(6)
+        before, step = 0, True
+        builder = engine.ahead(None)
+        Fault.arm(op, n, sticky=sticky)
+        outcome: BaseException | None = None
+        try:
+            while step and before < 50:
+                built = builder.step(16, start=True)
+                step = built is not None and built.entities >= 0
+                before += 16 * (built is not None and not built.entities)
+        except tm.StoreError as error:
+            outcome = error
+        finally:
+            fired = Fault.disarm()
+            builder.close()
+        if not fired:
+            assert outcome is None
+            assert before >= 50
+            engine.close()
+            assert n > {"xWrite": 10, "xSync": 3, "xRead": 3}.get(op, 0)
+            return
+        after = {before, before + 16} if isinstance(outcome, tm.OutcomeUnknown) else {before}
+        with suppress(tm.StoreError):
+            engine.close()
+        check_half(path, lambda at, after=after: at in {min(one, 50) for one in after})  # type: ignore[misc]
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_power_cut_leaves_whole_slices(registered: Path, seed: int, *, full_size: bool) -> None:
+    draw = random.Random(seed)
+    folder = registered.with_name("power")
+    folder.mkdir()
+    path = folder / "s.db"
+    shutil.copy(registered, path)
+    Power.start(path)
+    engine = opened(path, vfs="power")
+    builder = engine.ahead(None)
+    acknowledged = [(0, 0)]  # events, groups
+    while (built := builder.step(12, start=True)) is not None:
+        acknowledged.append((Power.events, acknowledged[-1][1] + 12 * (not built.entities)))
+    events = Power.events
+    moments = range(events) if full_size else sorted(draw.sample(range(events), 12))
+    for moment in moments:
+        image = folder / f"{moment}.db"
+        Power.cut(moment, draw, image)
+        least = max(groups for event, groups in acknowledged if event <= moment)
+        check_half(image, lambda at, least=least: at >= min(least, 50))  # type: ignore[misc]
+    engine.close()
+    assert acknowledged[-1][1] == 60
+    assert events > 30

@@ -1,0 +1,294 @@
+"""Random aggregates that are built by batches and by slices in any order, beside writers of two versions.
+
+Everything is checked after each step; kills come between steps, and somebody writes while a builder reads or has read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.rows import ahead, building, jobs
+from tablemapper.engines.sqlite.rows.ahead import Ahead
+
+from .answers import random_rows
+from .models import Measure, Model, Record, compiled
+from .random_models import random_model, with_maintained
+
+REFUSED = (tm.UniqueViolation, tm.InvalidEntity, tm.EntityExists, tm.EntityNotFound, tm.NotReady)
+
+
+def random_version(draw: random.Random) -> Model:
+    """Return entities, and aggregates or maintained fields over them; few of these need a row for each value."""
+    while True:
+        model = random_model(draw, local=draw.random() < 0.3)
+        if draw.random() < 0.3:
+            model = with_maintained(draw, model)
+        if any(record.of or record.over for record in model.records):
+            break
+    return Model(tuple([record if draw.random() < 0.1 else lasting(record) for record in model.records]))
+
+
+def lasting(record: Record) -> Record:
+    """Return an aggregate without extremes of what is there."""
+
+    def one(measure: Measure) -> Measure:
+        return attrs.evolve(measure, verb=measure.verb + "_ever") if measure.verb in ("min", "max") else measure
+
+    if record.of is None:
+        return record
+    return attrs.evolve(record, measures={name: one(measure) for name, measure in record.measures.items()})
+
+
+class Versions:
+    """The classes of a program, of its next version, which has what is maintained, and of one between them."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.model = model = random_version(draw)
+        self.entities = [record.name for record in model.entities]
+        old = Model(tuple(record if record.over is None else record.bare for record in model.entities))
+        late = draw.choice([record.name for record in model.records if record.of] or [""])
+        some = Model(tuple(record for record in model.records if record.name != late))
+        self.old, self.some, self.new = (self._compiled(one) for one in (old, some, model))
+
+    def _compiled(self, model: Model) -> dict[str, Any]:
+        found = compiled(model.source())
+        return {record.name: found[record.name] for record in model.records}
+
+
+class Program:
+    """A process, which writes and builds."""
+
+    def __init__(self, path: Path, classes: dict[str, Any], model: Model, draw: random.Random) -> None:
+        self.classes, self.model, self.draw = classes, model, draw
+        self.store = tm.open(path, models=list(classes.values()), durability="relaxed", build=False)
+        engine = self.store._engine
+        assert isinstance(engine, SqliteEngine)
+        self.engine = engine
+        self.ahead: Ahead | None = None
+        self.slices = 0
+
+    def close(self) -> None:
+        if self.ahead is not None:
+            self.ahead.close()
+        self.store.close()
+
+    def entities(self, most: int) -> list[Any]:
+        record = self.draw.choice(self.model.entities)
+        return [self.classes[record.name](**row) for row in random_rows(self.draw, record, most)]
+
+    def stored(self) -> list[Any]:
+        cls = self.classes[self.draw.choice(self.model.entities).name]
+        with suppress(tm.NotReady):  # (a maintained field)
+            return list(self.store.query(cls).allow_scan())
+        return []
+
+    def write(self) -> None:
+        draw, store = self.draw, self.store
+        plans: Any = store._plans
+        plans._look_at = 0.0  # what others changed in the catalogue a second ago is known
+        verb = draw.choice(
+            [
+                "upsert",
+                "change",
+                "delete",
+                "move",
+                "many",
+                "atomic",
+                "transaction",
+                "update_many",
+                "delete_many",
+                "clear",
+            ]
+        )
+        new, stored = self.entities(4), self.stored()
+        some = draw.sample(stored, min(len(stored), 3))
+        with suppress(*REFUSED):
+            if verb == "many":
+                store.upsert_many(new)
+            elif verb == "atomic":
+                store.insert_many([one for one in new if not store.exists(one.key)], atomic=True)
+            elif verb == "transaction":
+                with store.transaction(across_partitions=True) as tx:
+                    gone = {one.key for one in some}
+                    for one in some:
+                        tx.delete(one)
+                    for key, one in {one.key: one for one in new}.items():
+                        if key not in gone:
+                            tx.upsert(one)
+            elif verb == "delete_many":
+                store.delete_many(some)
+            elif verb == "clear" and stored and draw.random() < 0.1:
+                store.clear(type(stored[0]))
+            elif verb == "delete" and some:
+                store.delete(some[0])
+            elif verb == "move" and some and new and type(some[0]) is type(new[0]):
+                store.move(some[0], new[0].key)
+            elif verb == "update_many" and some and new and type(some[0]) is type(new[0]):
+                store.replace_many([self.changed(one, new[0]) for one in some])
+            elif new:
+                store.upsert(new[0])
+
+    def changed(self, entity: Any, other: Any) -> Any:
+        record = self.model.record(type(entity).__name__)
+        free = [field.name for field in record.own if field.name not in record.key_fields]
+        for name in self.draw.sample(free, min(len(free), 2)):
+            setattr(entity, name, getattr(other, name))
+        return entity
+
+    def build(self) -> None:
+        """Do the next step of a build."""
+        draw = self.draw
+        if self.ahead is not None and draw.random() < 0.05:
+            self.ahead.close()
+            self.ahead = None
+        if draw.random() < 0.9:
+            self.ahead = self.ahead or self.engine.ahead(None)
+            step = self.ahead.step(draw.choice([1, 1, 2, 5]), start=True)
+            self.slices += step is not None and not step.entities
+            if step is not None:
+                return
+            self.ahead = None
+        if draw.random() < 0.5:
+            self.engine.build(draw.choice([1, 1, 2, 5]), None)
+
+
+def run(folder: Path, seed: int, steps: int = 40) -> int:
+    """Run programs beside each other; return how many slices were written."""
+    draw = random.Random(seed)
+    versions = Versions(draw)
+    path = folder / f"{seed}.db"
+    with ExitStack() as stack:
+
+        def program(classes: dict[str, Any]) -> Program:
+            started = Program(path, classes, versions.model, draw)
+            stack.callback(started.close)
+            return started
+
+        programs = [program(versions.old)]
+        with suppress(*REFUSED):
+            for _ in range(3):
+                programs[0].store.upsert_many(programs[0].entities(20))
+        programs.append(program(versions.some))
+        newest, at, slices = None, 0, 0
+        try:
+            for _ in range(steps):
+                if newest is None and draw.random() < 0.15:
+                    newest = program(versions.new)
+                    programs.append(newest)
+                at = at if draw.random() < 0.75 else draw.randrange(len(programs))  # (else no builder comes far)
+                one = programs[at]
+                if draw.random() < 0.06 and one is not newest:
+                    one.close()
+                    programs[at] = program(one.classes)
+                elif draw.random() < 0.12:
+                    draw.choice(programs).write()
+                else:
+                    one.build()
+                assert (newest or programs[1]).store.check().problems == ()
+            newest = newest or program(versions.new)
+            for one in programs:
+                one.ahead = None
+            slices = sum(one.slices for one in programs)
+            newest.store.build(rest=0)
+        except tm.InvalidEntity:  # an entity that was there cannot be in a group
+            return slices
+        assert {item.state for item in newest.store.status().items} <= {"ready", "violated"}
+        assert newest.engine.file.read(f"SELECT * FROM {jobs.BUILDS}") == []
+        for one in (newest, *programs):
+            assert one.store.check().problems == ()
+        return slices
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every job wait for its steps, however few entities there are, and every step be small."""
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(ahead, "_CHUNK", 3)
+    monkeypatch.setattr(ahead, "_LOOK", 0.0)
+
+
+def test_what_is_built_is_right_after_each_step(tmp_path: Path, *, full_size: bool) -> None:
+    slices = sum(run(tmp_path, seed) for seed in range(600 if full_size else 25))
+    assert slices > 25
+
+
+def slices_beside_others(patch: pytest.MonkeyPatch) -> None:
+    def write(self: Any, sqlite: Any, write: Any) -> Any:
+        results = []
+        pace = self._write(lambda now, writer: results.append(write(writer)))
+        return results[0], pace
+
+    patch.setattr(Ahead, "_alone", write)
+
+
+def batches_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(building, "left", lambda job, frontier: job.targets)
+
+
+def slices_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ahead, "left", lambda job, frontier: job.targets)
+
+
+def batches_that_exclude_the_frontier_only(patch: pytest.MonkeyPatch) -> None:
+    def left(job: Any, frontier: Any) -> Any:
+        if frontier[0] is None:
+            return job.targets
+        return jobs._of_groups(job.targets, lambda key: tuple(key) >= tuple(frontier))
+
+    patch.setattr(building, "left", left)
+
+
+def writers_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
+    real = jobs._building
+    patch.setattr(jobs, "_building", lambda some, get: [one for one in real(some, get) if not _ahead(one[0])])
+
+
+def writers_that_maintain_all_groups(patch: pytest.MonkeyPatch) -> None:
+    real = jobs._of_groups
+    patch.setattr(jobs, "_of_groups", lambda targets, has: real(targets, lambda _: True))
+
+
+def parts_that_are_apart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jobs._OfGroups, "__eq__", object.__eq__)
+    patch.setattr(jobs._OfGroups, "__hash__", object.__hash__)
+
+
+def a_frontier_that_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(building, "END", building.END.replace("?1 || ' groups'", "?1"))
+
+
+def _ahead(targets: Any) -> bool:
+    return any(isinstance(one, jobs._OfGroups) for one in targets.aggregates)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        slices_beside_others,
+        batches_that_know_no_frontier,
+        slices_that_know_no_frontier,
+        batches_that_exclude_the_frontier_only,
+        writers_that_know_no_frontier,
+        writers_that_maintain_all_groups,
+        parts_that_are_apart,
+        a_frontier_that_stays,
+    ],
+    ids=lambda fault: fault.__name__,
+)
+def test_the_random_steps_find(
+    fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, tm.TableMapperError)):
+        for seed in range(400):
+            run(tmp_path, seed)
