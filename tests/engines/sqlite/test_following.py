@@ -708,3 +708,29 @@ def test_an_aggregate_over_times_with_a_precision_is_maintained_by_those_that_ru
     running.insert(old("c0", 50, 1.0, AT.replace(microsecond=7)))
     assert newer[moments.key(AT)].last == AT
     assert newer.check().ok
+
+
+def test_an_aggregate_over_a_field_that_got_a_member_is_maintained_by_versions_that_do_not_declare_it(
+    path: Path,
+) -> None:
+    def grades(of: Any, kind: Any) -> Any:
+        body = {
+            "__annotations__": {"grade": tm.Field[kind], "products": tm.Field[int]},
+            "__module__": __name__,
+            "grade": tm.group_by(of.grade),
+            "products": tm.count(),
+            "key": tm.Key(partition="{grade}"),
+        }
+        return type(tm.Aggregate)("Grades", (tm.Aggregate,), body, of=of, table="Grades")
+
+    two, three = Literal["new", "used"], Literal["new", "used", "worn"]
+    old, wider = version(grade=(two, "new")), version(grade=(three, "new"))
+    with tm.open(path, models=[old, grades(old, two)], durability="relaxed"):
+        pass
+    with tm.open(path, models=[wider], durability="relaxed") as store:
+        store.insert(wider("c0", 50, 1.0, "worn"))
+        assert store.check().problems == ()
+    of_wider = grades(wider, three)
+    with tm.open(path, models=[wider, of_wider], durability="relaxed") as store:
+        assert store[of_wider.key("worn")].products == 1
+        assert store.check().problems == ()
