@@ -387,3 +387,19 @@ def test_a_field_that_can_be_none_by_now_is_told_before_its_class_is_copied(tmp_
     ):
         migrate(path, priced)
     assert tm.status(path) == before
+
+
+def test_an_aggregate_that_the_next_script_ended_early_comes_back_when_both_are_undone(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    drop = script([FIRST], lambda m: m.drop(FIRST_TOTALS), "first", None, [FIRST, FIRST_TOTALS])
+    shout = script(
+        [SAME], lambda m: m.convert(FIRST.maker, SAME.maker, shouted, back=shouted), "second", "first", [FIRST]
+    )
+    with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+        store.insert(FIRST("a", 1, price="1", maker="m", tags=[]))
+    for _ in range(2):
+        assert migrate(path, drop, shout).ok
+        assert migrate(path, drop, shout, to="").ok
+        with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+            assert store[FIRST_TOTALS.key("a")].most == "m"
+            assert store.check().ok

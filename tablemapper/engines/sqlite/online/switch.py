@@ -149,14 +149,21 @@ def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> N
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
     """Return a catalogue that marks the drops of a migration as undeclared; as declared, if the migration is undone.
 
-    Contracting drops them, unless a later version declares them again.
+    Contracting drops them, unless a later version declares them again. A later migration may have ended them before that; once
+    both are undone, the versions that declare them bring them back.
     """
     applied = [entry for entry in catalogue.history if entry.id == change.id and entry.undone is None]
     labels = [label for entry in applied for label in entry.drops] if change.back else change.drops
     states = {
         label: replace(catalogue.states[label], declared=change.back) for label in labels if label in catalogue.states
     }
-    return attrs.evolve(catalogue, states=catalogue.states | states)
+    since = min([entry.started for entry in applied], default=0)
+    stones = [one for one in catalogue.tombstones if one.tables or one.label not in labels or one.since < since]
+    return attrs.evolve(
+        catalogue,
+        states=catalogue.states | states,
+        tombstones=tuple(stones) if change.back else catalogue.tombstones,
+    )
 
 
 def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
