@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from decimal import Decimal
@@ -13,10 +14,12 @@ import tablemapper as tm
 
 from .chain_totals import Total, add_measures
 from .chain_worlds import (
+    DEFAULTS,
     START,
     UNDECLARED,
     Classes,
     Draw,
+    Grade,
     Row,
     Rows,
     Shape,
@@ -72,6 +75,8 @@ class Change:
         """Classes, each with a field of which no two may have the same value, and what becomes of those that have."""
         for step in draw.choices(STEPS, k=draw.choice([1, 1, 2, 3])):
             step(self)
+        if draw.wide.random() < 0.25:
+            draw.wide.choice([_lead_back, _combine])(self)
         for _ in range(draw.choice([0, 0, 1, 2])):
             _add(self)
         for one in draw.more.choices([_another, _rename_total, _again], k=draw.more.choice([0, 1, 1])):
@@ -428,7 +433,74 @@ def _rewrite(change: Change) -> None:
     change.steps.append(Step(f"rewrite {name}{'' if part is None else f' into it and {part.name}'}", call))
 
 
-ZERO = {"code": "z", "str": "z", "digits": "0", "int": 0, "decimal": Decimal(0), "float": 0.0, "time": START}
+def _lead_back(change: Change) -> None:
+    """Make another class of each entity, and let a function lead back."""
+    whole = [shape for shape in change.new.values() if _whole(change, shape) and not shape.totals]
+    if not whole:
+        return
+    shape = change.draw.wide.choice(whole)
+    old, link = shape.name, change.links[shape.name]
+    change.touched |= {(old, one) for one in ("all", "class", "key", "fields")}
+    del change.new[old]
+    link.new = shape.name = change.draw.name(f"{old[0]}back")
+    shape.table = change.draw.name("Led")
+    change.new[shape.name] = shape
+    numbers = [field for field, kind in shape.fields.items() if kind == "int" and field not in shape.defaults]
+    field = change.draw.wide.choice(numbers)
+    other = field if change.draw.wide.random() < 0.5 else change.draw.name("negative")
+    shape.rename(field, other)
+    link.fields[field] = other, lambda value: -value, lambda value: -value
+
+    def call(m: Any, a: Classes, b: Classes) -> None:
+        def there(entity: Any) -> Any:
+            return b.make(
+                shape.name, change.row_forward(link, {one: getattr(entity, one) for one in change.old[old].fields})
+            )
+
+        def back(entity: Any) -> Any:
+            row = change.row_back(link, {one: getattr(entity, one) for one in shape.fields})
+            return None if row is None else a.make(old, row)
+
+        m.rewrite(a.by_name[old], there, into=[b.by_name[shape.name]], back=back)
+
+    change.steps.append(Step(f"rewrite {old} into {shape.name}, back", call))
+
+
+def _combine(change: Change) -> None:
+    """Make one more entity of all that have the first field of the key in common."""
+    whole = [shape for shape in change.new.values() if _whole(change, shape) and "sum" not in shape.fields]
+    if not whole:
+        return
+    shape = change.draw.wide.choice(whole)
+    name, first, fields = shape.name, shape.ident[0], [*shape.fields]
+    change.touched |= {(name, one) for one in ("all", "class", "key", "fields")}
+    part = Shape(
+        change.draw.name("Sum"), change.draw.name("Sums"), {first: shape.fields[first], "sum": "int"}, [first],
+        f"{{{first}}}", "sum",
+    )  # fmt: skip
+    change.new[part.name] = part
+
+    def rows(old: Iterable[Row]) -> dict[str, list[Row]]:
+        whole = [*old]
+        counts = Counter(row[first] for row in whole)
+        return {name: whole, part.name: [{first: value, "sum": count} for value, count in counts.items()]}
+
+    def call(m: Any, a: Classes, b: Classes) -> None:
+        def function(entity: Any) -> list[Any]:
+            row = {field: getattr(entity, field) for field in fields}
+            return [b.make(name, row), b.make(part.name, {first: row[first], "sum": 1})]
+
+        def combine(one: Any, other: Any) -> Any:
+            return b.make(part.name, {first: getattr(one, first), "sum": one.sum + other.sum})
+
+        m.rewrite(a.by_name[name], function, into=(b.by_name[name], b.by_name[part.name]), combine=combine)
+
+    change.made.append(([name], rows))
+    change.steps.append(Step(f"rewrite {name} into it and {part.name}, combine", call))
+
+
+ZERO = {"code": "z", "str": "z", "digits": "0", "int": 0, "decimal": Decimal(0), "float": 0.0, "time": START,
+        "flag": False, "raw": b"", "day": START.date(), "wild": 0, "exact": Decimal(0), "big": "", "grade": Grade.NEW}  # fmt: skip
 
 
 def _join(change: Change) -> None:
@@ -527,8 +599,9 @@ def _add(change: Change) -> None:
     if what == "optional":
         shape.fields[change.draw.name("optional")] = change.draw.choice(["optstr", "optint", "optcode"])
     elif what == "default":
-        shape.fields[field := change.draw.name("default")] = "int"
-        shape.defaults[field] = 7
+        kind, value = change.draw.wide.choice(DEFAULTS)
+        shape.fields[field := change.draw.name("default")] = kind
+        shape.defaults[field] = value
     elif what == "index":
         add_index(change.draw, shape)
     elif what == "total":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Callable
 from copy import deepcopy
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,11 +18,25 @@ from .chain_totals import Total, enrich, measure, measured_type, total_class
 
 START = datetime(2024, 3, 30, 20, tzinfo=UTC)
 """Some hours before the clocks of Oslo change."""
+Grade = enum.Enum("Grade", {"NEW": "new", "USED": "used"})
+
+
+@attrs.frozen
+class Box:
+    """A nested value."""
+
+    wide: int
+    names: list[str] = attrs.field(factory=list)
+
+
 TYPES: dict[str, Any] = {
     "str": str, "optstr": str | None, "digits": str, "int": int, "optint": int | None, "decimal": Decimal, "float": float,
     "list": list[str], "time": datetime, "extra": tm.Extra, "code": str, "optcode": str | None,
+    "flag": bool, "raw": bytes, "day": date, "wild": int, "exact": Decimal, "big": str, "box": Box | None, "grade": Grade,
 }  # fmt: skip
-OPTIONAL = ("optstr", "optint", "optcode")
+RARE = ["flag", "raw", "day", "wild", "exact", "big", "box", "grade"]
+"""Kinds that no step knows: they are only stored, renamed, copied and dropped."""
+OPTIONAL = ("optstr", "optint", "optcode", "box")
 VALUES: dict[str, Callable[[random.Random], Any]] = {
     "str": lambda draw: draw.choice(["m1", "m2", "m3", "", "a b", "x/y", "é"]),
     "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz"]),
@@ -37,7 +52,20 @@ VALUES: dict[str, Callable[[random.Random], Any]] = {
     ),
     "code": lambda draw: f"c{draw.randrange(15)}",
     "optcode": lambda draw: draw.choice([None, f"c{draw.randrange(15)}"]),
+    "flag": lambda draw: draw.random() < 0.5,
+    "raw": lambda draw: draw.choice([b"", b"\0", b"\xff" * 9]),
+    "day": lambda draw: draw.choice([date.min, date.max, date(2024, 2, 29)]),
+    "wild": lambda draw: draw.choice([0, 1, -(2**63), 2**63 - 1]),
+    "exact": lambda draw: Decimal(draw.choice(["0", "0.00", "9.90", "1E+40", "-1E-40", "123456789012345678901234.5"])),
+    "big": lambda draw: draw.choice(["", "x", "é" * 3000]),
+    "box": lambda draw: draw.choice([None, Box(0), Box(2**40, ["", "a"])]),
+    "grade": lambda draw: draw.choice([*Grade]),
 }
+DEFAULTS: list[tuple[str, Any]] = [
+    ("int", 7), ("int", 0), ("str", ""), ("flag", False), ("raw", b""), ("exact", Decimal("0.00")), ("big", "x" * 2000),
+    ("grade", Grade.USED),
+]  # fmt: skip
+"""Kinds with defaults that a later version adds."""
 UNDECLARED = ["u1", "u2", "u3"]
 Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], Row]
@@ -157,6 +185,7 @@ class Draw(random.Random):
 
     Attributes:
         more: draws what aggregates have more: so what is drawn besides does not depend on it.
+        wide: draws fields of rare kinds, steps that lead back by a function of the entity, and what tidies a store, likewise.
         dropped: aggregates that were dropped, each with the name that its class had then.
     """
 
@@ -165,6 +194,7 @@ class Draw(random.Random):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.more = random.Random(f"the aggregates of {seed}")
+        self.wide = random.Random(f"the rest of {seed}")
         self.dropped: list[tuple[str, Total]] = []
 
     def name(self, start: str) -> str:
@@ -182,6 +212,7 @@ def random_world(draw: Draw) -> World:
             "cost": "decimal", "width": "float",
         }  # fmt: skip
         fields |= {field: pool[field] for field in draw.sample([*pool], draw.randrange(2, 6))}
+        fields |= {field: field for field in draw.wide.sample(RARE, draw.wide.randrange(4))}
         fields |= {"more": "extra"} if draw.random() < 0.25 else {}
         fields |= {"code": draw.choice(["code", "optcode"])} if draw.random() < 0.5 else {}
         shared = draw.random() < 0.4
@@ -226,7 +257,7 @@ def decorate(draw: Draw, shape: Shape, most: int) -> None:
 
 
 def add_index(draw: Draw, shape: Shape) -> None:
-    field = draw.choice([field for field, kind in shape.fields.items() if kind not in ("extra", "float")])
+    field = draw.choice([field for field, kind in shape.fields.items() if kind not in ("extra", "float", "big", "box")])
     shape.indexes[draw.name("index")] = (field, False)
 
 

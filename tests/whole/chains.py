@@ -85,6 +85,8 @@ class Chain:
             self._compare_all()
             deeds = [self._forth, self._forth, self._forth, self._far, self._begin, self._back, self._contract]
             self.draw.choice(deeds)()
+            if self.draw.wide.random() < 0.2:
+                self._tidy()
             self._look_ahead()
             self._write_some(self.draw.randrange(3, 9))
         self._compare_all()
@@ -326,6 +328,14 @@ class Chain:
             self.contracted = self.at
             self.log.append(f"{self.at} contracted")
             self.counts["contracted"] += 1
+
+    def _tidy(self) -> None:
+        """Repair what needs no repair, and give back space."""
+        with self._open(self.at) as store:
+            if not (report := store.repair()).ok or report.repaired:
+                raise Wrong(f"there was something to repair: {report}")
+            store.compact()
+        self.counts["tidied"] += 1
 
     # ------------------------------------------------------------------------------------------ what is written
 
