@@ -67,12 +67,8 @@ class Side:
         self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
         self._model = counterpart
         self._translation = Translation(model, counterpart, target, link)
-        self.sqlite = SqliteSchema(Schema((counterpart,)), _alone(there))
+        self.sqlite = _written(counterpart, there)
         """The tables of the other side."""
-        # (Nested values are written as they are stored, so they lose no members.)
-        self.sqlite.followed = {
-            model: attrs.evolve(followed, narrow={}) for model, followed in self.sqlite.followed.items()
-        }
 
     def places(self, _writer: Writer, _keys: Iterable[Sequence[Any]]) -> Collection[Place]:
         """Return the keys of the counterparts before a write; none are needed here, as one key tells the other."""
@@ -165,7 +161,7 @@ class ScriptSide:
         model = entity_model(link.new, replace(here.models[link.new], fields=known))
         self._model = entity_model(link.old, twin.catalogue.models[link.old])
         self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
-        self.sqlite = SqliteSchema(Schema((self._model,)), _alone(twin.catalogue))
+        self.sqlite = _written(self._model, twin.catalogue)
         """The tables of the other side."""
         # (The catalogue's forms have no maintained fields, and the functions of a script cannot depend on them.)
         self._to_source = _places(model, self._source)
@@ -331,6 +327,14 @@ def unkept(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[T
     """Return the twins that a write leaves behind, as this process does not know the scripts that they need."""
     models = {each.model for each in written if not isinstance(each, Operation) or each.verb != "require"}
     return list(dict.fromkeys([twin for model in models for twin in sqlite.unkept.get(model, ())]))
+
+
+def _written(model: Model, catalogue: Catalogue) -> SqliteSchema:
+    """Return the tables of the other side, which a class that is compiled from its form writes."""
+    sqlite = SqliteSchema(Schema((model,)), _alone(catalogue))
+    # (Nested values are written as they are stored, so they lose no members.)
+    sqlite.followed = {model: attrs.evolve(followed, narrow={}) for model, followed in sqlite.followed.items()}
+    return sqlite
 
 
 def _alone(catalogue: Catalogue) -> Catalogue:
