@@ -435,7 +435,11 @@ def _rewrite(change: Change) -> None:
 
 def _lead_back(change: Change) -> None:
     """Make another class of each entity, and let a function lead back."""
-    whole = [shape for shape in change.new.values() if _whole(change, shape) and not shape.totals]
+    whole = [
+        shape
+        for shape in change.new.values()
+        if _whole(change, shape) and not shape.totals and "int" in shape.fields.values() and not shape.defaults
+    ]
     if not whole:
         return
     shape = change.draw.wide.choice(whole)
@@ -445,8 +449,7 @@ def _lead_back(change: Change) -> None:
     link.new = shape.name = change.draw.name(f"{old[0]}back")
     shape.table = change.draw.name("Led")
     change.new[shape.name] = shape
-    numbers = [field for field, kind in shape.fields.items() if kind == "int" and field not in shape.defaults]
-    field = change.draw.wide.choice(numbers)
+    field = change.draw.wide.choice([one for one, kind in shape.fields.items() if kind == "int"])
     other = field if change.draw.wide.random() < 0.5 else change.draw.name("negative")
     shape.rename(field, other)
     link.fields[field] = other, lambda value: -value, lambda value: -value
