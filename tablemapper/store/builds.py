@@ -159,10 +159,16 @@ def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     if not declared.intersection(engine.unready):
         return
     report = build(engine, labels=declared, progress=progress)
-    if held := [one for one in report.violations if one.index in declared]:
-        listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if len(held) > _SHOWN else "")
+    numbers = {item.where: item.violations for item in engine.status().items if item.violations}
+    if number := sum(numbers[label] for label in numbers.keys() & declared):
+        # (The report lists some of all indexes, which may be those of another one.)
+        held = [one for one in report.violations if one.index in declared]
+        held = held or [one for one in engine.violations(sum(numbers.values())) if one.index in declared]
+        listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if number > _SHOWN else "")
+        values = "value" if number == 1 else "values"
         raise UniqueViolation(
-            f"{len(held)} duplicate values: {listed}; open with build=False to change them",
+            f"{number:,} duplicate {values}: {listed}; open with build=False to change them, or resolve them by a migration "
+            "with m.resolve",
             entity=held[0].index.partition(".")[0], key=held[0].holders[-1], index=held[0].index.partition(".")[2],
             holder=held[0].holders[0],
         )  # fmt: skip
