@@ -41,6 +41,7 @@ def refusal(
 ) -> str:
     """Return why a query is refused, and an index to declare, ready to paste into the class."""
     partition, row = model.declaration.templates
+    refused = tuple(refused)
     lines = [
         f"{model.name}: no key or index bounds this query, so it would read the whole table",
         f"  {model.name}.key: {lack((*partition.arguments, *row.arguments)[0], where)}",
@@ -51,9 +52,23 @@ def refusal(
         lines.append(f"a query for each {MAX_RANGES:,} values of a list could be bounded")
     if index is None:
         lines.append("add conditions, or read it all with .allow_scan()")
+    elif (built := _being_built(model, index, refused)) is not None:
+        lines += [
+            f"{built} would serve it once it is built: call store.build(), or wait",
+            "or read it all with .allow_scan()",
+        ]
     else:
         lines += ["this index would serve it:", f"    {index}", "or read it all with .allow_scan()"]
     return "\n".join(lines)
+
+
+def _being_built(model: Model, declaration: str, refused: Iterable[str]) -> str | None:
+    """Return the index that begins as a declaration does, if it is only not ready."""
+    for index in model.indexes:
+        label = f"{model.name}.{index.name}"
+        if f'(partition="{index.partition.text}"' in declaration and f"{label}: it is being built" in " ".join(refused):
+            return label
+    return None
 
 
 def _lists(where: Iterable[AnyPredicate]) -> list[In[Any]]:
@@ -86,7 +101,9 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     fields = [*lead, *ranged[:1]]
     # (One partition for all would be hot, and serve every query that nothing bounds by reading all of it.)
     partition, *row = fields if lead else [f"{model.declaration.arguments[0]}:shard({_SHARDS})", *fields]
-    name = _free("by_" + re.sub(r"\W", "_", "_and_".join(fields)), dir(model.cls))
+    name = _free(
+        "by_" + re.sub(r"\W", "_", "_and_".join(fields)), [*dir(model.cls), *(one.name for one in model.indexes)]
+    )
     text = f'partition="{{{partition}}}"' + (f", row={_template(row)}" if row else "")
     if check_table_name(table := index_table(model.table, name)) is not None:
         plain = re.sub("[^A-Za-z0-9]", "", table)[:60]

@@ -248,3 +248,16 @@ def test_a_list_that_is_too_long_to_bound_anything_is_named_and_no_index_is_prop
             assert "tm.Index" not in message
             with pytest.raises(tm.ScanRefused, match="by_size = tm.Index"):
                 store.query(Note).where(condition, Note.size == 3).first()
+
+
+def test_the_index_that_is_proposed_has_a_name_that_no_other_one_has() -> None:
+    class Thing(tm.Entity, table="Things"):
+        shop: tm.Field[str]
+        number: tm.Field[int]
+
+        key = tm.Key[str](partition="{shop}")
+        by_number = tm.Index[int](partition="{number}", where=lambda t: t.shop == "a")
+
+    with tm.open(":memory:", models=[Thing]) as store, pytest.raises(tm.ScanRefused) as refused:
+        list(store.query(Thing).where(Thing.number == 1))
+    assert 'by_number2 = tm.Index[int](partition="{number}")' in str(refused.value)

@@ -72,8 +72,10 @@ def test_until_an_index_is_built_queries_do_without_it(path: Path) -> None:
         ):
             with pytest.raises(tm.NotReady, match="Names: it is being built"):
                 read()
-        with pytest.raises(tm.ScanRefused, match=r"Part.by_name: it is being built \(0 %\)"):
+        with pytest.raises(tm.ScanRefused, match=r"Part.by_name: it is being built \(0 %\)") as refused:
             list(store.query(NEW).where(NEW.name == "n1"))
+        assert "Part.by_name would serve it once it is built: call store.build(), or wait" in str(refused.value)
+        assert "tm.Index" not in str(refused.value)
         assert len(list(store.query(NEW).where(NEW.name == "n1").allow_scan())) == 5
         assert store.query(NEW).where(NEW.shelf == "a").count() == 30
         report = store.build(limit=12, rest=0)
