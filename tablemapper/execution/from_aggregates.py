@@ -84,14 +84,23 @@ def matching_aggregate(
     """Return the aggregate that answers a query; None if none fits and is bounded.
 
     Of several, it is the one with the fewest fields to group by, which has the fewest rows.
+
+    Raises:
+        ScanRefused: nothing bounds the query, nor the groups of an aggregate that fits.
     """
+    unbounded: Model | None = None
     for target in sorted(_targets(plans, spec), key=lambda target: len(target.declaration.key_fields)):
         match = _match_aggregate(spec, target, groups, slot)
         if isinstance(match, Match):
             try:
                 return AggregateRead(target, match, slot, *plans.find(match.spec, match.groups, state=True))
             except ScanRefused:
-                continue
+                unbounded = unbounded or target
+    if unbounded is not None:
+        try:
+            plans.prepared(spec, groups)
+        except ScanRefused as error:
+            raise ScanRefused(f"{error}; that reads the groups of {unbounded.name}, which hold this total") from None
     return None
 
 

@@ -21,6 +21,7 @@ FIELD_HABITS: Mapping[str, str] = {
     **dict.fromkeys(("is_", "isnull", "is_none", "does_not_exist"), ".is_null()"),
     **dict.fromkeys(("is_not", "isnot", "notnull", "exists"), ".is_not_null()"),
     **dict.fromkeys(("eq", "equals"), "=="),
+    **dict.fromkeys(("year", "month", "week", "quarter", "day", "hour", "strftime"), '.date() or .truncate("%Y-%m")'),
     **dict.fromkeys(("lower", "upper", "casefold"), "an index over {{name:fold}}, and call it with the text"),
 }
 """Of a field, by the name that others have."""

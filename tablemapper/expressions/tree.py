@@ -190,10 +190,8 @@ class Attr(Number[O, T]):
         if other.__class__ is self.type.kind and self.type.ordered:  # the most frequent case
             return Compare(attr=self, op=op, value=self._operand(other, op))
         if other is None:
-            if op == "==":
-                return IsNull(attr=self)
-            if op == "!=":
-                return self.is_not_null()
+            if op in ("==", "!="):
+                return IsNull(attr=self) if op == "==" else self.is_not_null()
             raise InvalidQuery(f"{self!r} {op} None: a missing value has no order; use .is_null()")
         if op not in ("==", "!=") and not self.type.ordered:
             raise InvalidQuery(f"{self!r} {op} …: {self.type.name} has no order; only == != and .is_in() can be used")
@@ -373,8 +371,10 @@ class Attr(Number[O, T]):
         """
         return self.at(lambda value: value[name])  # type: ignore[index]
 
-    def __iter__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is a field, not its values: it cannot be iterated")
+    def __iter__(self, *_: object) -> NoReturn:
+        raise TypeError(f"{self!r} is a field, not its values: write .contains(…) for `in`; it cannot be iterated")
+
+    __contains__ = __iter__
 
     def asc(self) -> Order[O]:
         """Order by this, the least first."""

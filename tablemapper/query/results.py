@@ -145,5 +145,5 @@ def check_condition(given: object, names: str) -> None:
         InvalidQuery
     """
     if not isinstance(given, Predicate):
-        mend = "; `is None` is written .is_null()" if isinstance(given, bool) else ""
+        mend = "; compare a field, with .is_null() for `is None`" if isinstance(given, bool) else ""
         raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {shown(given)}{mend}")
