@@ -104,6 +104,10 @@ class Change:
     def changed(self, name: str) -> bool:
         return any(one == name for one, _ in self.touched)
 
+    def reshaped(self, name: str) -> bool:
+        """Return whether entities of a class become others, and not only its aggregates."""
+        return any(one == name and what in ("all", "class", "key", "fields") for one, what in self.touched)
+
     def link_of(self, new: str) -> Link | None:
         return next((link for link in self.links.values() if link.new == new), None)
 

@@ -528,7 +528,8 @@ class Chain:
         """Whether a class is another one in a later version, and nobody can tell the two apart."""
         old, new = self.classes[version], self.classes[later]
         return any(
-            _form(old, name) == _form(new, name) and any(self.changes[at].changed(name) for at in range(version, later))
+            _form(old, name) == _form(new, name)
+            and any(self.changes[at].reshaped(name) for at in range(version, later))
             for name in old.world.keys() & new.world.keys()
         )
 
