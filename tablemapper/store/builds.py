@@ -108,10 +108,12 @@ def build(
             if (pause := rest * batch.pace.burden) and not batch.ended:
                 sleep(pause)
     done = not any(
-        state in ("building", "disabled", "dropping")
+        state in ("building", "disabled")
         for label, state in engine.unready.items()
         if labels is None or label in labels
     )
+    if labels is None and limit is not None:  # (else the loop ends when nothing is left to be cleared)
+        done = done and not any(item.state == "dropping" for item in engine.status().items)
     return BuildReport(done, tuple(ended), entities, monotonic() - start, engine.violations(100))
 
 

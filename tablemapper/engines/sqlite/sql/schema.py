@@ -107,8 +107,7 @@ class SqliteSchema(StoredClasses):
         return Maintenance(tuple(indexes), tuple(aggregates))
 
     def _unready(self) -> dict[str, str]:
-        states = {tombstone.label: "dropping" for tombstone in self.catalogue.tombstones if tombstone.tables}
-        states |= states_here(self.catalogue, self._other_rules, self.guests)
+        states = states_here(self.catalogue, self._other_rules, self.guests)
         return {label: state for label, state in states.items() if state != "ready"}
 
     def _by_writes(self, model: Model, maintained: Maintenance) -> Maintenance:
