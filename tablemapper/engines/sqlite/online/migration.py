@@ -371,7 +371,7 @@ class SqliteMigrations:
         dropped = set(_dropped_classes(catalogue, id))
         versions = {
             name: [
-                replace(version, until=now, retired_by=id)
+                replace(version, until=now, retired_by=id, beside=None)
                 if version.until is None and (version.behind == id or name in dropped)
                 else version
                 for version in opened
