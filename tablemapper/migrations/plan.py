@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..engines.migration import Conversion, Edit, Transition
@@ -19,7 +20,7 @@ from ..evolution.changes import Anything
 from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
 from ..evolution.evolution import evolve
 from ..evolution.renames import with_properties, with_source
-from ..evolution.rules import reads, widens
+from ..evolution.rules import reads
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.model import Schema, compile_schema, model_of
@@ -128,11 +129,7 @@ def _differences(
         if property not in stored.fields:
             yield f"{name}.{property}: the field is not in the store"
         elif not _same_field(field, stored_field := stored.fields[property]):
-            if (
-                after is not None
-                and widens(field, stored_field)
-                and _same_field(after.fields.get(property), stored_field)
-            ):
+            if after is not None and _same_field(after.fields.get(property), stored_field):
                 continue
             yield f"{name}.{property}: the field is another one in the store: {stored_field}, and {field} in old"
     stored_names = indexes_in(stored.indexes, declared.indexes)
@@ -158,7 +155,14 @@ def _differences(
 
 
 def _same_field(one: FieldForm | None, other: FieldForm) -> bool:
-    return one is not None and replace(one, default=None) == replace(other, default=None)
+    return one is not None and _comparable(one) == _comparable(other)
+
+
+def _comparable(form: FieldForm) -> FieldForm:
+    """Return a field without its default, and without the note which nested members older values may lack."""
+    if form.json is UNSET:
+        return replace(form, default=None)
+    return replace(form, default=None, json={name: part for name, part in form.json.items() if name != "partial"})
 
 
 def _added(label: str, how: str) -> str:

@@ -100,3 +100,26 @@ def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Pat
         assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
     with tm.open(tmp_path / "s.db", models=[new]) as store:
         assert store.check().ok
+
+
+def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> None:
+    def home(types: Any, **fields: Any) -> Any:
+        annotations = {"shelf": str, "number": int, "home": types.Home, **fields}
+        body = {"__annotations__": {name: tm.Field[kind] for name, kind in annotations.items()}, "__module__": __name__}
+        return type(tm.Entity)("Thing", (tm.Entity,), {**body, "key": KEY}, table="Things")
+
+    old, new = home(Before, price=int), home(After, cost=int)
+
+    def steps(m: tm.Migration) -> None:
+        m.rename(old.price, new.cost)
+
+    with tm.open(tmp_path / "s.db", models=[old]) as store:
+        store.insert(old("x", 1, Before.Home("Rome"), 5))
+    for _ in range(2):
+        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+        with tm.open(tmp_path / "s.db", models=[new]) as store:
+            assert store[new.key("x", 1)] == new("x", 1, After.Home("Rome"), 5)
+        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), to="").ok
+        with tm.open(tmp_path / "s.db", models=[old]) as store:
+            assert store[old.key("x", 1)] == old("x", 1, Before.Home("Rome"), 5)
+            assert store.check().ok
