@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from tablemapper.engines.sqlite.online import copying
+from tablemapper.engines.sqlite.online import copying, layout
 from tablemapper.engines.sqlite.rows import maintained, twins
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema
+from tablemapper.execution import from_aggregates
 from tablemapper.migrations import run
 from tablemapper.schema.model import Schema
 
@@ -60,11 +62,26 @@ def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> N
     patch.setattr(twins, "_written", lambda model, catalogue: SqliteSchema(Schema((model,)), twins._alone(catalogue)))
 
 
+def a_table_of_live_values_that_has_a_name_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(layout, "has_values", lambda model: model.aggregate is not None)
+
+
+def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> None:
+    kept = from_aggregates._kept_values
+
+    def of_all(*given: Any) -> Any:
+        return [attrs.evolve(value, query_identity=()) for value in kept(*given)]
+
+    patch.setattr(from_aggregates, "_kept_values", of_all)
+
+
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     entities_that_are_joined_with_none: 13,
     values_that_nobody_resolves: 34,
     a_unique_value_that_goes_to_who_writes_last: 7,
     nested_values_that_an_old_version_is_to_know: 22,
+    a_table_of_live_values_that_has_a_name_before_it_is_there: 2,
+    totals_of_some_entities_that_answer_for_all: 1,
 }
 """Each with a chain that finds it."""
 
