@@ -220,3 +220,14 @@ def test_a_load_that_ends_the_last_violation_makes_the_index_ready(tmp_path: Pat
         store.insert_many([OLD("a", 3, "x")], atomic=True)
         assert [one.name for one in store.query(groups.by_parts(2))] == ["x"]
         assert store.check().ok
+
+
+@pytest.mark.parametrize("value", ["NULL", "5", "x'00ff'"])
+def test_a_damaged_value_that_entities_are_grouped_by_is_named(path: Path, value: str) -> None:
+    with tm.open(path, models=[OLD]) as store:
+        engine: Any = store._engine
+        engine.file.write(lambda writer: writer.execute(f"UPDATE Parts SET name = {value} WHERE RowKey LIKE '%3'"))
+    with pytest.raises(tm.CorruptStore, match=r"^Part: Names cannot group a row: .*; run check\(\)$"):
+        tm.open(path, models=[OLD, names(OLD)])
+    with tm.open(path, models=[OLD]) as store:
+        assert not store.check().ok

@@ -204,7 +204,13 @@ def changed_groups(
     if (reason := sqlite.blocked.get(model)) is not None:
         raise SchemaMismatch(aggregate.aggregate.source.__name__, [reason])
     sql, values = sqlite.statements[model].get_group, sqlite.values.get(model)
-    keyed = sorted(zip(map(aggregate.key, groups), groups.values(), strict=True), key=itemgetter(0))
+    try:
+        keyed = sorted(zip(map(aggregate.key, groups), groups.values(), strict=True), key=itemgetter(0))
+    except TableMapperError:
+        raise
+    except DAMAGE as error:
+        source = aggregate.aggregate.source.__name__
+        raise CorruptStore(f"{source}: {model.name} cannot group a row: {error}; run check()") from error
     found = []
     key: tuple[str, str] | None = None
     seek: Seek = _no_seek
