@@ -61,7 +61,7 @@ from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .migrations.comparison import changes, schema_form
 from .migrations.migrations import Migrations
-from .migrations.report import MigrationReport, PlanStep
+from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
@@ -130,7 +130,6 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
-    "PlanStep",
     "PreconditionFailed",
     "Predicate",
     "Problem",
@@ -145,6 +144,7 @@ __all__ = [
     "SchemaMismatch",
     "SnapshotTooOld",
     "Status",
+    "Step",
     "Store",
     "StoreClosed",
     "StoreError",

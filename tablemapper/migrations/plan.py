@@ -26,9 +26,9 @@ from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
 from .links import links_of, several, way_back
-from .report import PlanStep
+from .report import Step
 from .script import Script
-from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
+from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite
 from .undoing import is_anew, is_edit, is_reversible, names_of
 
 __all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
@@ -295,7 +295,7 @@ def edit_of(script: Script, forms: Forms, *, back: bool = False) -> Edit:
     return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back)
 
 
-def _old_classes(script: Script, step: Step) -> Iterator[Any]:
+def _old_classes(script: Script, step: AnyStep) -> Iterator[Any]:
     match step:
         case Rename(old=attr) | Convert(old=attr):
             yield attr.owner
@@ -381,7 +381,7 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
 # ---------------------------------------------------------------------------------------------- the steps of a report
 
 
-def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[PlanStep]:
+def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[Step]:
     """Yield the steps of scripts for a report.
 
     Args:
@@ -411,7 +411,7 @@ def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callab
         known |= {cls.__name__: model_of(cls).form for cls in script.new}
 
 
-def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[PlanStep, ...]:
+def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[Step, ...]:
     undoable = all(is_reversible(step, script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
@@ -420,7 +420,7 @@ def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, 
     links, level = links_of(script, pairs(script), frozenset(affected), back=back)
     return tuple(
         [
-            PlanStep(
+            Step(
                 script.id,
                 str(step),
                 sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),

@@ -9,7 +9,7 @@ import attrs
 
 from ..engines.migration import Fault
 
-__all__ = ["MigrationReport", "PlanStep", "counted", "fault_lines"]
+__all__ = ["MigrationReport", "Step", "counted", "fault_lines"]
 
 _KEYS = 5  # in a line
 
@@ -20,7 +20,7 @@ def counted(entities: int) -> str:
 
 
 @attrs.frozen
-class PlanStep:
+class Step:
     """One step of a migration that ran, or would run."""
 
     migration: str
@@ -54,7 +54,7 @@ class MigrationReport:
 
     done: bool
     """Whether every step is done."""
-    plan: tuple[PlanStep, ...]
+    plan: tuple[Step, ...]
     """The steps that were to be done."""
     applied: tuple[str, ...] = ()
     """The migrations that were switched, or undone, by id."""
@@ -92,7 +92,7 @@ def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
         yield f"{where} {keys}{more}: {detail}"
 
 
-def _table(plan: tuple[PlanStep, ...]) -> Iterator[str]:
+def _table(plan: tuple[Step, ...]) -> Iterator[str]:
     last = ""
     rows = []
     for step in plan:

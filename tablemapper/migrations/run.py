@@ -24,7 +24,7 @@ from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
 from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
-from .report import MigrationReport, PlanStep, counted, fault_lines
+from .report import MigrationReport, Step, counted, fault_lines
 from .script import Script
 from .steps import Resolve
 from .undoing import undoing
@@ -188,7 +188,7 @@ class _Run:
         self._monotonic = monotonic
         self._sleep = sleep
         self._start = monotonic()
-        self._plan: list[PlanStep] = []
+        self._plan: list[Step] = []
         self._applied: list[str] = []
         self._entities = 0
         self.last: Script | None = None

@@ -27,7 +27,7 @@ from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..errors import InvalidMigration, shown
 from ..expressions.tree import Attr
-from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite
 
 __all__ = ["Migration", "MigrationFunction", "Script", "load_script", "migration"]
 
@@ -59,7 +59,7 @@ class Migration:
     """
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[AnyStep] = []
         """Those that were named so far."""
 
     def rename(self, old: Attr[Any, T], new: Attr[Any, T], /) -> None:
@@ -304,7 +304,7 @@ class Script:
     """The script before it."""
     old: tuple[type[Record], ...]
     new: tuple[type[Record], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[AnyStep, ...]
     digest: str
     """32 hex digits of its source, which differ once it was edited."""
     doc: str
@@ -369,7 +369,7 @@ def _keepers(cls: Any) -> dict[str, Any]:
     return {field.name: keeper for field, keeper in zip(declaration.maintained, keepers(declaration), strict=True)}
 
 
-def _with_keeper_steps(step: Step) -> Iterator[Step]:
+def _with_keeper_steps(step: AnyStep) -> Iterator[AnyStep]:
     """Yield a step as steps over aggregates, where it is about maintained fields."""
     match step:
         case Drop(what=Attr() as attr) if attr.name in (kept := _keepers(attr.owner)):

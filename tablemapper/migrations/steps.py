@@ -16,7 +16,19 @@ from ..entities.entity import Record
 from ..entities.index import IndexCall
 from ..expressions.tree import Attr
 
-__all__ = ["Convert", "Drop", "Fill", "Join", "Rekey", "Rename", "RenameClass", "Resolve", "Restore", "Rewrite", "Step"]
+__all__ = [
+    "AnyStep",
+    "Convert",
+    "Drop",
+    "Fill",
+    "Join",
+    "Rekey",
+    "Rename",
+    "RenameClass",
+    "Resolve",
+    "Restore",
+    "Rewrite",
+]
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
@@ -152,7 +164,7 @@ class Restore:
         return f"restore {self.new!r}"
 
 
-Step: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop | Restore
+AnyStep: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop | Restore
 
 
 def _field(attr: _Field) -> Any:

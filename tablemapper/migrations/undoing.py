@@ -14,7 +14,7 @@ from ..errors import InvalidMigration
 from ..expressions.tree import Attr
 from ..schema.model import model_of
 from .script import Script
-from .steps import Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite, Step
+from .steps import AnyStep, Convert, Drop, Fill, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite
 
 __all__ = ["is_anew", "is_edit", "is_reversible", "names_of", "undoing"]
 
@@ -34,7 +34,7 @@ def undoing(script: Script) -> Script:
     return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
 
 
-def is_reversible(step: Step, script: Script) -> bool:
+def is_reversible(step: AnyStep, script: Script) -> bool:
     """Return whether a step can be undone."""
     match step:
         case Rename() | RenameClass() | Rekey() | Fill() | Restore():
@@ -66,13 +66,13 @@ def _is_one_to_one(step: Convert) -> bool:
     return len(set(results)) == len(results)
 
 
-def _wanted(step: Step) -> str:
+def _wanted(step: AnyStep) -> str:
     if isinstance(step, Rewrite) and step.combine is not None:
         return " (it combines entities)"
     return " (it has no back=)" if isinstance(step, Convert | Rewrite) else ""
 
 
-def _undone(step: Step, script: Script) -> Iterator[Step]:
+def _undone(step: AnyStep, script: Script) -> Iterator[AnyStep]:
     match step:
         case Rename(old=old, new=new):
             yield Rename(new, old)

@@ -25,7 +25,7 @@ from ..schema.forms import FieldForm, ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
 from .plan import affected_classes
 from .script import Script
-from .steps import Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite, Step
+from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite
 
 __all__ = ["script_faults"]
 
@@ -66,7 +66,7 @@ def _shape(side: str, classes: Sequence[Any], faults: list[str]) -> Schema | Non
 # ---------------------------------------------------------------------------------------------- each step alone
 
 
-def _step_faults(step: Step, script: Script) -> Iterator[str]:
+def _step_faults(step: AnyStep, script: Script) -> Iterator[str]:
     """Yield the arguments of a step that have the wrong kind, or stand in the other shape."""
     match step:
         case Rename():
@@ -199,7 +199,7 @@ def _typed(field: FieldModel) -> str:
 # ---------------------------------------------------------------------------------------------- steps together
 
 
-def _text(step: Step, script: Script) -> str:
+def _text(step: AnyStep, script: Script) -> str:
     """Return a step as it stands in the script."""
     method, *arguments = _CALLS[type(step)]
     given = ", ".join([_named(getattr(step, name), script) for name in arguments])
@@ -221,7 +221,7 @@ def _placeholders(script: Script) -> Iterator[str]:
 
 def _twice(script: Script) -> Iterator[str]:
     """Yield the fields and classes that have two steps."""
-    seen: dict[Any, Step] = {}
+    seen: dict[Any, AnyStep] = {}
     for step in script.steps:
         for side, what in _subjects(step):
             key = (side, type(step) in (Rekey, RenameClass) and type(step), *_identity(what))
@@ -238,7 +238,7 @@ def _twice(script: Script) -> Iterator[str]:
                     yield f"{_text(step, script)}: {_text(whole, script)} is of the whole class; leave one"
 
 
-def _subjects(step: Step) -> Iterator[tuple[str, Any]]:
+def _subjects(step: AnyStep) -> Iterator[tuple[str, Any]]:
     match step:
         case Rename() | Convert() | RenameClass() | Rekey():
             yield "old", step.old
