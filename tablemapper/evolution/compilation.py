@@ -154,7 +154,11 @@ def _entity_model(name: str, key: bytes) -> Model:
 
 
 def _kind(form: FieldForm) -> Any:
-    kind = type_of(form.json) if form.json is not UNSET and _is_readable(form) else annotation(form)
+    kind = annotation(form)
+    if (
+        form.json is not UNSET and kind != tuple[str, ...] and _is_readable(form)
+    ):  # (a tuple is an array in JSON, as a list)
+        kind = type_of(form.json)
     return kind | None if form.optional else kind
 
 

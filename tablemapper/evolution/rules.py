@@ -251,10 +251,13 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
             continue
         where, field = f"{name}.{property}", f"new.{name}.{attribute_name(property)}"
         if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
+            given = _given(form)
+            if given == "...":  # each entity that has none is a fault of the run
+                given = f'lambda e: e.{attribute_name(extra)}["{property}"]'
             yield Change(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
-                f"m.fill({field}, {_given(form)})  # what those get that have none",
+                f"m.fill({field}, {given})  # what those get that have none",
             )  # fmt: skip
         elif form.optional or form.default is not None or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')

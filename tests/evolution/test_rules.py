@@ -138,7 +138,7 @@ MIGRATIONS: list[tuple[str, Any, Any, Holds, str, str]] = [
     ("field with a default added that rows hold undeclared", {"more": EXTRA}, {"more": EXTRA, "a": (int, default(0))},
      Holds(undeclared_key=("s", "1")), "", "m.fill(new.Product.a, lambda e: 0)"),
     ("required field added that rows hold undeclared", {"more": EXTRA}, {"more": EXTRA, "a": str},
-     Holds(undeclared_key=("s", "1")), "", "m.fill(new.Product.a, ...)"),
+     Holds(undeclared_key=("s", "1")), "", 'm.fill(new.Product.a, lambda e: e.more["a"])'),
     ("field removed", {"a": str}, {}, Holds(), '"a" (str) is in the file', "m.drop(old.Product.a)"),
     ("field removed, one of its type added", {"a": str | None}, {"b": str | None}, Holds(), "",
      "m.rename(old.Product.a, new.Product.b)  # or m.drop(old.Product.a), if they are two things"),
