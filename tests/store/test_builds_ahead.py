@@ -170,6 +170,23 @@ def test_a_writer_that_goes_on_is_noticed_while_entities_are_read(path: Path, st
         assert steps.entities == [100, -100]
 
 
+def test_what_another_thread_learns_as_a_job_begins_is_not_mixed_with_what_was_known(
+    path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, dropped = ahead.Ahead._next_job, list[None]()
+    with tm.open(path, models=[*MODELS, Numbers], build=False) as store, tm.open(path, models=[Part]) as other:
+
+        def learn(self: ahead.Ahead, *known: Any) -> Any:
+            if (job := real(self, *known)) is not None and not dropped:
+                dropped.append(engine_of(other).drop("Numbers"))
+                engine_of(store).catch_up()
+            return job
+
+        monkeypatch.setattr(ahead.Ahead, "_next_job", learn)
+        assert build(store, labels=["Names"]).ok
+        assert store.check().problems == ()
+
+
 def test_no_more_groups_are_kept_than_fit(path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "_MOST", 120)
     monkeypatch.setattr(ahead, "_LOOK", 1e9)

@@ -78,8 +78,8 @@ class Ahead:
             start: whether to begin, if nothing was begun.
         """
         self._most = most
-        if self._steps is None and start and (job := self._next_job()) is not None:
-            self._steps = self._run(job)
+        if self._steps is None and start and (job := self._next_job(sqlite := self._schema())) is not None:
+            self._steps = self._run(sqlite, job)
         step = None if self._steps is None else next(self._steps, None)
         if step is None:
             self._steps = None
@@ -90,21 +90,21 @@ class Ahead:
         if self._steps is not None:
             self._steps.close()
 
-    def _next_job(self) -> Job | None:
+    def _next_job(self, sqlite: SqliteSchema) -> Job | None:
         """Return the job that the next batch would be of, if its groups can be written ahead of it.
 
         An index has rows of each entity, and so have the live values of an extreme.
         """
-        wanted = [job for job in self._schema().all_jobs if self._labels is None or job.labels & set(self._labels)]
+        wanted = [job for job in sqlite.all_jobs if self._labels is None or job.labels & set(self._labels)]
         if not wanted or wanted[0].name in self._tried or self._file.path == ":memory:":
             return None
         targets = wanted[0].targets
         rows_of_each = targets.indexes or any(one.aggregate.counted_slots for one in targets.aggregates)
         return None if rows_of_each else wanted[0]
 
-    def _run(self, job: Job) -> Generator[Built]:
+    def _run(self, sqlite: SqliteSchema, job: Job) -> Generator[Built]:
         read, last = 0, Built(job.model.name, 0, 0, 0)
-        for last in self._work(self._schema(), job):
+        for last in self._work(sqlite, job):
             read += last.entities
             yield last
         if read and not last.ended:
@@ -181,10 +181,9 @@ class Ahead:
         last, results = 0, list[T]()
 
         def transaction(now: SqliteSchema, writer: Writer) -> None:
-            nonlocal last
+            nonlocal last, results
             last = writer.timestamp
-            if now is sqlite and self._last in (None, writer.previous):
-                results[:] = [write(writer)]
+            results = [write(writer)] if now is sqlite and self._last in (None, writer.previous) else []
 
         pace = self._write(transaction)
         self._last = last
