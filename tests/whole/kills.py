@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import os
 import random
 import shutil
@@ -29,8 +30,10 @@ from typing import Any
 import attrs
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.file import transactions
 from tablemapper.engines.sqlite.online import copying, takeover
-from tablemapper.engines.sqlite.rows import building, jobs, load, writes
+from tablemapper.engines.sqlite.rows import ahead, building, jobs, load, writes
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
@@ -47,6 +50,22 @@ UNIQUE = part(
     of_price=tm.Index[str, str](partition="{price}", row="{maker}", unique=True),
 )
 UNIQUE_TOTALS = totals(UNIQUE, "maker")
+
+
+def _counted(name: str, field: str, kind: type) -> Any:
+    """Return an aggregate whose groups can be written ahead of the cursor: nearly each entity changes another one."""
+    body = {
+        "__annotations__": {field: tm.Field[kind], "parts": tm.Field[int], "numbers": tm.Field[int]},  # type: ignore[valid-type]
+        "__module__": __name__,
+        field: tm.group_by(getattr(BARE, field)),
+        "parts": tm.count(),
+        "numbers": tm.sum(BARE.number),
+        "key": tm.Key[kind](partition=f"{{{field}}}"),  # type: ignore[valid-type]
+    }
+    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=BARE, table=name)
+
+
+PRICES, NUMBERS = _counted("Prices", "price", str), _counted("Numbers", "number", int)
 CONVERT, REWRITE = cases()["convert"], cases()["rewrite"]
 Value = tuple[int, str | None, list[str]]
 State = dict[int, Value]
@@ -65,10 +84,14 @@ class Scene:
     """Whether the script is undone at times."""
     new: Sequence[Any] = ()
     """What the script leads to, which no writer knows: writers end with the switch."""
+    still: int = STILL
+    anew: bool = False
+    """Whether builders build again what is built, and writers pause, so that groups are written ahead of the cursor."""
 
 
 SCENES = {
     "builds": Scene(([BARE], [UNIQUE, UNIQUE_TOTALS]), [UNIQUE, UNIQUE_TOTALS]),
+    "groups": Scene(([BARE], [BARE, PRICES], [BARE, PRICES, NUMBERS]), [BARE, PRICES, NUMBERS], still=1_000, anew=True),
     "convert": Scene(([BARE], [OLD, OLD_TOTALS], CONVERT.new), [OLD, OLD_TOTALS], CONVERT.script, back=True),
     "rewrite": Scene(([BARE], [OLD, OLD_TOTALS]), [OLD, OLD_TOTALS], REWRITE.script, new=REWRITE.new),
 }
@@ -102,6 +125,27 @@ def _ledger_left() -> None:
     copying._NOTE = copying._NOTE.replace("REPLACE", "INSERT OR IGNORE")
 
 
+def _slices_beside_others() -> None:
+    def alone(self: Any, _: Any, write: Any) -> Any:
+        results: list[Any] = []
+        pace = self._write(lambda now, writer: results.append(write(writer)))
+        return results[0], pace
+
+    ahead.Ahead._alone = alone  # type: ignore[method-assign]
+
+
+def _frontier_left() -> None:
+    """A slice whose frontier is not in its own transaction."""
+    building.REACH = jobs.REACH.replace("VALUES(", "SELECT ").removesuffix(")") + " WHERE random() % 3"
+
+
+def _no_frontier() -> None:
+    real = jobs._building
+    jobs._building = lambda some, get: (
+        one for one in real(some, get) if not any(isinstance(of, jobs._OfGroups) for of in one[0].aggregates)
+    )
+
+
 def _acknowledged_early() -> None:
     Log.early = True
 
@@ -113,6 +157,9 @@ FAULTS: dict[str, tuple[str, Callable[[], None]]] = {
     "the cursor of a build is not of its batch": ("builds", _cursor_left),
     "the cursor of a copy is not of its batch": ("rewrite", _copied_twice),
     "what was made of an entity is not noted again": ("rewrite", _ledger_left),
+    "slices are written though somebody else wrote": ("groups", _slices_beside_others),
+    "the frontier of a build is not of its slice": ("groups", _frontier_left),
+    "writers leave the frontier alone": ("groups", _no_frontier),
     "a write is acknowledged before its commit": ("builds", _acknowledged_early),
 }
 
@@ -176,12 +223,15 @@ def a_value(draw: random.Random) -> Value:
     return draw.randrange(50), draw.choice([None, "m1", "m2", "m3"]), tags
 
 
-def still() -> State:
+def still(scene: Scene) -> State:
     draw = random.Random(5)
-    return {number: a_value(draw) for number in range(STILL)}
+    return {number: a_value(draw) for number in range(scene.still)}
 
 
 # ---------------------------------------------------------------------------------------------- who is killed
+
+
+STAGES = ("", " that reads ahead", " between slices")
 
 
 @attrs.frozen
@@ -191,6 +241,8 @@ class Round:
     folder: Path
     scene: Scene
     durability: Any
+    stage: mmap.mmap = attrs.field(factory=lambda: mmap.mmap(-1, 1))
+    """What the builder is at, a place of `STAGES`: it is known of one that is killed."""
 
     @property
     def path(self) -> Path:
@@ -227,6 +279,8 @@ def write(round: Round, draw: random.Random, slot: int) -> None:
                 state = {one.number: value(one) for one in store.partition(cls.shelf == shelf)}  # type: ignore[attr-defined]
                 log.note("seen", state)
                 while draw.random() < 0.99:
+                    if round.scene.anew and draw.random() < 0.3:
+                        time.sleep(draw.uniform(0, 0.2))
                     try:
                         _change(store, cls, shelf, state, log, draw)
                     except tm.UniqueViolation:  # once the index is built
@@ -277,6 +331,31 @@ def build(round: Round, draw: random.Random, _: int) -> None:
         with store:
             store.build(hold=0.001, rest=2)
             round.event("build")
+            while round.scene.anew:
+                engine = store._engine
+                assert isinstance(engine, SqliteEngine)
+                for cls in draw.sample(round.scene.built[1:], draw.choice([1, 2])):
+                    engine.disable(cls.__name__)
+                store.build(hold=0.001, rest=2)
+                round.event("build")
+
+
+def note_steps(round: Round) -> None:
+    """Have builders say what they do ahead of the cursor, and do it in small steps soon after somebody else wrote."""
+    ahead._LOOK, ahead._CHUNK, transactions._COMPANY = 0.002, 64, 0.01
+    real = ahead.Ahead.step
+
+    def step(self: ahead.Ahead, most: int, *, start: bool) -> Any:
+        built = real(self, most, start=start)
+        if built is None or built.ended or built.entities < 0:
+            round.stage[0] = 0
+        else:
+            round.stage[0] = 1 if built.entities else 2
+        if built is not None and built.entities <= 0:
+            round.event("abandonment" if built.entities else "slice")
+        return built
+
+    ahead.Ahead.step = step  # type: ignore[method-assign]
 
 
 def migrate(round: Round, draw: random.Random, _: int) -> None:
@@ -343,6 +422,8 @@ def play(
 
         def process() -> None:
             takeover._AT_ONCE, builds._LEAST, builds.FIRST, run.FIRST = -1, 5, 20, 20  # type: ignore[attr-defined]
+            if round.scene.anew:
+                note_steps(round)
             if fault:
                 FAULTS[fault][1]()
             work(round, random.Random(seed), *args)
@@ -351,7 +432,7 @@ def play(
 
     def begin(round: Round, _: random.Random) -> None:
         with tm.open(round.path, models=[BARE], durability="relaxed") as store:
-            store.insert_many([entity(BARE, "still", number, of) for number, of in still().items()])
+            store.insert_many([entity(BARE, "still", number, of) for number, of in still(round.scene).items()])
 
     os.waitpid(task(begin), 0)
     others = [build, check, *([migrate] * 3 if round.scene.script else [build])]
@@ -383,7 +464,8 @@ def play(
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         counts["kill"] += 1
-        counts[f"kill of {work.__name__}"] += 1
+        counts[f"kill of {work.__name__}{STAGES[round.stage[0]] if work is build else ''}"] += 1
+        round.stage[0] = 0
         start(work if work is write else draw.choice(others), slot)
     for child in running:
         os.kill(child, signal.SIGKILL)
@@ -404,7 +486,7 @@ def raised(folder: Path) -> list[str]:
 def compare(round: Round, draw: random.Random) -> None:
     """Compare a store that nobody uses with what was written to it; then let all come to its end, and compare again."""
     scene = round.scene
-    expected = {"still": [still()]}
+    expected = {"still": [still(scene)]}
     for slot, shelf in enumerate(SHELVES):
         done, states, wrong = replay(round.folder / f"writer{slot}")
         assert wrong == []
@@ -433,7 +515,7 @@ def compare(round: Round, draw: random.Random) -> None:
             ]
         else:
             _compare_parts(store, classes[0], expected)
-            _compare_maintained(store, *classes)
+            (_compare_counted if scene.anew else _compare_maintained)(store, *classes)
     round.event("comparison")
 
 
@@ -463,6 +545,17 @@ def _compare_maintained(store: tm.Store, cls: Any, group: Any) -> None:
         prices = Counter((str(one.price), one.maker) for one in entities if one.maker is not None)
         twice = {value: count for value, count in prices.items() if count > 1}
         assert {tuple(one.value): len(one.holders) for one in store._engine.violations(10_000)} == twice  # type: ignore[attr-defined]
+
+
+def _compare_counted(store: tm.Store, cls: Any, *groups: Any) -> None:
+    entities = list(store.query(cls).allow_scan())
+    for group, field in zip(groups, ("price", "number"), strict=True):
+        parts, numbers = Counter[Any](), Counter[Any]()
+        for one in entities:
+            parts[getattr(one, field)] += 1
+            numbers[getattr(one, field)] += one.number
+        stored = {getattr(one, field): (one.parts, one.numbers) for one in store.query(group).allow_scan()}
+        assert stored == {value: (count, numbers[value]) for value, count in parts.items()}
 
 
 def main() -> None:
