@@ -19,6 +19,7 @@ __all__ = [
     "as_declared",
     "depth_of",
     "former_name",
+    "has_names_of",
     "holds_all",
     "indexes_in",
     "is_former",
@@ -135,16 +136,21 @@ def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
 
 
 def holds_all(stored: ModelForm, declared: ModelForm) -> bool:
-    """Return whether a class of a catalogue has everything that a class declares, as it declares it."""
+    """Return whether a class of a catalogue has everything that a class declares, as it declares it, by whatever index names."""
     declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
     stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
     return (
         declared_fields.items() <= stored_fields.items()
         and (declared.partition, declared.row) == (stored.partition, stored.row)
         and declared.type in (None, stored.type)
-        and indexes_in(stored.indexes, declared.indexes) == {name: name for name in declared.indexes}
+        and indexes_in(stored.indexes, declared.indexes).keys() == declared.indexes.keys()
         and declared.aggregate == stored.aggregate
     )
+
+
+def has_names_of(stored: ModelForm, declared: ModelForm) -> bool:
+    """Return whether the indexes of a class have the names in a catalogue by which the class declares them."""
+    return all(name == held for name, held in indexes_in(stored.indexes, declared.indexes).items())
 
 
 def keepers_of(name: str, forms: Forms) -> dict[str, str]:

@@ -199,3 +199,25 @@ def test_a_class_that_has_the_form_of_an_older_version_again_is_not_taken_for_th
             store.upsert(last[2]("x"))
         with tm.open(path, models=old) as store:
             assert [one.id for one in store.query(old[2]).allow_scan()] == ["x"]
+
+
+def test_a_version_that_renamed_an_index_goes_on_when_an_aggregate_in_its_table_is_renamed(path: Path) -> None:
+    def named(index: str, total: str) -> list[Any]:
+        cls = entity(
+            "Part",
+            "Parts",
+            {"shelf": str, "number": int, "size": int},
+            KEY,
+            **{index: tm.Index[int](partition="{size}")},
+        )
+        return world("max", of=cls, name=total, shared=True)
+
+    oldest, old, new = named("by_size", "Total"), named("by_width", "Total"), named("by_width", "Sums")
+    filled(path, oldest)
+    assert found(path, old) == (5, 4)
+    change = script(new, lambda m: m.rename_class(old[1], new[1]), old=old)
+    assert tm.migrate(path, [change], rest=0).ok
+    for _ in range(2):
+        assert found(path, new) == found(path, old) == (5, 4)
+        with tm.open(path, models=old) as store:
+            assert len(list(store.query(old[0].by_width(3)))) == 10

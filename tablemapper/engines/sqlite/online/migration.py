@@ -14,7 +14,7 @@ import attrs
 from msgspec.structs import replace
 
 from ....errors import InvalidMigration
-from ....evolution.definitions import holds_all
+from ....evolution.definitions import has_names_of, holds_all
 from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, VersionForm
 from ....schema.model import Schema
@@ -439,7 +439,8 @@ def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
         ]
         # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
         known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
-        fits = known or holds_all(catalogue.models[model.name], model.form)
+        stored = catalogue.models[model.name]
+        fits = known or (holds_all(stored, model.form) and has_names_of(stored, model.form))
         new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
         ended = [
             replace(version, retired_by=edit.id, undone=False) if version.undone else version
