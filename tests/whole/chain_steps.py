@@ -245,7 +245,7 @@ def _rekey(change: Change) -> None:
     if more and change.draw.random() < 0.4:
         shape.ident.append(change.draw.choice(more))
     shape.partition, shape.row = templates(change.draw, shape.ident, shape.name[0] if shared else "")
-    if (shape.partition, shape.row) == (before.partition, before.row) or not _possible(change.new):
+    if (shape.partition, shape.row) == (before.partition, before.row) or not possible(change.new):
         change.new[shape.name] = before
         return
     change.touched |= {(link.old, "key"), (link.old, "class")}
@@ -256,10 +256,11 @@ def _rekeyed(link: Link) -> Callable[[Any, Classes, Classes], object]:
     return lambda m, a, b: m.rekey(a.by_name[link.old], b.by_name[link.new])
 
 
-def _possible(world: World) -> bool:
+def possible(world: World) -> bool:
+    """Return whether there can be the classes of a world: a condition may compare a field that has another type by now."""
     try:
         Classes(world)
-    except tm.InvalidModel:
+    except (tm.InvalidModel, tm.InvalidQuery):
         return False
     return True
 
@@ -641,7 +642,7 @@ def _another(change: Change) -> None:
     change.touched.add((link.old, total.name))
     before = deepcopy(total)
     add_measures(change.draw.more, total, shape.fields, change.draw.name)
-    if not _possible(change.new):
+    if not possible(change.new):
         shape.totals[shape.totals.index(total)] = before
         return
     step = _drop_total(link.old, total.name)  # (in a table of several classes it is copied with them)
@@ -674,7 +675,7 @@ def _again(change: Change) -> None:
     shape, total = change.draw.more.choice(found)
     shape.totals.append(total := deepcopy(total))
     add_measures(change.draw.more, total, shape.fields, change.draw.name)
-    if not _possible(change.new):
+    if not possible(change.new):
         shape.totals.remove(total)
 
 
@@ -682,4 +683,4 @@ STEPS: list[Callable[[Change], None]] = [
     _rename, _rename, _rename_class, _rekey, _convert, _convert, _fill, _drop_field, _drop, _rewrite, _join, _join, _unique,
     _unique,
 ]  # fmt: skip
-__all__ = ["UNDECLARED", "Change", "Data"]
+__all__ = ["UNDECLARED", "Change", "Data", "possible"]

@@ -17,6 +17,9 @@ from tablemapper.execution import from_aggregates
 from tablemapper.migrations import run
 from tablemapper.schema.model import Schema
 
+from .chain_steps import possible
+from .chain_totals import Total
+from .chain_worlds import Shape
 from .chains import Wrong, play
 
 pytestmark = pytest.mark.one_python
@@ -94,3 +97,17 @@ def test_random_chains_find(
     fault(monkeypatch)
     with pytest.raises(Wrong):
         play(FAULTS[fault], tmp_path)
+
+
+def test_there_is_no_aggregate_whose_condition_compares_a_field_that_has_another_type_by_now() -> None:
+    def world(value: Any) -> dict[str, Shape]:
+        total = Total(
+            "Total", "Totals", [("shelf", "", "group")], [("count", "count", "")], where=("shelf", "!=", value)
+        )
+        shape = Shape(
+            "Part", "Parts", {"shelf": "str", "num": "int"}, ["shelf", "num"], "{shelf}", "{num}", totals=[total]
+        )
+        return {"Part": shape}
+
+    assert possible(world("m1"))
+    assert not possible(world(3))
