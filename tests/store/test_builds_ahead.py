@@ -281,7 +281,7 @@ def reached(store: tm.Store) -> int:
     names = [job.name for job in engine_of(store)._sqlite.all_jobs]
     if not names:
         return 50
-    *_, last, _, _ = engine_of(store).file.get(CURSOR, (names[0],)) or ()
+    *_, last = engine_of(store).file.get(CURSOR, (names[0],)) or ()
     return 0 if last is None else int(last[1:]) + 1
 
 

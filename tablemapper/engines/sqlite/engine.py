@@ -33,9 +33,10 @@ from .online.status import read_status
 from .online.switch import end_unkept
 from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.ahead import Ahead
-from .rows.building import PROGRESS, build_batch, settle, violations
+from .rows.building import build_batch, settle, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
+from .rows.jobs import progress
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads, followed
 from .rows.twins import unkept
@@ -332,7 +333,7 @@ class SqliteEngine:
         done, total = 0, 0
         for job in self._sqlite.all_jobs:
             if label in job.labels:
-                done, total = self.file.get(PROGRESS, (job.name,)) or (0, 0)
+                done, total = progress(self.file.get, job.name)
         return Unready(label, self._sqlite.unready.get(label, "building"), done, total)
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:

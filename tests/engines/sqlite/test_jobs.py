@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
@@ -297,6 +298,74 @@ def test_the_comparison_finds(fault: Any, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises((AssertionError, tm.TableMapperError)):
         for seed in range(20):
             run(tmp_path / f"{seed}.db", seed)
+
+
+def _damaged(path: Path, damage: str) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute(damage)
+    assert connection.changes()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE tablemapper_builds SET done = 'x'",
+        "UPDATE tablemapper_builds SET done = NULL",
+        "UPDATE tablemapper_builds SET total = '1'",
+        "UPDATE tablemapper_builds SET targets = '[]'",
+        """UPDATE tablemapper_builds SET targets = '["Shelf", "Part.nothing"]'""",
+        """UPDATE tablemapper_catalogue SET form = replace(form, '"Shelf":', '"Rack":') WHERE name = 'states'""",
+    ],
+)
+def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=OLD) as store:
+        store.insert_many(OLD[0]("a", number) for number in range(3))
+    tm.open(path, models=NEW, build=False).close()
+    _damaged(path, damage)
+    with pytest.raises(tm.CorruptStore), tm.open(path, models=NEW, build=False) as store:
+        for _ in range(10):  # (one of these builds was without end)
+            store.build(limit=1)
+
+
+def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=OLD) as store:
+        store.insert_many(OLD[0]("a", number) for number in range(3))
+    tm.open(tmp_path / "s.db", models=NEW, build=False).close()
+    _damaged(
+        tmp_path / "s.db", "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf') WHERE name = 'models'"
+    )
+    with pytest.raises(tm.CorruptStore, match='the build "Part'):
+        tm.open(tmp_path / "s.db", models=OLD)
+
+
+def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(tmp_path: Path) -> None:
+    tm.open(tmp_path / "s.db", models=OLD).close()
+    with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
+        _damaged(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
+        with pytest.raises(tm.CorruptStore, match="the progress"):
+            list(store.query(Shelf).allow_scan())
+
+
+def test_a_key_that_is_no_text_is_damage_while_something_is_built(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=OLD) as store:
+        store.insert_many(OLD[0]("a", number) for number in range(3))
+    with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
+        store.build(limit=1)
+        _damaged(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
+        assert {(one.kind, one.key) for one in store.check().problems} >= {("damaged", (0, "a2"))}
+
+
+def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=NEW) as store:
+        store._engine.disable("Part.by_name")
+    _damaged(
+        tmp_path / "s.db",
+        """UPDATE tablemapper_catalogue SET form = replace(form, '"Part.by_name":', '"Rack.by_name":') WHERE name = 'states'""",
+    )
+    with pytest.raises(tm.CorruptStore), tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
+        store.build()
 
 
 def test_a_build_reads_no_property_that_it_does_not_need(tmp_path: Path) -> None:

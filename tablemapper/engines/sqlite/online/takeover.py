@@ -24,8 +24,8 @@ from ....schema.model import Model, Schema
 from ..driver.connections import FORMAT_VERSION
 from ..driver.timestamps import STATE
 from ..file.writer import Writer
-from ..rows.building import PROGRESS, build_batch
-from ..rows.jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE
+from ..rows.building import build_batch
+from ..rows.jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE, progress
 from ..sql.catalogue import (
     COPIES,
     CREATE_CATALOGUE,
@@ -36,6 +36,7 @@ from ..sql.catalogue import (
     Twin,
     changed,
     read_catalogue,
+    trusted,
     write_catalogue,
 )
 from ..sql.names import guests
@@ -412,6 +413,7 @@ def _targets(schema: Schema, evolution: Evolution, known: Set[str]) -> dict[str,
     return {owner: labels for owner, labels in targets.items() if owner in known}
 
 
+@trusted()
 def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue | None:
     """Return a catalogue with jobs for what is disabled, all of it or some labels; None if nothing is."""
     disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
@@ -445,7 +447,7 @@ def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]]
 def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> Catalogue:
     """Run the jobs over few entities at once, which takes no longer than to register them; return the catalogue."""
     for job in sqlite.all_jobs:
-        (_, total) = writer.get(PROGRESS, (job.name,)) or (0, 0)
+        _, total = progress(writer.get, job.name)
         if total <= _AT_ONCE:
             catalogue = finished(writer, catalogue, build_batch(sqlite, writer, job, total + 1).ended)
     return catalogue

@@ -27,7 +27,7 @@ from ..file.writer import Writer
 from ..sql.catalogue import Catalogue
 from ..sql.schema import Job, SqliteSchema
 from .building import build_slice
-from .jobs import CURSOR, left
+from .jobs import CURSOR, left, progress
 
 __all__ = ["Ahead"]
 
@@ -113,11 +113,13 @@ class Ahead:
     def _work(self, sqlite: SqliteSchema, job: Job) -> Iterator[Built]:
         """Yield what each step did; this ends early if somebody else wrote, or if a batch is to say what is wrong."""
         self._last = None
-        begun = self._alone(sqlite, lambda writer: writer.get(CURSOR, (job.name,)))
-        if begun is None or begun[0] is None or begun[0][0] is None:
+        begun = self._alone(
+            sqlite, lambda writer: (writer.get(CURSOR, (job.name,)) or (None,), progress(writer.get, job.name))
+        )
+        if begun is None or begun[0][0][0] is None:
             return  # (the first batch empties the groups that an earlier build left)
         self._tried.add(job.name)
-        *_, done, total = place = begun[0]
+        place, (done, total) = begun[0]
         changes = ChangeSet()
         try:
             with closing(self._read(sqlite, job, place, changes)) as counts:

@@ -18,20 +18,20 @@ from ..file.writer import Writer
 from ..sql.catalogue import read_states, write_states
 from ..sql.schema import Job, SqliteSchema
 from .contested import holders, violated
-from .jobs import BUILDS, CURSOR, END, REACH, left, owed
+from .jobs import BUILDS, CURSOR, END, REACH, left, owed, progress
 from .maintained import write_changes
 
-__all__ = ["PROGRESS", "build_batch", "build_slice", "settle", "states_after", "violations"]
+__all__ = ["build_batch", "build_slice", "settle", "states_after", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
-PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 
 
 def build_batch(sqlite: SqliteSchema, writer: Writer, job: Job, most: int) -> Built:
     """Add the next entities after a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
-    pk, rk, *frontier, done, total = writer.get(CURSOR, (job.name,)) or (None, None, None, None, 0, 0)
+    pk, rk, *frontier = writer.get(CURSOR, (job.name,)) or (None, None, None, None)
+    done, total = progress(writer.get, job.name)
     after, targets = () if pk is None else (pk, rk), left(job, frontier)
     sql = statements.scan_some(job.targets.places, after=bool(after))
     if pk is None:

@@ -29,7 +29,7 @@ from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
 __all__ = [
     "BUILDS", "CREATE_JOBS", "CURSOR", "END", "ENQUEUE", "LEDGER", "QUEUE", "REACH", "Passed", "left", "owed", "passed_by",
-    "queue",
+    "progress", "queue",
 ]  # fmt: skip
 
 BUILDS = "tablemapper_builds"
@@ -40,9 +40,10 @@ CREATE_JOBS = {
 # The cursor of a job that has built nothing is NULL, which is no key ("" is one). The frontier has a row of its own.
 _FRONTIER = "|| ' groups'"
 CURSOR = (
-    "SELECT job.pk, job.rk, frontier.pk, frontier.rk, job.done, job.total "
+    "SELECT job.pk, job.rk, frontier.pk, frontier.rk "
     f"FROM {BUILDS} job LEFT JOIN {BUILDS} frontier ON frontier.name = job.name {_FRONTIER} WHERE job.name = ?"
 )
+_PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 REACH = f"INSERT OR REPLACE INTO {BUILDS}(name, pk, rk, done, total) VALUES(? {_FRONTIER}, ?, ?, 0, 0)"
 END = f"DELETE FROM {BUILDS} WHERE name IN (?1, ?1 {_FRONTIER})"
 
@@ -78,6 +79,14 @@ def left(job: Job, frontier: Sequence[Any]) -> Maintenance:
     return job.targets if frontier[0] is None else _of_groups(job.targets, _inverted(passed_by(*frontier)))
 
 
+def progress(get: Get, name: str) -> tuple[int, int]:
+    """Return how many entities a job has read, and of how many."""
+    done, total = get(_PROGRESS, (name,)) or (0, 0)
+    if not (isinstance(done, int) and isinstance(total, int)):
+        raise changed("progress", name)
+    return done, total
+
+
 def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Sequence[Any]]) -> None:
     """Queue the entities that changed after a migration copied them.
 
@@ -99,7 +108,15 @@ def passed_by(pk: Any, rk: Any) -> Passed:
     """Return the function that tells whether a cursor has passed a row."""
     if not (isinstance(pk, str) and isinstance(rk, str)):
         raise changed("cursor", f"{pk!r} {rk!r}")
-    return lambda row: row[0] < pk or (row[0] == pk and row[1] <= rk)
+
+    def passed(row: Sequence[Any]) -> bool:
+        try:
+            before: bool = row[0] < pk or (row[0] == pk and row[1] <= rk)
+        except TypeError:  # a key that is no text: the row is damaged, and nothing is built from it
+            return False
+        return before
+
+    return passed
 
 
 def _inverted(passed: Passed) -> Passed:

@@ -301,7 +301,7 @@ def read_catalogue(read: Read) -> Catalogue:
     with trusted():
         catalogue = _decoded(tuple(rows))
         if not catalogue.first_format:
-            catalogue = attrs.evolve(catalogue, jobs=_jobs(read), copies=_copies(read))
+            catalogue = attrs.evolve(catalogue, jobs=_jobs(read, catalogue), copies=_copies(read))
         others = [table for part in catalogue.beside for table in part.tables.values()]
     for table in (*catalogue.tables.values(), *others):
         for name, sql in table.ddl().items():
@@ -326,12 +326,15 @@ def labels_of(name: str, form: ModelForm) -> Iterator[str]:
     yield from (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
 
 
-def _jobs(read: Read) -> tuple[JobForm, ...]:
+def _jobs(read: Read, catalogue: Catalogue) -> tuple[JobForm, ...]:
     # (A frontier is no job: see `jobs`.)
     rows = read("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
-    return tuple(
-        [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
-    )
+    jobs = [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
+    for job in jobs:
+        owners = {label.partition(".")[0] for label in job.targets}
+        if not job.targets or job.targets - catalogue.states.keys() or owners - catalogue.models.keys():
+            raise changed("build", job.name)
+    return tuple(jobs)
 
 
 def _copies(read: Read) -> tuple[CopyForm, ...]:
