@@ -6,5 +6,7 @@ processor ends.
 
 - `operations`: a store with a bit of everything, and all that is done with it.
 - `damage`: what is done to its file.
+- `evolving`, `building`: stores amid migrations and amid builds, and all that is done with them.
+- `catalogues`: what is done to what such a file says of itself, and to its cells.
 - `runs`: the processes that run cases, and what is found.
 """

@@ -1,4 +1,4 @@
-"""Run cases: ``h0-999`` are files, ``c0-999`` catalogues, ``m0-999`` those in the middle of migrations."""
+"""Run cases: ``h0-999`` are files, ``c0-999`` catalogues, ``m0-999`` and ``b0-999`` those amid migrations, and amid builds."""
 
 from __future__ import annotations
 

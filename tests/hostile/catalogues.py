@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from .damage import VALUES
 from .nodes import damaged, node_at, nodes
 
 JUNK: list[Any] = [
@@ -34,25 +35,22 @@ class Catalogues:
         self._bytes = Path(path).read_bytes()
         db = apsw.Connection(path)
         self._forms = dict(db.execute("SELECT name, form FROM tablemapper_catalogue"))
-        noted = (
-            "tablemapper_state",
-            "tablemapper_builds",
-            "tablemapper_copies",
-            "tablemapper_queue",
-            "tablemapper_ledger",
-        )
-        self._noted = [
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+        filled = [table for table in tables if db.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchall()]
+        cells = [
             (table, column)
-            for table in noted
-            if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()
-            for _, column, *_ in db.execute(f"PRAGMA table_info({table})").fetchall()
+            for table in filled
+            if table not in ("tablemapper_catalogue", "sqlite_sequence")
+            for _, column, *_ in db.execute(f'PRAGMA table_info("{table}")').fetchall()
         ]
+        self._noted = [cell for cell in cells if cell[0].startswith("tablemapper_")]
+        self._held = [cell for cell in cells if cell not in self._noted]
         db.close()
 
     def make(self, number: int, path: str) -> str:
         """Write a file of which one node of the catalogue is changed, and return what was done."""
         rnd = random.Random(-1 - number)
-        if self._noted and rnd.random() < 0.2:
+        if rnd.random() < 0.3:
             return self._note(rnd, path)
         name = rnd.choice([*self._forms, "models"])
         form = json.loads(self._forms[name])
@@ -80,7 +78,16 @@ class Catalogues:
         return f"catalogue {name} at {where}: {str(junk)[:60]}"
 
     def _note(self, rnd: random.Random, path: str) -> str:
-        table, column = rnd.choice(self._noted)
-        value = rnd.choice([None, 0, -1, 2**63 - 1, 0.5, "", "x", "Part", "[]", '["x"]', b"", b"\xff", "é" * 9000])
-        damaged(self._bytes, path, f"UPDATE OR IGNORE {table} SET {column} = ?", value)
-        return f"{table}.{column} = {str(value)[:40]!r}"
+        """Change a cell of some rows, or of all, or delete such rows."""
+        table, column = rnd.choice(self._noted if rnd.random() < 0.7 else self._held)
+        value = rnd.choice(
+            [None, 0, -1, 2**63 - 1, 0.5, "", "x", "Part", "[]", '["x"]', b"", b"\xff", "é" * 9000, *VALUES]
+        )
+        rows = ""
+        if rnd.random() < 0.6:
+            rows = f' WHERE "{column}" IS (SELECT "{column}" FROM "{table}" LIMIT 1 OFFSET {rnd.randrange(6)})'
+        if rnd.random() < 0.15:
+            damaged(self._bytes, path, f'DELETE FROM "{table}"{rows}')
+            return f"{table} without rows{rows}"
+        damaged(self._bytes, path, f'UPDATE OR IGNORE "{table}" SET "{column}" = ?{rows}', value)
+        return f"{table}.{column} = {str(value)[:40]!r}{rows}"

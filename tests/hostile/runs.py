@@ -25,7 +25,7 @@ import attrs
 
 import tablemapper as tm
 
-from . import evolving
+from . import building, evolving
 from .catalogues import Catalogues
 from .damage import Damage
 from .operations import raw, use
@@ -47,8 +47,8 @@ class Finding:
 def _run(spec: str, folder: str, kinds: Mapping[str, Damage | Catalogues]) -> Iterator[Finding]:
     """Run a case.
 
-    ``h17`` is that of a file, ``c17`` of a catalogue, ``m17`` of one in the middle of migrations, ``control h17`` does
-    without the library, and ``endless`` never ends.
+    ``h17`` is that of a file, ``c17`` of a catalogue, ``m17`` of one in the middle of migrations, ``b17`` of one in the
+    middle of builds, ``control h17`` does without the library, and ``endless`` never ends.
     """
     if spec == "endless":
         os.write(1, b'{"at": "endless", "damage": ""}\n')
@@ -89,8 +89,8 @@ def _run(spec: str, folder: str, kinds: Mapping[str, Damage | Catalogues]) -> It
 
     if case != spec:
         raw(damaged, attempt)
-    elif kind == "m":
-        evolving.use(damaged, folder, attempt, random.Random(number))
+    elif kind in "mb":
+        (evolving if kind == "m" else building).use(damaged, folder, attempt, random.Random(number))
     elif number % 8:
         use(damaged, folder, attempt, random.Random(number))
     else:
@@ -111,6 +111,7 @@ def work() -> None:
             "h": sound_file,
             "c": Catalogues(f"{folder}/sound.db", lambda path: None),
             "m": Catalogues(f"{folder}/evolving.db", evolving.evolving),
+            "b": Catalogues(f"{folder}/building.db", building.building),
         }
         for line in sys.stdin:
             findings = [attrs.asdict(one) for one in _run(line.strip(), folder, kinds)]

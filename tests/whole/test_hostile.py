@@ -22,7 +22,7 @@ def test_damaged_files_give_own_errors_only(full_size: bool) -> None:
 @pytest.mark.long
 def test_damaged_catalogues_give_own_errors_only(full_size: bool) -> None:
     numbers = range(CATALOGUES if full_size else 20)
-    found = findings((f"{kind}{n}" for n in numbers for kind in "cm"), processes=2 if full_size else 1)
+    found = findings((f"{kind}{n}" for n in numbers for kind in "cmb"), processes=2 if full_size else 1)
     assert not found, lines(found)
 
 
