@@ -340,6 +340,16 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Pa
         tm.open(tmp_path / "s.db", models=OLD)
 
 
+def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
+    tm.open(tmp_path / "s.db", models=NEW).close()
+    _damaged(
+        tmp_path / "s.db",
+        "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'",
+    )
+    with pytest.raises(tm.CorruptStore, match="the measures price of Shelf"):
+        tm.open(tmp_path / "s.db", models=OLD)
+
+
 def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(tmp_path: Path) -> None:
     tm.open(tmp_path / "s.db", models=OLD).close()
     with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:

@@ -266,6 +266,8 @@ class Catalogue:
                 raise ValueError(f'the table "{table.name}" has no place for {name}')
             if lost := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
                 raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
+            if form.aggregate and (unheld := form.aggregate.measures.keys() - form.fields.keys()):
+                raise ValueError(f"the measures {', '.join(sorted(unheld))} of {name} are no fields")
         running = {name_of(one.id, back=back) for one in self.history if one.undone is None for back in (False, True)}
         unknown = {one.migration for one in self.twins} - {one.id for one in self.history}
         if self.staged is not None:
