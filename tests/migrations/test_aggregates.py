@@ -221,3 +221,33 @@ def test_a_version_that_renamed_an_index_goes_on_when_an_aggregate_in_its_table_
         assert found(path, new) == found(path, old) == (5, 4)
         with tm.open(path, models=old) as store:
             assert len(list(store.query(old[0].by_width(3)))) == 10
+
+
+def test_an_older_version_adds_to_one_class_while_a_twin_keeps_the_fields_of_another(path: Path) -> None:
+    def models(total: str, **indexes: Any) -> list[Any]:
+        part, made = world("max", name=total)
+        shelf = entity(
+            "Shelf",
+            "Shelves",
+            {"shelf": str, "parts": int},
+            tm.Key[str](partition="{shelf}", row="1"),
+            parts=tm.count(of=part),
+        )
+        box = entity("Box", "Boxes", {"id": str}, tm.Key[str](partition="{id}", row="1"), **indexes)
+        return [part, made, shelf, box]
+
+    old, new = models("Total"), models("Sums")
+    more = models("Total", by_id=tm.Index[str](partition="{id}"))
+    filled(path, old)
+    with tm.open(path, models=old) as store:
+        store.insert(old[2]("a"))
+    assert tm.migrate(path, [script(new, lambda m: m.rename_class(old[1], new[1]), old=old)], rest=0).ok
+    assert found(path, more) == (5, 4)
+    with tm.open(path, models=more) as store:
+        store.insert(more[0]("a", 9, 3))
+        store.insert(more[3]("x"))
+        assert [one.id for one in store.query(more[3].by_id("x"))] == ["x"]
+        assert store[more[2].key("a")].parts == 6
+    with tm.open(path, models=new) as store:
+        assert store.check().problems == ()
+        assert store[new[2].key("a")].parts == 6

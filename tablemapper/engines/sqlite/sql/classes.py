@@ -139,7 +139,8 @@ def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
     retired: dict[str, str] = {}
     for model in schema.models:
         source = model if model.aggregate is None else schema.by_class[model.aggregate.source]
-        keepers = [schema.by_name[keeper_name(model.name, field.property)] for field in model.maintained]
+        names = [keeper_name(model.name, field.property) for field in model.maintained]
+        keepers = [schema.by_name[name] for name in names if name in schema.by_name]  # (others are those of a twin)
         keepers += [schema.by_class[keeper.aggregate.source] for keeper in keepers if keeper.aggregate is not None]
         for needed in (source, *keepers, model):
             reason = retirement(needed, catalogue.versions, catalogue.history)
