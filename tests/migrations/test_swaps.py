@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online import takeover
 
-from .shapes import entity, script
+from . import shapes
+from .shapes import OLD, OLD_TOTALS, cases, entity, script
 
 KEY = tm.Key[int](partition="{number}")
 
@@ -75,3 +77,20 @@ def test_a_plan_says_of_an_undoing_that_the_new_version_stops_where_the_old_one_
         assert [step.old_version for step in report.plan] == ["stops"]
     with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
         tm.open(path, models=[new])
+
+
+def test_what_was_half_built_before_a_switch_is_built_anew_after_it_is_undone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    bare = shapes.part()
+    with tm.open(path, models=[bare]) as store:
+        store.insert_many([bare("a", n, price=str(n), maker="m1", tags=["x"]) for n in range(50)])
+    with tm.open(path, models=[OLD, OLD_TOTALS], build=False) as store:
+        store.build(limit=20)
+    convert = cases()["convert"].script
+    assert migrate(path, convert).ok
+    migrate(path, convert, to="")
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        assert store.check().problems == ()
+        assert len(list(store.query(OLD.by_maker("m1")))) == 50

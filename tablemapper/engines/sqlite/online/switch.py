@@ -22,6 +22,7 @@ from ..rows.jobs import END
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
+from .dropping import disable
 from .fences import fenced, table_names
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops"]
@@ -102,6 +103,9 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
         entry = AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
         after = attrs.evolve(after, history=(*after.history, entry))
     after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
+    for label, form in twin.catalogue.states.items():
+        if form.state == "disabled" and label in after.states:  # what a build left of it is not built on
+            after = disable(writer, after, label, keep_ever=True)
     return after if twin.writes else ended(writer, after, new_twin, transition.name)
 
 
