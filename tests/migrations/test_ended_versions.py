@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from .shapes import (
 )  # fmt: skip
 
 CASES = cases() | more_cases()
+HAS_ARROW = find_spec("pyarrow") is not None
 
 
 class Program:
@@ -118,8 +120,6 @@ READS: dict[str, Callable[[Program], Any]] = {
     "select": lambda p: list(p.store.query(OLD).allow_scan().select(OLD.number)),
     "columns": lambda p: p.query.columns(),
     "columns by an index": lambda p: p.indexed.columns(),
-    "to_arrow": lambda p: p.query.to_arrow(),
-    "arrow_batches": lambda p: list(p.query.arrow_batches(4)),
     "parts": lambda p: [list(part) for part in p.query.split(2)],
     "explain": lambda p: p.query.explain(),
     "partition": lambda p: list(p.store.partition(OLD.shelf == "x")),
@@ -148,6 +148,9 @@ MORE_WRITES: dict[str, Callable[[Program], Any]] = {
     "clear": lambda p: p.store.clear(OLD),
     "transaction": lambda p: in_a_transaction(p, NEW),
 }
+if HAS_ARROW:
+    READS["to_arrow"] = lambda p: p.query.to_arrow()
+    READS["arrow_batches"] = lambda p: list(p.query.arrow_batches(4))
 EVERYTHING = READS.keys() | WRITES.keys()
 OF_THE_AGGREGATE = {
     "group", "groups of the aggregate", "count by the aggregate", "count of all", "async count", "max by the aggregate", "groups",
@@ -302,12 +305,13 @@ LOOPS: dict[str, Callable[[Program], Iterator[Any]]] = {
     "pages": lambda p: p.query.pages(100),
     "pages by an index": lambda p: p.indexed.pages(70),
     "parts": lambda p: (list(one) for one in p.query.split(3)),
-    "arrow": lambda p: p.query.arrow_batches(300),
     "partition": lambda p: p.store.partition(OLD.shelf == "x"),
     "partitions": lambda p: p.store.partitions(OLD),
     "groups": lambda p: iter(p.store.query(OLD_TOTALS).allow_scan()),
     "keys, one after the other": lambda p: (p.store.get(OLD.key("xyz"[n % 3], n)) for n in range(5)),
 }
+if HAS_ARROW:
+    LOOPS["arrow"] = lambda p: p.query.arrow_batches(300)
 
 
 @pytest.mark.parametrize("ends", [False, True])
