@@ -21,7 +21,7 @@ from .app import Exit, Json, Models, Place, Scripts, app, existing, load_models,
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
 Rest = Annotated[
-    float, Parameter(help="the pause after each transaction while others write, as a multiple of its length")
+    float, Parameter(help="the pause after a transaction that delays others, as a multiple of their delay")
 ]
 Limit = Annotated[int | None, Parameter(help="how many entities this call reads at most")]
 

@@ -168,8 +168,8 @@ class Pace:
 
     seconds: float = 0.0
     """From the begin of the transaction to the end of its commit, without the time that it waited for others."""
-    burden: float = 0.0
-    """These seconds, and those in which the log was copied after the commit; 0 if nobody else wrote within the last second."""
+    delay: float = 0.0
+    """By how many seconds it delays others, with the copying of the log after it; 0 if none wrote within the last second."""
 
 
 @attrs.frozen

@@ -68,7 +68,7 @@ def migrate(
         limit: how many entities this call copies at most; the next call continues.
         progress: True for a bar, or a function.
         hold: the length of a transaction in seconds; other writers wait no longer.
-        rest: the pause after each transaction while others write, as a multiple of its length.
+        rest: the pause after a transaction that delays others, as a multiple of their delay.
         durability: as for `tablemapper.open`.
         timeout: seconds to wait for another process that writes.
 
@@ -332,7 +332,7 @@ class _Run:
                 rounds = rounds + 1 if copied.passed else 0
                 if rounds and not rounds % _ROUNDS:
                     most *= _LONGER
-                elif pause := self._rest * copied.pace.burden:
+                elif pause := self._rest * copied.pace.delay:
                     self._sleep(pause)
         return False
 

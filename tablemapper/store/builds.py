@@ -105,7 +105,7 @@ def build(
                 meter = meters.enter_context(start_meter(progress, f"{work} {owner}", total=batch.total or None))
                 meter.advance(batch.done - batch.entities)
             meter.advance(batch.entities)
-            if (pause := rest * batch.pace.burden) and not batch.ended:
+            if (pause := rest * batch.pace.delay) and not batch.ended:
                 sleep(pause)
     done = not any(
         state in ("building", "disabled")
@@ -128,7 +128,7 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
 
 def _is_scattered(batch: Built, hold: float) -> bool:
     """Tell whether a batch spent most of its time on groups that the next ones change again, and nobody else wrote lately."""
-    return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.burden
+    return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.delay
 
 
 def steered(most: int, taken: float, hold: float) -> int:

@@ -527,7 +527,7 @@ class Store(ByKey):
             limit: how many entities this call reads at most.
             progress: True for a bar, or a function.
             hold: the length of a transaction in seconds; other writers wait no longer.
-            rest: the pause after each transaction while others write, as a multiple of its length.
+            rest: the pause after a transaction that delays others, as a multiple of their delay.
 
         Raises:
             InvalidQuery: an argument is not a number, 0 or more.

@@ -53,12 +53,12 @@ def old_entities(path: Path) -> list[Any]:
         return list(store.query(OLD).allow_scan())
 
 
-@pytest.mark.parametrize("burden", [2.0, 0.0])
-def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.MonkeyPatch, burden: float) -> None:
+@pytest.mark.parametrize("delay", [2.0, 0.0])
+def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.MonkeyPatch, delay: float) -> None:
     pauses: list[float] = []
     step = SqliteMigrations.step
     monkeypatch.setattr(
-        SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(1.0, burden))
+        SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(1.0, delay))
     )
     engine = SqliteMigrations.open(path)
     one = run._Run(
@@ -68,7 +68,7 @@ def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.Monk
         assert one.to(None).done
     finally:
         engine.close()
-    assert set(pauses) == ({3.0} if burden else set())
+    assert set(pauses) == ({3.0} if delay else set())
 
 
 def test_each_step_makes_of_every_entity_what_it_says(path: Path, case: Case) -> None:

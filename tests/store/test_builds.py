@@ -183,6 +183,9 @@ def test_a_build_pauses_for_those_that_write(path: Path) -> None:
         builds.build(store._engine, limit=1_000, hold=0, sleep=pauses.append)
         assert pauses == []
         other.insert(NEW("y", 1, "z"))
+        batch = store._engine.build(100, None)
+        assert batch is not None
+        assert batch.pace.delay >= 1.25 * batch.pace.seconds > 0
         builds.build(store._engine, limit=100, hold=0, sleep=pauses.append)
         assert pauses
 

@@ -294,8 +294,8 @@ class SqliteEngine:
             run = write if not sqlite.contested else partial(_settled, write)
             try:
                 if alone:
-                    _, seconds, burden = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
-                    return Pace(seconds, burden)
+                    _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
+                    return Pace(seconds, delay)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
                 return Pace()
             except OtherGeneration:

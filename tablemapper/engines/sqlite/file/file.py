@@ -282,7 +282,7 @@ class File:
             the log was copied afterwards; 0 for the latter if no others wrote within the last second.
         """
         write = self._write(apply, generation, alone=True)
-        return write.outcome(), write.seconds, write.burden
+        return write.outcome(), write.seconds, write.delay
 
     def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         if get_ident() != self._only:

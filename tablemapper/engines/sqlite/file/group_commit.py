@@ -41,7 +41,7 @@ class PendingWrite(Generic[T]):
         proof: a query that finds a row if and only if the write was committed.
         done: its outcome is known, and in ``result`` or ``error``.
         seconds: from the begin of its transaction to the end of its commit, if it was alone.
-        burden: these seconds, and those of copying the log afterwards; 0 if no others wrote within the last second.
+        delay: by how many seconds it delays others; 0 if none wrote within the last second.
     """
 
     proof: tuple[str, Sequence[Any]] | None = None
@@ -49,7 +49,7 @@ class PendingWrite(Generic[T]):
     error: BaseException | None = None
     result: Any = None
     seconds = 0.0
-    burden = 0.0
+    delay = 0.0
     _ready: threading.Lock | None = None  # held until its thread is woken
 
     def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, alone: bool) -> None:  # noqa: FBT001

@@ -138,8 +138,8 @@ class SqliteMigrations:
         followed = 0
         while True:
             try:
-                result, seconds, burden = self._file.write_alone(write, generation=self._generation)
-                return result, Pace(seconds, burden)
+                result, seconds, delay = self._file.write_alone(write, generation=self._generation)
+                return result, Pace(seconds, delay)
             except OtherGeneration:
                 if followed == _FOLLOWS:
                     raise
