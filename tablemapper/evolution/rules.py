@@ -218,7 +218,13 @@ def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Content
 
 
 def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents) -> bool:
-    return not form.in_key and not contents.holds_other(name, property, stored_default(form))
+    # (A required property holds something in every row; where there is none, the next one would lack it.)
+    return _reads_without(form) and not form.in_key and not contents.holds_other(name, property, stored_default(form))
+
+
+def _reads_without(form: FieldForm) -> bool:
+    """Return whether a field has a value for rows without its property."""
+    return form.optional or form.default is not None
 
 
 def _removed_fields(
@@ -259,7 +265,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
                 f"m.fill({field}, {given})  # what those get that have none",
             )  # fmt: skip
-        elif form.optional or form.default is not None or form.in_key:
+        elif _reads_without(form) or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')
         else:
             yield Change(

@@ -568,6 +568,36 @@ def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
         assert again.check().ok
 
 
+@pytest.mark.parametrize(
+    "rank", [int, list[str], (list[str], tm.field(factory=list)), datetime], ids=["int", "list", "factory", "time"]
+)
+def test_a_version_without_a_required_field_declares_a_class_that_holds_nothing_anew(tmp_path: Path, rank: Any) -> None:
+    path = tmp_path / "x.db"
+    plain, ranked = version(), version(rank=rank)
+    with tm.open(path, models=[ranked]) as running, tm.open(path, models=[plain]) as other:
+        other.insert(plain("a", 1, 1.0))  # without a rank, which the other version reads as if it were there
+        with pytest.raises(tm.SchemaMismatch, match="was declared again on .*, when it held no entities"):
+            running.get(ranked.key("a", 1))
+        assert other.check().problems == ()
+    with pytest.raises(tm.SchemaMismatch):
+        tm.open(path, models=[ranked])
+
+
+@pytest.mark.parametrize(
+    "rank", [int | None, (int, 3), (int | None, 3), (tm.Extra, tm.field(factory=tm.Extra))],
+    ids=["optional", "default", "optional with a default", "undeclared ones"],
+)  # fmt: skip
+def test_a_version_without_a_field_that_may_be_missing_lives_beside_the_one_that_has_it(
+    tmp_path: Path, rank: Any
+) -> None:
+    path = tmp_path / "x.db"
+    plain, ranked = version(), version(rank=rank)
+    with tm.open(path, models=[ranked]) as running, tm.open(path, models=[plain]) as other:
+        other.insert(plain("a", 1, 1.0))
+        assert running[ranked.key("a", 1)].price == 1.0
+        assert other.check().problems == ()
+
+
 def test_a_class_that_shares_its_table_is_declared_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     other = version("Other", key=tm.Key(partition="{category}", row=("other", "{number}")))
