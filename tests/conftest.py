@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +41,18 @@ def examples(short: int, *, long: int) -> settings:
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))
+
+
+def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder in memory, where there is one: for tests that make very many files."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, where there is one."""
+    with folder_in_memory() as path:
+        yield Path(path)
 
 
 @pytest.fixture(scope="module")

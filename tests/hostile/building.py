@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
 from ..migrations.shapes import FIELDS, KEY, changed, entity, indexes, part, totals
-from .operations import Try
+from .operations import Try, migrate, opened
 
 NOTE = entity(
     "Note", "Parts", {"shelf": str, "note": int}, tm.Key[str, int](partition="{shelf}", row=("note", "{note}"))
@@ -70,6 +71,7 @@ def drop(m: tm.Migration) -> None:
 
 SCRIPTS = [unplace, convert, drop]
 COUNT = 24
+run = partial(migrate, scripts=SCRIPTS)
 
 
 def building(path: str) -> None:
@@ -106,20 +108,13 @@ def write_ahead(store: tm.Store, most: int, slices: int = 1000) -> None:
         builder.close()
 
 
-def run(path: str, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, SCRIPTS, hold=0.0, rest=0.0, durability="relaxed", timeout=0.2, **options)
-
-
 def use(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
     """Open a file as every version of the program, write, build and check, and run and end its migrations, in any order."""
 
     def version(models: list[Any], **options: Any) -> None:
-        stores: list[tm.Store] = []
-        if not attempt(
-            "open", lambda: stores.append(tm.open(path, models=models, durability="relaxed", timeout=0.2, **options))
-        ):
+        if (store := opened(path, attempt, models, **options)) is None:
             return
-        (store,), cls, box = stores, models[0], models[-3 if models is VERSIONS[4] else -1]
+        cls, box = models[0], models[-3 if models is VERSIONS[4] else -1]
         price: Any = "1" if cls is FIRST else Decimal(1)
         aggregates = [one for one in models if issubclass(one, tm.Aggregate)]
         verbs: list[tuple[str, Callable[[], object]]] = [

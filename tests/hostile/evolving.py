@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import tablemapper as tm
 
 from ..migrations.shapes import FIELDS, changed, indexes, part, totals
-from .operations import Try
+from .operations import Try, migrate, opened
 
 FIRST = part(**indexes(), of_price=tm.Index[str](partition="{price}"))
 SECOND = part(**indexes())
@@ -36,6 +37,7 @@ def rekey(m: tm.Migration) -> None:
 
 SCRIPTS = [drop, convert, rekey]
 COUNT = 8
+run = partial(migrate, scripts=SCRIPTS)
 
 
 def evolving(path: str) -> None:
@@ -47,20 +49,13 @@ def evolving(path: str) -> None:
     run(path, limit=COUNT // 2)
 
 
-def run(path: str, **options: Any) -> tm.MigrationReport:
-    return tm.migrate(path, SCRIPTS, hold=0.0, rest=0.0, durability="relaxed", timeout=0.2, **options)
-
-
 def use(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
     """Open a file as every version of the program, and run, undo and end its migrations, in any order."""
 
     def version(models: list[Any], **options: Any) -> None:
-        stores: list[tm.Store] = []
-        if not attempt(
-            "open", lambda: stores.append(tm.open(path, models=models, durability="relaxed", timeout=0.2, **options))
-        ):
+        if (store := opened(path, attempt, models, **options)) is None:
             return
-        (store,), cls = stores, models[0]
+        cls = models[0]
         price: Any = "1" if cls in (FIRST, SECOND) else Decimal(1)
         verbs: list[tuple[str, Callable[[], object]]] = [
             ("scan", lambda: repr(list(store.query(cls).allow_scan()))),

@@ -235,6 +235,18 @@ def writings(store: tm.Store, folder: str) -> Iterator[tuple[str, Callable[[], o
 Try = Callable[[str, Callable[[], object]], bool]
 
 
+def opened(path: str, attempt: Try, models: list[type[Any]], **options: Any) -> tm.Store | None:
+    """Return a store over a file, if that can be opened."""
+    stores: list[tm.Store] = []
+    options |= {"models": models, "durability": "relaxed", "timeout": 0.2}
+    return stores[0] if attempt("open", lambda: stores.append(tm.open(path, **options))) else None
+
+
+def migrate(path: str, scripts: list[Any], **options: Any) -> tm.MigrationReport:
+    """Run migrations, and let nobody else have a turn."""
+    return tm.migrate(path, scripts, hold=0.0, rest=0.0, durability="relaxed", timeout=0.2, **options)
+
+
 def use(path: str, folder: str, attempt: Try, rnd: random.Random, spoil: Callable[[], object] | None = None) -> None:
     """Try on a file half of all that can be done, whichever that is.
 
@@ -245,10 +257,7 @@ def use(path: str, folder: str, attempt: Try, rnd: random.Random, spoil: Callabl
         rnd: decides which half.
         spoil: damages the file once it is open.
     """
-    stores: list[tm.Store] = []
-    models = [*MODELS, Monthly] if rnd.random() < 0.2 else MODELS
-    if attempt("open", lambda: stores.append(tm.open(path, models=models, durability="relaxed", timeout=0.2))):
-        (store,) = stores
+    if (store := opened(path, attempt, [*MODELS, Monthly] if rnd.random() < 0.2 else MODELS)) is not None:
         if spoil is not None:
             list(store.query(Item).allow_scan())
             spoil()

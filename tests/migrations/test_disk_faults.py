@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -20,6 +18,7 @@ from tablemapper.engines.sqlite.online import migration
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
+from ..conftest import folder_in_memory
 from ..sqlite_vfs import Fault
 from .shapes import OLD, OLD_TOTALS, cases, contents, parts, texts, write
 
@@ -45,8 +44,8 @@ def begun(path: Path, **options: Any) -> SqliteMigrations:
 @pytest.fixture(scope="module")
 def stores() -> Iterator[dict[str, Path]]:
     """Return a store before a batch, and one before the switch, each with a queue."""
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-    path = folder / "s.db"
+    folder = folder_in_memory()
+    path = Path(folder.name, "s.db")
     with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         store.insert_many(parts(ENTITIES, random.Random(1)))
     found = {}
@@ -58,11 +57,11 @@ def stores() -> Iterator[dict[str, Path]]:
             draw = random.Random(2)
             for _ in range(12):
                 write(store, draw, 30)
-        found[name] = folder / f"{name}.db"
+        found[name] = path.with_name(f"{name}.db")
         engine._file.backup(found[name], lambda *_: None)
     engine.close()
     yield found
-    shutil.rmtree(folder)
+    folder.cleanup()
 
 
 def dump(path: Path) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def test_a_write_by_query_gives_what_a_loop_gives(
     query = asked(units._plans)
     try:
         forced = Forced(units._engine, path)
-        forced.pace = units._plans.batch_limits
+        forced.batch_limits = units._plans.batch_limits
         query = asked(forced)
         forced.find(query._spec, None)
     except LookupError:  # no such plan

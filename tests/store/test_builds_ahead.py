@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +19,8 @@ from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import builds
 
-from ..sqlite_vfs import Fault, Power
 from ..whole.kills import spawn
+from .build_faults import OPERATIONS, Build, cut_the_power, fail_each_call
 
 COUNT, NAMES = 600, 150
 
@@ -50,7 +47,6 @@ Part, Box = part(), part("Box")
 Boxes = totals(Box, "Boxes")
 Names, Numbers = totals(Part, "Names"), totals(Part, "Numbers", sum=(int, tm.sum(Part.number)))
 MODELS = [Part, Names]
-OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xFileSize", "xLock"]
 
 
 @pytest.fixture(autouse=True)
@@ -255,13 +251,6 @@ def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
 def registered(folder: Path) -> Path:
     """Return a file in which a job has begun."""
     path = folder / "s.db"
@@ -274,6 +263,18 @@ def registered(folder: Path) -> Path:
 
 def opened(path: Path, **options: Any) -> SqliteEngine:
     return SqliteEngine.open(path, compile_schema(MODELS), **options)
+
+
+def slices(engine: SqliteEngine, most: int) -> Iterator[int]:
+    """Build ahead, and yield how many groups are written."""
+    builder, done = engine.ahead(None), 0
+    yield done
+    try:
+        while (built := builder.step(most, start=True)) is not None and built.entities >= 0:
+            done += most * (not built.entities)
+            yield done
+    finally:
+        builder.close()
 
 
 def reached(store: tm.Store) -> int:
@@ -332,64 +333,16 @@ def test_builders_that_are_killed_leave_whole_slices(tmp_path: Path, *, full_siz
     assert len(stages) > 5
 
 
+SLICES = Build(opened, slices, check_half, whole=50)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_slice_that_meets_a_fault_is_there_or_not(op: str, registered: Path, *, sticky: bool) -> None:
-    for n in range(1, 200):
-        path = registered.with_name(f"{n}.db")
-        shutil.copy(registered, path)
-        engine = opened(path, vfs="faulty")
-        assert engine.file._connection is not None
-        engine.file._connection.execute("PRAGMA cache_size = 4")
-        engine.file._connection.wal_autocheckpoint(6)
-        before, step = 0, True
-        builder = engine.ahead(None)
-        Fault.arm(op, n, sticky=sticky)
-        outcome: BaseException | None = None
-        try:
-            while step and before < 50:
-                built = builder.step(16, start=True)
-                step = built is not None and built.entities >= 0
-                before += 16 * (built is not None and not built.entities)
-        except tm.StoreError as error:
-            outcome = error
-        finally:
-            fired = Fault.disarm()
-            builder.close()
-        if not fired:
-            assert outcome is None
-            assert before >= 50
-            engine.close()
-            assert n > {"xWrite": 10, "xSync": 3, "xRead": 3}.get(op, 0)
-            return
-        after = {before, before + 16} if isinstance(outcome, tm.OutcomeUnknown) else {before}
-        with suppress(tm.StoreError):
-            engine.close()
-        check_half(path, lambda at, after=after: at in {min(one, 50) for one in after})  # type: ignore[misc]
-    raise AssertionError("it never came to its end")
+    fail_each_call(SLICES, registered, op, 16, sticky=sticky)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_power_cut_leaves_whole_slices(registered: Path, seed: int, *, full_size: bool) -> None:
-    draw = random.Random(seed)
-    folder = registered.with_name("power")
-    folder.mkdir()
-    path = folder / "s.db"
-    shutil.copy(registered, path)
-    Power.start(path)
-    engine = opened(path, vfs="power")
-    builder = engine.ahead(None)
-    acknowledged = [(0, 0)]  # events, groups
-    while (built := builder.step(12, start=True)) is not None:
-        acknowledged.append((Power.events, acknowledged[-1][1] + 12 * (not built.entities)))
-    events = Power.events
-    moments = range(events) if full_size else sorted(draw.sample(range(events), 12))
-    for moment in moments:
-        image = folder / f"{moment}.db"
-        Power.cut(moment, draw, image)
-        least = max(groups for event, groups in acknowledged if event <= moment)
-        check_half(image, lambda at, least=least: at >= min(least, 50))  # type: ignore[misc]
-    engine.close()
-    assert acknowledged[-1][1] == 60
-    assert events > 30
+    cut_the_power(SLICES, registered, 12, seed, every_moment=full_size)

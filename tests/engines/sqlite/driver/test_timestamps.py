@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from ....conftest import folder_in_memory
 from ..table import Clock, create_table, insert
 
 STEPS = st.lists(
@@ -34,8 +33,8 @@ STEPS = st.lists(
 def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
     steps: list[tuple[int, str, int]],
 ) -> None:
-    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-    path = f"{folder}/store.db"
+    folder = folder_in_memory()
+    path = f"{folder.name}/store.db"
     clocks = [Clock(), Clock()]
     owners = iter(range(1, 1_000))
 
@@ -74,7 +73,7 @@ def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
     finally:
         for file in files:
             file.close()
-        shutil.rmtree(folder)
+        folder.cleanup()
 
 
 def test_writers_that_take_turns_push_time_no_further_than_they_use(path: Path) -> None:

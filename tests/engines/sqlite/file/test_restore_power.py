@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,6 @@ from tablemapper.errors import TableMapperError
 from ....sqlite_vfs import Power
 from ..table import create_table
 from .test_restore import NEW, OLD, old_store, rows
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture
