@@ -80,7 +80,7 @@ class Ours:
         return self.store.query(self.entity).allow_scan()
 
     def checkpoint(self) -> None:
-        self.store._engine.file.checkpoint()  # type: ignore[attr-defined]
+        self.store._engine.file._connection.wal_checkpoint()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self.store.close()

@@ -46,10 +46,10 @@ from .sql.catalogue import (
     SCHEMA,
     Catalogue,
     Read,
+    publish_catalogue,
     read_catalogue,
     read_generation,
     trusted,
-    write_catalogue,
     write_note,
 )
 from .sql.schema import SqliteSchema
@@ -345,8 +345,7 @@ class SqliteEngine:
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
                 if (catalogue := build_disabled(writer, sqlite.stored, labels)) is not None:
-                    write_catalogue(writer, catalogue)
-                    writer.bump_generation()
+                    publish_catalogue(writer, catalogue)
                     built = Built("", 0, 0, 0)
                 elif labels is None:
                     built = clear_batch(writer, sqlite.stored, most)
@@ -369,8 +368,7 @@ class SqliteEngine:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            write_catalogue(writer, disable(writer, sqlite.stored, label))
-            writer.bump_generation()
+            publish_catalogue(writer, disable(writer, sqlite.stored, label))
 
         self._write(write)
         self.catch_up()
@@ -379,8 +377,7 @@ class SqliteEngine:
         """Maintain something no more; its tables are cleared by `build`."""
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            write_catalogue(writer, fenced(writer, sqlite.stored, drop(writer, sqlite.stored, label, by)))
-            writer.bump_generation()
+            publish_catalogue(writer, fenced(writer, sqlite.stored, drop(writer, sqlite.stored, label, by)))
 
         self._write(write)
         self.catch_up()

@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.writer import Writer
 
 
@@ -24,6 +25,13 @@ def insert(value: object) -> Callable[[Writer], int]:
         return w.timestamp
 
     return apply
+
+
+def checkpoint(file: File) -> bool:
+    """Copy the write-ahead log into the file, as far as no reader needs it; return whether all of it was."""
+    assert file._connection is not None
+    log, done = file._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    return log == done
 
 
 def beside(path: Path) -> list[str]:

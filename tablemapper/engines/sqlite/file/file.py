@@ -324,18 +324,6 @@ class File:
             return [str(error)]
         return [] if lines == ["ok"] else lines
 
-    def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the file, as far as no reader needs it; whether all of it was."""
-        return self._outside(self._checkpoint)
-
-    def _checkpoint(self) -> bool:
-        connection = self._writes.connection or self._writes.reconnect()
-        try:
-            log, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except Exception as error:
-            raise translated(error, self.path) from error
-        return log == done
-
     def _outside(self, use: Callable[[], T]) -> T:
         """Use the connection that writes for something else, while nobody writes."""
         self._arrive()

@@ -23,7 +23,7 @@ from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import BUILDS, END
-from ..sql.catalogue import Catalogue, read_catalogue, values_label, write_catalogue
+from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue, values_label
 from ..sql.tables import EntityTable, fresh_name, quoted
 from .fences import names_taken, table_names, with_other_name
 
@@ -300,8 +300,7 @@ def _without_jobs(writer: Writer, catalogue: Catalogue, labels: set[str]) -> Cat
 def end_job(writer: Writer, catalogue: Catalogue, built: Built) -> None:
     """Note in the catalogue what is complete, if a job ended."""
     if built.ended:
-        write_catalogue(writer, finished(writer, catalogue, built.ended))
-        writer.bump_generation()
+        publish_catalogue(writer, finished(writer, catalogue, built.ended))
 
 
 def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
@@ -333,8 +332,7 @@ def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None
         writer.execute(f"DROP TABLE {quoted(name)}")
         after = msgspec.structs.replace(tombstone, tables=tombstone.tables[1:])
         tombstones = tuple([after if each is tombstone else each for each in catalogue.tombstones])
-        write_catalogue(writer, attrs.evolve(catalogue, tombstones=tombstones))
-        writer.bump_generation()
+        publish_catalogue(writer, attrs.evolve(catalogue, tombstones=tombstones))
         ended = () if after.tables else (tombstone.label,)
     return Built(tombstone.label, rows, rows, 0, ended, clearing=True)
 
@@ -389,5 +387,4 @@ def tidy(writer: Writer) -> None:
         past=frozenset(),
     )
     if after != catalogue:
-        write_catalogue(writer, after)
-        writer.bump_generation()
+        publish_catalogue(writer, after)

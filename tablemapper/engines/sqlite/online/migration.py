@@ -26,7 +26,7 @@ from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, Staged, read_catalogue, read_generation, trusted, write_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Staged, publish_catalogue, read_catalogue, read_generation, trusted
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
@@ -320,8 +320,7 @@ class SqliteMigrations:
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
         if self._catalogue.first_format:
             take_format(writer, catalogue)
-        write_catalogue(writer, fenced(writer, self._catalogue, catalogue))
-        writer.bump_generation()
+        publish_catalogue(writer, fenced(writer, self._catalogue, catalogue))
 
     # ------------------------------------------------------------------------------------------ after the switch
 

@@ -19,7 +19,7 @@ from ..file.writer import Writer
 from ..rows.building import states_after
 from ..rows.contested import VIOLATIONS
 from ..rows.jobs import END
-from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, write_catalogue
+from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, publish_catalogue
 from ..sql.names import Names
 from ..sql.tables import quoted
 from .dropping import disable
@@ -146,8 +146,7 @@ def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> N
             "the version before %s ends: this process writes what that made, and opened the store without migrations= that "
             "contain it", twin.migration,
         )  # fmt: skip
-    write_catalogue(writer, fenced(writer, catalogue, after))
-    writer.bump_generation()
+    publish_catalogue(writer, fenced(writer, catalogue, after))
 
 
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:

@@ -35,6 +35,7 @@ from ..sql.catalogue import (
     Read,
     Twin,
     changed,
+    publish_catalogue,
     read_catalogue,
     trusted,
     write_catalogue,
@@ -275,8 +276,7 @@ def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = 
     if after is catalogue:
         return catalogue
     after = attrs.evolve(after, twins=twins, staged=staged)
-    write_catalogue(writer, after)
-    writer.bump_generation()
+    publish_catalogue(writer, after)
     return after
 
 
@@ -321,9 +321,8 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
         _set_column(writer, sqlite.table_of(model), model, "EntityType", model.declaration.type_name)
     _create(writer, sqlite, evolution)
     after = fenced(writer, before, _build_small(writer, sqlite, after))
-    write_catalogue(writer, after)
-    if evolution.extends or catalogue.first_format:
-        writer.bump_generation()
+    write = publish_catalogue if evolution.extends or catalogue.first_format else write_catalogue
+    write(writer, after)
     _log_changes(evolution)
     return after
 

@@ -50,12 +50,15 @@ __all__ = [
     "Twin",
     "changed",
     "labels_of",
+    "publish_catalogue",
     "read_catalogue",
     "read_generation",
+    "read_states",
     "trusted",
     "values_label",
     "write_catalogue",
     "write_note",
+    "write_states",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
@@ -442,6 +445,12 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
             writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))
         else:
             writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
+
+
+def publish_catalogue(writer: Writer, catalogue: Catalogue) -> None:
+    """Write another catalogue, which everyone who has the file open has to follow."""
+    write_catalogue(writer, catalogue)
+    writer.bump_generation()
 
 
 def read_states(writer: Writer) -> dict[str, StateForm]:

@@ -24,7 +24,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import Clock, beside, create_table, in_child, insert, sqlite_file
+from ..table import Clock, beside, checkpoint, create_table, in_child, insert, sqlite_file
 
 
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:
@@ -224,7 +224,7 @@ def later_and_older(path: Path) -> tuple[Path, Path]:
             for _ in range(3):
                 clock.now += 10_000_000
                 file.write(insert("x"))
-            file.checkpoint()
+            checkpoint(file)
             clock.now += 10_000_000
             file.write(insert("y"))
             copy(path, copied, "", "-wal")
@@ -265,7 +265,7 @@ def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: 
         for _ in range(30):
             clock.now += 1
             file.write(insert("x"))
-        file.checkpoint()
+        checkpoint(file)
         assert file._connection is not None
         file._writes.hand_back(file._connection)
         copy(path, copied, "", "-wal")

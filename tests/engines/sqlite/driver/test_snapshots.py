@@ -16,7 +16,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import Clock, create_table, insert
+from ..table import Clock, checkpoint, create_table, insert
 
 
 def test_a_stream_reads_one_state_in_chunks_and_gives_its_reader_back(file: File) -> None:
@@ -26,7 +26,7 @@ def test_a_stream_reads_one_state_in_chunks_and_gives_its_reader_back(file: File
         file.write(insert("later"))
         chunks.append([v for (v,) in chunk])
     assert chunks == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert file.checkpoint()
+    assert checkpoint(file)
     assert list(file.stream("SELECT 1 WHERE 0")) == []
 
 
@@ -35,15 +35,15 @@ def test_a_stream_that_is_left_lets_its_state_go(file: File) -> None:
     stream = file.stream("SELECT * FROM t")
     next(stream)
     file.write(insert(1))
-    assert not file.checkpoint(), "the control: the stream holds its state"
+    assert not checkpoint(file), "the control: the stream holds its state"
     del stream
-    assert file.checkpoint()
+    assert checkpoint(file)
     closed: Any = file.stream("SELECT * FROM t")
     next(closed)
     file.write(insert(1))
     closed.close()
     assert list(closed) == []
-    assert file.checkpoint()
+    assert checkpoint(file)
 
 
 def test_a_snapshot_reads_one_state_in_several_statements(file: File) -> None:
@@ -54,7 +54,7 @@ def test_a_snapshot_reads_one_state_in_several_statements(file: File) -> None:
         assert list(snapshot.stream("SELECT * FROM t")) == []
         assert snapshot.get("SELECT count(*) FROM t") == (0,)
     assert file.get("SELECT count(*) FROM t") == (1,)
-    assert file.checkpoint()
+    assert checkpoint(file)
     with pytest.raises(RuntimeError, match="within its with block"):
         snapshot.get("SELECT 1")
 
@@ -92,7 +92,7 @@ def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.Log
                 snapshot.get("SELECT 1 FROM t")
         assert list(stream) == []
         file.write(insert(1))
-        assert file.checkpoint()
+        assert checkpoint(file)
 
 
 def test_a_cold_snapshot_is_held_for_as_long_as_a_check_takes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -120,10 +120,10 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go_by_a_write(path: Path) 
         with file.snapshot() as snapshot:
             snapshot.get("SELECT 1 FROM t")
             file.write(insert(1))
-            assert not file.checkpoint()
+            assert not checkpoint(file)
             clock.now = 301
             file.write(insert(1))
-            assert file.checkpoint()
+            assert checkpoint(file)
             clock.now = 10
             with pytest.raises(SnapshotTooOld):
                 next(stream)

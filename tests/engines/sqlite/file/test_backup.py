@@ -18,7 +18,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, in_child, insert
+from ..table import beside, checkpoint, in_child, insert
 
 
 def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) -> None:
@@ -40,7 +40,7 @@ def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) 
         assert other.store_id() == file.store_id()
         assert other.integrity() == []
         assert other.write(insert(1)) > 0
-    assert file.checkpoint()
+    assert checkpoint(file)
 
 
 def test_a_backup_has_its_name_only_once_it_is_on_the_disk(
@@ -80,7 +80,7 @@ def test_a_backup_never_overwrites_and_a_failed_one_leaves_nothing(path: Path, f
         file.backup(path.with_name("missing") / "copy.db")
     assert sorted(os.listdir(path.parent)) == ["store.db", "store.db-shm", "store.db-turn", "store.db-wal"]
     file.write(insert(1))
-    assert file.checkpoint()
+    assert checkpoint(file)
 
 
 def test_what_a_killed_backup_left_is_swept_by_the_next_one(path: Path, file: File) -> None:

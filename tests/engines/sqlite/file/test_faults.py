@@ -10,7 +10,6 @@ import struct
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,12 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
 from ....sqlite_vfs import Fault
+from ..table import checkpoint
 
 EXPECTED = {"xWrite": 5, "xSync": 2}  # at the least so many points at which a write can fail
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
 OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: these tests make thousands of files."""
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-    yield path
-    shutil.rmtree(path)
 
 
 def create_tables(w: Writer) -> None:
@@ -424,7 +416,7 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) 
         assert interrupt(2_000, work, after) > 1_000
         file.write(put(-1))
         assert -1 in keys_in(file)
-        assert file.checkpoint(), "a reader was left in a transaction"
+        assert checkpoint(file), "a reader was left in a transaction"
         assert len(file._known) < 10
 
 

@@ -178,7 +178,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
         lambda: file.stream("SELECT 1"),
         lambda: next(stream),
         lambda: file.snapshot().__enter__(),
-        lambda: file.checkpoint(),
+        lambda: file.compact(),
     ]
     for use in uses:
         assert in_child(use) == "StoreClosed"

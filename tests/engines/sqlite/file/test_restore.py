@@ -7,8 +7,7 @@ import os
 import shutil
 import signal
 import stat
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked, TableMapperError
 
 from ....sqlite_vfs import Fault
-from ..table import beside, create_table, in_child, insert
+from ..table import beside, checkpoint, create_table, in_child, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -28,13 +27,6 @@ OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFil
 SYSTEM = ["open", "fsync", "unlink", "link", "replace", "chown", "chmod", "stat", "lstat", "listdir", "close"]
 """What a restore calls of the operating system by itself."""
 OLD, NEW = [("old",)] * 40, [("new",)] * 20
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture
@@ -59,7 +51,7 @@ def old_store(place: Path) -> None:
     def killed() -> None:
         file = open_file(place)
         file.write(create_table)
-        file.checkpoint()
+        checkpoint(file)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", OLD[1:]))
         for _ in range(2):
             with file.snapshot():

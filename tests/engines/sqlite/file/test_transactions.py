@@ -64,7 +64,7 @@ def test_a_value_that_sqlite_can_not_hold_is_an_error_of_ours(file: File, value:
 def test_a_write_within_a_write_is_refused_instead_of_waiting_for_itself(file: File) -> None:
     with pytest.raises(StoreError, match="a write within a write"):
         file.write(lambda w: file.write(insert(1)))
-    for use in (file.checkpoint, file.close):
+    for use in (file.compact, file.close):
         with pytest.raises(StoreError, match="a write within a write"):
             file.write(lambda w, use=use: use())  # type: ignore[misc]
     file.write(insert(2))
