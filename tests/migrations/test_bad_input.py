@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
@@ -17,11 +18,84 @@ SIZED = part({"shelf": str, "number": int, "size": int})
 EXTRA = {"shelf": str, "number": int, "more": tm.Extra}
 
 
-def script(old: Any, new: Any, steps: Any = lambda m: None) -> Any:
-    def sizes(m: tm.Migration) -> None:
+def script(old: Any, new: Any, steps: Any = lambda m: None, name: str = "sizes", after: str | None = None) -> Any:
+    def function(m: tm.Migration) -> None:
         steps(m)
 
-    return tm.migration(after=None, old=old, new=new)(sizes)
+    function.__name__ = name
+    return tm.migration(after=after, old=old, new=new)(function)
+
+
+SIZES = script([PLAIN], [SIZED], lambda m: m.fill(SIZED.size, lambda p: p.number))
+
+
+@tm.migration(after=None, old=[PLAIN], new=[SIZED])
+def sizes(m: tm.Migration) -> None:
+    """Have another text than the script that ran under this name."""
+    m.fill(SIZED.size, lambda p: p.number + 1)
+
+
+def nothing(name: str, after: str) -> Any:
+    return script([SIZED], [SIZED], name=name, after=after)
+
+
+WRONG: list[tuple[str, list[Any], str]] = [
+    ("two heads", [SIZES, nothing("a", "sizes"), nothing("b", "sizes")], "a and b both follow sizes: change after="),
+    ("a gap", [SIZES, nothing("a", "size")], 'a follows size, which does not exist; did you mean "sizes"'),
+    ("a circle", [SIZES, nothing("a", "b"), nothing("b", "a")], "a and b follow each other in a circle; the first says"),
+    ("an edited script", [sizes], "sizes was edited after it ran over this store: restore its text"),
+    ("old shapes of another store", [SIZES, script([PLAIN], [PLAIN], lambda m: m.rekey(PLAIN, PLAIN), "a", "sizes")],
+     "Part.size: the field is in the store, and not in old: name it there"),
+    ("a field in neither", [SIZES, script([SIZED], [PLAIN], name="a", after="sizes")], r"m\.drop\(old.Part.size\)\?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scripts", "said"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_wrong_scripts_are_one_error_and_leave_the_file_as_it_was(
+    tmp_path: Path, scripts: list[Any], said: str, *, dry_run: bool
+) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[PLAIN]) as store:
+        store.insert_many(PLAIN("x", number) for number in range(5))
+    tm.migrate(path, [SIZES])
+    before = path.read_bytes()
+    with pytest.raises(tm.InvalidMigration, match=said):
+        tm.migrate(path, scripts, dry_run=dry_run, contract=not dry_run)
+    assert path.read_bytes() == before
+    assert tm.migrate(path, [SIZES]).applied == ()
+
+
+def test_who_goes_back_over_what_was_contracted_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    tm.open(path, models=[PLAIN]).close()
+    tm.migrate(path, [SIZES], contract=True)
+    before = path.read_bytes()
+    for dry_run in (True, False):
+        with pytest.raises(tm.InvalidMigration, match="sizes: it was contracted: .* it cannot be undone"):
+            tm.migrate(path, [SIZES], to="", dry_run=dry_run)
+    assert path.read_bytes() == before
+
+
+def test_whoever_meets_a_file_of_a_newer_format_is_told_to_upgrade_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    path, place = tmp_path / "s.db", tmp_path / "place.db"
+    for one in (path, place):
+        tm.open(one, models=[PLAIN]).close()
+    with apsw.Connection(str(path)) as db:
+        db.execute("PRAGMA user_version = 3")
+    db.close()
+    files = path.read_bytes(), place.read_bytes()
+    for use in (
+        lambda: tm.open(path, models=[PLAIN]),
+        lambda: tm.status(path),
+        lambda: tm.migrate(path, [SIZES]),
+        lambda: tm.migrate(path, [SIZES], dry_run=True),
+        lambda: tm.restore(path, place, overwrite=True),
+    ):
+        with pytest.raises(tm.NotAStore, match=r"written by a newer tablemapper \(format 3, .* upgrade tablemapper"):
+            use()
+    assert (path.read_bytes(), place.read_bytes()) == files
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["place.db", "s.db"]
 
 
 def test_a_script_that_forgets_an_old_class_is_refused_before_it_is_noted_as_done(tmp_path: Path) -> None:

@@ -265,6 +265,21 @@ def test_versions_that_differ_in_a_default_leave_each_other_alone(path: Path) ->
     assert generation(path) == before
 
 
+def test_the_default_of_a_property_is_set_once_whatever_else_a_later_version_changes(
+    path: Path, open_store: Open
+) -> None:
+    without, first, later = version(), version(rank=(int, 3)), version(rank=(int, 4), note=(str | None, None))
+    running = open_store(without)
+    open_store(first)
+    newest = open_store(later)
+    for store in (running, open_store(without)):
+        store.insert(without("x", int(store is running), 1.0))
+    newest.insert(later("y", 1, 1.0))
+    assert [one.rank for one in newest.query(later).where(later.category == "c0")] == [3, 3, 3]
+    assert [one.rank for one in newest.query(later).where(later.category == "x")] == [3, 3]
+    assert newest[later.key("y", 1)].rank == 4
+
+
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
