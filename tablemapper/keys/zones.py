@@ -19,9 +19,7 @@ from zoneinfo import ZoneInfo
 
 from .forms import MICROSECOND
 
-__all__ = ["Source", "crosses_back", "edges", "fingerprint", "local_time", "release", "rules_from", "zone_fault"]
-
-Source = Callable[[str], tzinfo]
+__all__ = ["crosses_back", "edges", "fingerprint", "local_time", "release", "zone_fault"]
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = (datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
@@ -31,29 +29,13 @@ _DAY = 24 * _HOUR
 _EARLY, _LATE = [(datetime(year, 1, 1, tzinfo=UTC) - _FIRST) // MICROSECOND for year in (1800, 2100)]
 """Between these years every change of an offset is looked at. Earlier there is none, and later ones are as the last."""
 
-_source: list[tuple[Source, str | None]] = [(ZoneInfo, None)]
 _RELEASE = re.compile(r"\b\d{4}[a-z]+\b")
 _NAMED_IN = ("tzdata.zi", "+VERSION")
 """Files in which a folder of zones says of which release they are."""
 
 
-def rules_from(source: Source, release: str | None = None) -> None:
-    """Take the rules of all zones from a function from now on.
-
-    Args:
-        source: gives those of a zone.
-        release: of the IANA database that they are of; None for that of the system.
-    """
-    _source[:] = [(source, release)]
-    for kept in (_rules, edges, fingerprint, local_time):
-        kept.cache_clear()
-
-
 def release(zone: str) -> str:
     """Return the release of the IANA database that the rules of a zone are of, as 2025b; empty if nothing says it."""
-    source, named = _source[0]
-    if named is not None or source is not ZoneInfo:
-        return named or ""
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / zone).is_file():
             return next(filter(None, [_release_in(folder / name) for name in _NAMED_IN]), "")
@@ -85,7 +67,7 @@ def zone_fault(name: object) -> str | None:
 
 @cache
 def _rules(name: str) -> tzinfo:
-    return _source[0][0](name)
+    return ZoneInfo(name)
 
 
 @cache

@@ -13,8 +13,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.evolution import compilation, following
-from tablemapper.keys.zones import rules_from
 
+from ..zones import rules_from
 from .shapes import entity, script
 
 OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")

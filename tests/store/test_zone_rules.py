@@ -14,7 +14,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pytest
 
 import tablemapper as tm
-from tablemapper.keys.zones import fingerprint, release, rules_from
+from tablemapper.keys.zones import fingerprint, release
+
+from ..zones import rules_from
 
 OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
 
