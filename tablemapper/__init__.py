@@ -3,8 +3,8 @@
 Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
 disagree. Start with `Entity`, `Field`, `Key` and `open`.
 
-Write ``import tablemapper as tm``. Of the public names, which ``dir(tm)`` lists, ``from tablemapper import *`` leaves out
-`open`, `min`, `max` and `sum`: they would replace Python's own without a word.
+Write ``import tablemapper as tm``. Of the public names, which ``dir(tm)`` lists, ``from tablemapper import *`` leaves
+out `open`, `min`, `max` and `sum`: they would replace Python's own without a word.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The exceptions of tablemapper, one tree.
 
 Every error that the library raises by itself is in it, and each is also the builtin that it mirrors, so that code
-which never heard of tablemapper still catches it::
+which never heard of tablemapper still catches it. Only what is wrong in every run of a program is a plain TypeError or
+ValueError: a wrong option of `tablemapper.open`, ``len()`` of a query::
 
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
-    ├── InvalidMigration     TypeError     migration scripts are wrong, or do not follow each other (all faults together)
+    ├── InvalidMigration     TypeError     migration scripts are wrong, or out of order (all faults together)
     ├── InvalidEntity        ValueError    400: a value, a key or an entity cannot be written
     │   └── EntityTooLarge                 400, 413: … because an entity, or a transaction, is too large
     ├── InvalidTransaction   ValueError    400: not an entity group transaction
@@ -143,7 +144,9 @@ class InvalidToken(InvalidQuery):
 
 
 class MigrationStopped(TableMapperError, ValueError):
-    """A migration cannot convert some entities, so the store has not switched. Correct them or the script, and run it again.
+    """A migration cannot convert some entities, so the store has not switched.
+
+    Correct them or the script, and run it again.
 
     ``report`` is the `MigrationReport` of the completed work; ``faults`` lists the entities, each with the reason.
     """
@@ -225,10 +228,12 @@ class UniqueViolation(_Named, ValueError):
 
 
 class SchemaMismatch(_Faults, ValueError):
-    """The models differ from the file's catalogue in a way that `tablemapper.open` cannot take over. ``faults`` lists it.
+    """The models differ from the file's catalogue in a way that `tablemapper.open` cannot take over.
 
-    ``script`` is the text of a migration script that makes the changes, if a script can; ``...`` in it stands for functions
-    that you have to write.
+    ``faults`` lists it.
+
+    ``script`` is the text of a migration script that makes the changes, if a script can; ``...`` in it stands for
+    functions that you have to write.
     """
 
     def __init__(

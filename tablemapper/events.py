@@ -26,7 +26,7 @@ class Event:
     model: str | None
     """The entity class, or several, with commas; None where the call is about the whole store."""
     path: str | None
-    """What was followed: ``Product.key``, ``Product.by_name``, an aggregate; ``scan``: a whole table; None: nothing was."""
+    """What was followed: ``Product.key``, ``Product.by_name``, an aggregate; ``scan``: a whole table; None: nothing."""
     read: int
     """Entities, tuples or groups that the call gave; of a total, entities that were counted or added up for it."""
     written: int

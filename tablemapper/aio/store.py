@@ -84,8 +84,8 @@ def open_async(
         threads: how many calls run at a time at most; the others wait their turn.
 
     Raises:
-        InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is awaited; as
-            `tablemapper.open`.
+        InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is
+            awaited, for the reasons of `tablemapper.open`.
     """
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
@@ -227,7 +227,7 @@ class AsyncStore(Face[Store], ByKey):
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any] | type[Record]) -> AsyncCursor[Record | Unknown]:
-        """Return every entity of one partition, of every class, in row order, for ``async for``; as `Store.partition`."""
+        """Return all entities of one partition, of every class, in order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
     def partitions(self, cls: type[Record], /) -> AsyncCursor[Partition]:
@@ -377,7 +377,7 @@ class AsyncStore(Face[Store], ByKey):
     # ------------------------------------------------------------------------------------------ care
 
     async def check(self, *, progress: ProgressOption = False) -> Report:
-        """Recompute every index row and every aggregate from the entities, and report the differences; as `Store.check`."""
+        """Recompute index rows and aggregates from the entities, and report the differences; as `Store.check`."""
         cancellation = Cancellation()
         return await self._workers.run_until(
             cancellation, partial(self._sync.check, progress=cancellation.progress(progress))

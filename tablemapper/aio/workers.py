@@ -5,10 +5,11 @@ further ones wait in the order in which they came, and hold no thread while they
 once its call has ended, which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on
 behind its back. A call that no thread has begun is never made.
 
-Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of idle
-threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by then. What
-many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of them alone,
-and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation is in no one's way.
+Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of
+idle threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by
+then. What many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of
+them alone, and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation
+is in no one's way.
 """
 
 from __future__ import annotations

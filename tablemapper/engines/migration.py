@@ -1,4 +1,4 @@
-"""The protocol between a runner of migrations and an engine, which converts entities beside writers, then switches to them.
+"""The protocol between a runner of migrations and an engine, which converts entities beside writers, then switches.
 
 The runner has read the script; the engine gets data: classes, and functions of entities.
 """
@@ -201,11 +201,11 @@ class MigrationEngine(Protocol):
         ...
 
     def take_over(self, schema: Schema) -> None:
-        """Add to the catalogue what classes declare and no step of a script says, as opening them does, and build nothing."""
+        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing."""
         ...
 
     def step(self, most: int) -> Copied:
-        """Convert the next entities, at most ``most``, in one transaction; switch in the transaction of the last ones."""
+        """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         ...
 
     @property

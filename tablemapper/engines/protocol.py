@@ -1,7 +1,7 @@
 """What a store needs of an engine.
 
-An engine keeps rows (`tablemapper.schema.rows`) and applies operations. Everything about values, keys, limits and maintenance
-is decided before or beside it, once for all engines.
+An engine keeps rows (`tablemapper.schema.rows`) and applies operations. Everything about values, keys, limits and
+maintenance is decided before or beside it, once for all engines.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ class Batch:
     model: Model
     entities: list[Any] = attrs.field(factory=list)
     rows: list[Row] = attrs.field(factory=list)
-    """As long as the entities, if there are any; their timestamp is left open until the engine replaces them by what was stored."""
+    """As long as the entities, if any; without timestamps until the engine replaces them by what was stored."""
     parts: Callable[[], Iterator[Part]] | None = None
-    """Makes the rows of columns as they are written, some at a time and from the first on with each call. What it makes is new
-    to the processor's cache once, and not again when it is written; and no object is kept that Python's garbage collection
-    would look through."""
+    """Makes the rows of columns as they are written, some at a time and from the first on with each call. What it makes
+    is new to the processor's cache once, and not again when it is written; and no object is kept that Python's garbage
+    collection would look through."""
     made: int = 0
     """How many rows the last call made."""
 
@@ -169,7 +169,7 @@ class Pace:
     seconds: float = 0.0
     """From the begin of the transaction to the end of its commit, without the time that it waited for others."""
     delay: float = 0.0
-    """By how many seconds it delays others, with the copying of the log after it; 0 if none wrote within the last second."""
+    """By how many seconds it delays others, with the copying of the log; 0 if none wrote within the last second."""
 
 
 @attrs.frozen
@@ -219,8 +219,8 @@ class Reads(Protocol):
     ) -> Iterator[bytes | list[Row]] | None:
         """Return rows in chunks of at most so many, as text: each is a line of JSON, an array with a 0 at both ends.
 
-        A chunk that such lines do not hold comes as rows; where no chunk would be faster as text, None is returned. All are
-        of one state of the store, in the order of the plan.
+        A chunk that such lines do not hold comes as rows; where no chunk would be faster as text, None is returned. All
+        are of one state of the store, in the order of the plan.
         """
         ...
 
@@ -241,7 +241,7 @@ class Reads(Protocol):
         ...
 
     def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
-        """Return places that divide the rows between the bounds into parts of about one size, in order; fewer if rows are few."""
+        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
@@ -286,7 +286,7 @@ class Engine(Protocol):
     schema: Schema
     store_id: str
     unready: Mapping[str, str]
-    """The indexes and aggregates that cannot be read yet, by label, with their states; another object once it changes."""
+    """The indexes and aggregates that cannot be read yet: their states, by label; another object after a change."""
 
     @property
     def reads(self) -> Reads:

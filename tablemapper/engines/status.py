@@ -16,12 +16,12 @@ class Item:
     """A class, an index, an aggregate or a copy, and its state."""
 
     where: str
-    """``Product``, ``Product.by_name``; ``Product.by_name#1`` is a former definition that is kept for older versions."""
+    """``Product``, ``Product.by_name``; ``Product.by_name#1`` is a former definition, kept for older versions."""
     kind: Literal["class", "index", "aggregate", "copy"]
     state: str
-    """``ready``; ``building``; ``violated``: values are held twice in what is to be unique; ``disabled``: it is to be built
-    anew; ``dropping``, then ``dropped``. Of a copy ``copying``, or ``one way`` where an entity was
-    found that the way back does not lead to."""
+    """``ready``; ``building``; ``violated``: values are held twice in what is to be unique; ``disabled``: it is to be
+    built anew; ``dropping``, then ``dropped``. Of a copy ``copying``, or ``one way`` where an entity was found that the
+    way back does not lead to."""
     declared: bool
     """Whether the newest version of its class declares it."""
     done: int = 0

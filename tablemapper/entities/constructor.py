@@ -1,4 +1,4 @@
-"""The source of what is generated once for a class: its constructor, ``__setattr__``, and the function behind ``Product.key``."""
+"""The source of what is generated for a class: constructor, ``__setattr__``, the function behind ``Product.key``."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Each class with a table has two things of its own beside it:
 
-- *A metaclass*, which answers ``Product.price`` and ``Product.key`` by data descriptors. They come before what the class
-  itself holds, so an instance's attributes stay plain slots, which are read in 2 ns; a descriptor on the class would take
-  70. Classes without a table have no slots, and share one metaclass: a class can derive from several.
+- *A metaclass*, which answers ``Product.price`` and ``Product.key`` by data descriptors. They come before what the
+  class itself holds, so an instance's attributes stay plain slots, which are read in 2 ns; a descriptor on the class
+  would take 70. Classes without a table have no slots, and share one metaclass: a class can derive from several.
 - *A raw twin*, ``Product.__raw__``: a class with the same slots and without ``__setattr__``. Setting an attribute of a
   Product checks the value, in a Python function. What makes an entity (its constructor, and the generated readers of
   rows) has checked values, or trusts them. So it sets them on an object of the twin, as plain slots, and then makes a

@@ -1,7 +1,7 @@
 """What stands behind a field's name in a class body: its type for the checkers, its options for the library.
 
-At run time ``Field[T]`` is ``T`` with a mark, which the class takes off again, so that attrs, cattrs and msgspec see plain
-annotations; for the checkers it is a descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
+At run time ``Field[T]`` is ``T`` with a mark, which the class takes off again, so that attrs, cattrs and msgspec see
+plain annotations; for the checkers it is a descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
 """
 
 from __future__ import annotations

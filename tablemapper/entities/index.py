@@ -45,8 +45,8 @@ class Index(Generic[*Ts]):
         unique: no two entities may have the same partition and row; judged at the end of a transaction.
         table: the name of its table; by default the entity's table and the index's own name, as in ``ProductsByName``.
 
-    A template can name nested values: ``{home.city}``, an entry of a dict ``{sizes[large]}``, and an undeclared property
-    ``{more[color]}``, as far as that is a text.
+    A template can name nested values: ``{home.city}``, an entry of a dict ``{sizes[large]}``, and an undeclared
+    property ``{more[color]}``, as far as that is a text.
 
     An entity has no row while a component is None, and a row for each element of a component that is a list.
     """

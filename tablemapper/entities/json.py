@@ -145,7 +145,8 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
         data: the text, as `to_json` writes it; a time may be in any form that RFC 3339 allows.
 
     Raises:
-        InvalidEntity: it is not a JSON object, or a member is missing, unknown, duplicate or wrong; every fault, with its path.
+        InvalidEntity: it is not a JSON object, or a member is missing, unknown, duplicate or wrong; every fault, with
+            its path.
     """
     form = json_form(cls)
     try:

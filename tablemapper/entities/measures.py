@@ -1,7 +1,7 @@
 """What an aggregate may measure, and group by: every fault of a declaration.
 
-A maintained field of an entity is the measure of an aggregate that nobody sees: it is grouped by the fields of the entity's
-key, and the source has fields of the same names.
+A maintained field of an entity is the measure of an aggregate that nobody sees: it is grouped by the fields of the
+entity's key, and the source has fields of the same names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What pydantic asks a class of entities: how one is read, written and documented. pydantic itself is never imported."""
+"""How pydantic reads, writes and documents an entity, as it asks the class. pydantic itself is never imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One difference between a catalogue and the opened classes, and the questions about stored rows that a rule may ask."""
+"""One difference between a catalogue and the opened classes, and the questions of a rule about stored rows."""
 
 from __future__ import annotations
 

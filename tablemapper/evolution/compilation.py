@@ -71,7 +71,8 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
         if field.measure is not None:
             body.add(field.property, field.annotation, field.measure, field.name)
             continue
-        # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more by now.
+        # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more
+        # by now.
         own, stored = known.form.fields[field.property], form.fields[field.property]
         as_is = own.json is not UNSET and (own.json == stored.json or not _is_readable(stored))
         kind = field.annotation if as_is else _kind(stored)

@@ -1,7 +1,8 @@
-"""The definitions of a catalogue, by name: which of them a class declares, which are former, which aggregates keep its fields.
+"""The definitions of a catalogue, by name: which a class declares, which are former, which aggregates keep its fields.
 
-If a class declares an index or an aggregate in another way, the store builds the new one beside the old one, which older
-versions of the program go on to use. The newest definition has the plain name; former ones are ``by_name#1``, ``by_name#2``.
+If a class declares an index or an aggregate in another way, the store builds the new one beside the old one, which
+older versions of the program go on to use. The newest definition has the plain name; former ones are ``by_name#1``,
+``by_name#2``.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
 
 
 def holds_all(stored: ModelForm, declared: ModelForm) -> bool:
-    """Return whether a class of a catalogue has everything that a class declares, as it declares it, by whatever index names."""
+    """Return whether a class of a catalogue has all that a class declares, as it does, by whatever index names."""
     declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
     stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
     return (

@@ -1,8 +1,8 @@
-"""What opening a store with a schema makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
+"""What opening a store makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
 
-A class that holds no entities may change at will: a change that stops others ends its older forms, and any other one leaves them,
-as it does for a class that holds some. A form that was opened before is always opened again, unless it was retired.
-Nothing here touches a store.
+A class that holds no entities may change at will: a change that stops others ends its older forms, and any other one
+leaves them, as it does for a class that holds some. A form that was opened before is always opened again, unless it was
+retired. Nothing here touches a store.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Comparison:
             self.changes.append(Change(name, "refused", reason))
 
     def _compare_known(self, model: Model, stored_name: str | None, old: ModelForm, opened: list[VersionForm]) -> None:
-        """Compare a class with its form in the catalogue; without a name there, it is another definition of an aggregate."""
+        """Compare a class with its form in the catalogue; without a name there, it redefines an aggregate."""
         name = model.name
         changes: list[Change] = []
         if opened and opened[-1].undone and stored_name is not None:
@@ -261,7 +261,7 @@ class _Comparison:
         self.typed += [model] if union.type != old.type else []
 
     def _widen_sums(self, source: str, properties: set[str]) -> None:
-        """Let the sums over some properties of a class be None, as these can be from now on: then a group may have no value."""
+        """Let the sums over some properties of a class be None, as these can be from now on."""
         for name, form in list(self.models_after.items()):
             if form.source != source or form.aggregate is UNSET:
                 continue

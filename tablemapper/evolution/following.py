@@ -1,8 +1,9 @@
 """How an older version of a program maintains what a newer one added to its classes.
 
 A newer version, or another program, may have added properties, indexes and aggregates to a class. An older version
-preserves these properties, and maintains the indexes and aggregates. For that, it compiles the catalogue's form to a class
-with the fields of its own class first. A row of that class is a row of its own class with a *tail* of hidden properties.
+preserves these properties, and maintains the indexes and aggregates. For that, it compiles the catalogue's form to a
+class with the fields of its own class first. A row of that class is a row of its own class with a *tail* of hidden
+properties.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Followed:
         return (*values, *old[width : width + len(self.tail)])
 
     def _nested(self, row: Row, old: Row, at: int) -> Any:
-        """Return the nested value to store: the old one, with the members that the class does not know, if it is unchanged."""
+        """Return the nested value to store: the old one, with members unknown to the class, if it is unchanged."""
         field = self.known.columns[at - FIRST]
         if old[at] is None or old[at] == row[at]:
             return row[at]
@@ -242,7 +243,7 @@ def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:
 
 
 def _keepers_of_unknown_fields(model: Model, forms: Forms) -> dict[str, ModelForm]:
-    """Return the aggregates that keep maintained fields which a class does not know, by property, if an index reads them."""
+    """Return the aggregates that keep maintained fields unknown to a class, by property, if an index reads them."""
     known = {field.property for field in model.maintained}
     indexes = forms[model.name].indexes.values()
     return {

@@ -1,7 +1,7 @@
 """How a nested type may change: the JSON schema in the catalogue is compared with that of the class.
 
-A nested value is stored whole, with the members of its class, and members that the class does not know are not read. So the
-next write of an entity would silently lose the values of a member that was removed or renamed.
+A nested value is stored whole, with the members of its class, and members that the class does not know are not read. So
+the next write of an entity would silently lose the values of a member that was removed or renamed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Members:
     extends: bool
     """Whether it can store more than before, which a store that was opened with the old class would lose."""
     widens: bool
-    """Whether it can store values that the old class cannot read. (The old class ignores members that it does not know.)"""
+    """Whether it can store values that the old class cannot read. (That ignores members that it does not know.)"""
     schema: _Schema
     """The schema for the catalogue from now on, if there are no faults."""
 
@@ -89,7 +89,7 @@ class _Comparison:
                 yield from self.faults(before, after, f"what {what} holds")
 
     def _alternatives(self, old: list[_Schema], new: list[_Schema], what: str) -> Iterator[str]:
-        """Yield the alternatives that were removed. Two alternatives have different kinds: a reader tells them apart by that."""
+        """Yield the alternatives that were removed. No two have the same kind: a reader tells them apart by that."""
         self.widens |= len(new) > len(old)
         for alternative in old:
             kind = _kind(alternative, self._old_classes)

@@ -27,7 +27,7 @@ def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
 
 
 def with_source(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelForm:
-    """Return the form of an aggregate with a new name of the class that it aggregates, and of some of its properties."""
+    """Return the form of an aggregate with a new name of its source, and of some properties of that."""
     shape = form.aggregate
     if shape is UNSET:
         return form

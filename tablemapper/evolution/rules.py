@@ -57,7 +57,7 @@ def _template(form: TemplateForm) -> Template:
 
 
 def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
-    """Yield the changes for a class that the catalogue does not have: conflicts with other classes, and likely renames."""
+    """Yield the changes for a class that the catalogue lacks: conflicts with other classes, and likely renames."""
     name, form = model.name, model.form
     if form.source in catalogue:
         kept = kept_field(name)
@@ -201,7 +201,7 @@ def _key_fields(form: ModelForm) -> set[str]:
 
 
 def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
-    """Return removed properties, each with the added one that has its type, if only one was removed and added of that type."""
+    """Return removed properties, each with the added one of its type, if one of that type was removed and one added."""
     removed: dict[str, list[str]] = {}
     added: dict[str, list[str]] = {}
     for properties, form, other in ((removed, old, new), (added, new, old)):
@@ -318,7 +318,7 @@ def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, con
 
 
 def _given(form: FieldForm) -> str:
-    """Return the function that fills a field with what a row without the property reads as; ``...`` if it is required."""
+    """Return the function that fills a field with what a row without it reads as; ``...`` if it is required."""
     value = "None" if form.optional else None if form.default is None else default_source(form)
     return "..." if value is None else f"lambda e: {value}"
 

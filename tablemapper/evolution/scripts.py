@@ -50,7 +50,7 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
 
 
 def _needed_classes(old: Forms, new: Forms, steps: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the old and the new classes that a script must contain: those of its steps, with all that they depend on."""
+    """Return the old and the new classes that a script must contain: those of its steps, and all that they need."""
     named: dict[str, set[str]] = {"old": set(), "new": set()}
     for code in steps:
         for side, name in _CLASS.findall(code):

@@ -1,9 +1,9 @@
 """Forms as Python source: the old and new classes of a migration script, as a person would write them.
 
-A form lacks the names of Enum members (a Literal has the values), validators and factories, so the source lacks them, too.
-Classes of nested values are written from their JSON schema. They stand in a namespace of their own, ``old_types``, because a
-class body does not see the names of the body around it. For the same reason aggregates stand in a namespace that is derived
-from that of the entities.
+A form lacks the names of Enum members (a Literal has the values), validators and factories, so the source lacks them,
+too. Classes of nested values are written from their JSON schema. They stand in a namespace of their own, ``old_types``,
+because a class body does not see the names of the body around it. For the same reason aggregates stand in a namespace
+that is derived from that of the entities.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class Shape:
         return call(f"{head} = tm.{verb}", arguments, indent=8)
 
     def _parameters(self, form: ModelForm, slots: Iterable[tuple[str, str, str]]) -> str:
-        """Return the types of the arguments of a key or an index: ``[str, int]``; ``[*tuple[Any, ...]]`` if one is unknown."""
+        """Return the types of the arguments of a key or index: ``[str, int]``, or ``[*tuple[Any, ...]]`` if unknown."""
         fields = {field: kind for field, _, kind in slots}
         types = [self._argument(form, field, whole=kind == "tuple") for field, kind in fields.items()]
         if not types or len(types) > 6 or None in types:

@@ -33,7 +33,7 @@ _TOTAL = {
 
 
 def function_name(function: Any, source: FieldForm, target: FieldForm) -> str | None:
-    """Return the name of a function in `FUNCTIONS`; None if it is none, or does not convert every value of the source."""
+    """Return the name of a function in `FUNCTIONS`; None if it is not there, or cannot convert every value."""
     name = next((name for name, known in FUNCTIONS.items() if known is function or known == function), None)
     plain = source.members is UNSET and target.members is UNSET and (target.optional or not source.optional)
     return name if name and plain and source.type in _TOTAL.get((name, target.type), ()) else None

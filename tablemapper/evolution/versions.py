@@ -20,7 +20,7 @@ _SHOWN = 3  # steps of a migration in a message
 
 
 def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions) -> VersionForm:
-    """Return a version of an aggregate; contracting does not retire it if the opened class of its entities is the newest."""
+    """Return a version of an aggregate; contracting does not retire it if its source is opened as the newest class."""
     if model.aggregate is None or version.behind is None or version.beside or version.form != model.form_hash:
         return version
     source = schema.by_class[model.aggregate.source]
@@ -37,7 +37,7 @@ def ended(version: VersionForm, now: int) -> VersionForm:
 
 
 def revived(versions: Versions, id: str, by: str) -> dict[str, list[VersionForm]]:
-    """Return versions of which those that a migration or its undoing retired may be opened again, now that the store is back.
+    """Return versions; those that a migration or its undoing retired may be opened again, now that the store is back.
 
     Args:
         versions: the versions of all classes.

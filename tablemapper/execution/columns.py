@@ -59,7 +59,7 @@ class ColumnReader:
         return self._form.block(rows, self._run.bound.values)
 
     def lines(self, size: int) -> Iterator[bytes | list[Row]] | None:
-        """Return chunks of rows as lines of JSON, a row that is no such line with its chunk as it is; see `Reads.lines`.
+        """Return chunks of rows as lines of JSON; a chunk with a row that is none comes as it is; see `Reads.lines`.
 
         None if they have to be read as `blocks`: something is left to do for each row, or they are few.
         """

@@ -227,7 +227,7 @@ def _translated(predicate: AnyPredicate, group_fields: dict[Any, Attr[Any, Any]]
 
 
 def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
-    """Return a comparison of a cut time as one of the whole time; None if it is no such comparison, or has no such form."""
+    """Return a comparison of a cut time as one of the whole time; None if it is none, or has no such form."""
     match predicate:
         case In(attr=Attr(part=Cut()) as attr, values=values) if values:
             return Or(parts=tuple([Compare(attr=attr, op="==", value=value) for value in values]))
@@ -244,7 +244,7 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
 
 
 def _cut_bound(op: str, moment: datetime, part: Cut) -> Any:
-    """Return the cut time whose comparison equals that of the time with a moment; None if the moment is inside of a group."""
+    """Return the cut time whose comparison equals that of the time with a moment; None within a group."""
     if op not in ("<", "<=", ">", ">=") or not part.ordered:
         return None
     if op in ("<=", ">"):  # the next moment must begin a group

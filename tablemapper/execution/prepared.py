@@ -1,7 +1,7 @@
 """Plans that are ready to run, and the plan cache of a store.
 
-The cache has a plan for each form of a query: for everything but its constants. A query of a known form is not planned again,
-only bound to its values.
+The cache has a plan for each form of a query: for everything but its constants. A query of a known form is not planned
+again, only bound to its values.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PreparedPlan:
         placed: what is read if each row needs its place.
         width: how many values at the start of a row are its place, in a layout with places.
         key: the function from a query's values to the key of the only possible result; None if there can be several.
-        partition: the function from a query's values to the entities of the one partition that is the result, or to None if
-            they are many; None if the result is something else.
+        partition: the function from a query's values to the entities of the one partition that is the result, or to
+            None if they are many; None if the result is something else.
         columns: how rows become columns, once that was needed; see `columns`.
         scans: how often a scan was looked at, to warn of it.
         scan_logged: whether the warning was logged.
@@ -112,7 +112,7 @@ class PreparedPlan:
         return row[: self.width] if layout.places else row[:2]
 
     def _is_first(self, row: Row, bound: BoundPlan) -> bool:
-        """Return whether an index row is the first of its entity between the bounds; the others would repeat the entity."""
+        """Return whether an index row is the first of its entity between the bounds: others would repeat that."""
         assert self._entries is not None
         steps = len(self.plan.sort)
         place = row[steps : steps + 2]
@@ -283,7 +283,7 @@ class PlanCache:
             _scans.warning("%s reads the whole table %s", what(), plan.model.table)
 
     def _look(self) -> None:
-        """Forget the plans if other indexes are ready than before; the builds of other processes are seen within a second."""
+        """Forget the plans if other indexes are ready; the builds of other processes are seen within a second."""
         if (now := self.batch_limits.monotonic()) >= self._look_at:
             self._look_at = now + _LOOK
             self.engine.catch_up()

@@ -40,7 +40,7 @@ def value(measured: Measured, slot: Slot, state: State) -> Any:
 
 
 def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
-    """Return the states of the groups of some rows: a row is the group, and the slot's value unless entities are counted."""
+    """Return the states of the groups of rows: a row is the group, and the slot's value unless entities are counted."""
     states: States = {}
     include = None if slot is COUNT else slot.adder()
     for row in rows:
@@ -68,9 +68,12 @@ Compute: TypeAlias = Callable[[Measured, Slot], States]
 
 
 class Groups(OfAnyClass, Generic[G, Owner]):
-    """The groups of the entities that a query finds. Each method reads once, and returns a dict by group, in ascending order.
+    """The groups of the entities that a query finds.
 
-    The keys of the dict are the values of the field, or tuples if there are several fields; None stands for a missing value.
+    Each method reads once, and returns a dict by group, in ascending order.
+
+    The keys of the dict are the values of the field, or tuples if there are several fields; None stands for a missing
+    value.
     """
 
     __slots__ = ("_by", "_compute")
@@ -159,7 +162,7 @@ class Groups(OfAnyClass, Generic[G, Owner]):
 def calculated(
     rows: Iterable[tuple[Any, ...]], value: Computed[Any, Any], slot: Slot, by: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows that end in a calculated value, for rows that end in the fields of the calculation, as `fields_of` has them.
+    """Yield rows that end in a calculated value, for rows that end in its fields, as `fields_of` has them.
 
     Args:
         rows: the rows: the group, then the fields.

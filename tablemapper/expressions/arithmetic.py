@@ -349,7 +349,8 @@ if TYPE_CHECKING:
 class Computed(Number[O, T_co]):
     """A value that is calculated from fields, as in ``Product.price * 2``.
 
-    Ints are exact, and so are Decimals but for ``/``, which rounds to 28 digits, half to even; the rest is as in Python.
+    Ints are exact, and so are Decimals but for ``/``, which rounds to 28 digits, half to even; the rest is as in
+    Python.
     """
 
     op: Arithmetic

@@ -319,7 +319,7 @@ class Attr(Number[O, T]):
         zone: str = "UTC",
         /,
     ) -> Attr[O, str]:
-        """Return a time or a date as text, truncated to a format: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
+        """Return a time or a date as text, cut to a format: ``%Y %m %d %H %M %S %L`` (ms) ``%f`` (µs) and literals.
 
         Quarters are ``%Y-Q%q``, weeks as ISO 8601 counts them ``%G-W%V``. A time is in UTC, or in a time zone.
 
@@ -385,7 +385,7 @@ class Attr(Number[O, T]):
         return Order(attr=self, descending=True)
 
     def set(self, value: T | Number[O, T], /) -> Assignment[O]:
-        """Set the field, type-checked: to a value, a field or a calculation, ``Product.price.set(Product.cost * 2)``."""
+        """Set the field: to a value, a field or a calculation, as in ``Product.price.set(Product.cost * 2)``."""
         return Assignment(attr=self, value=value)
 
     def add(self, value: T, /) -> Assignment[O]:
@@ -399,7 +399,7 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
 
     def remove(self) -> Assignment[O]:
-        """Remove an entry of a dict, an undeclared property, ``Device.more["battery"].remove()``, or a field's value."""
+        """Remove a field's value, an entry of a dict, or an undeclared property: ``Device.more["x"].remove()``."""
         return Assignment(attr=self, value=None, removes=True)
 
 

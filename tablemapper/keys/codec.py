@@ -134,7 +134,7 @@ class KeyCodec:
 
     @property
     def digits(self) -> int | None:
-        """Where the digits of an int that is not negative begin in its text, which ends with them; None if it is none."""
+        """Where the digits of an int from 0 on begin in its text, which ends with them; None if it is no int."""
         if self.kind is not int or not self.lossless or self.spec == "desc":
             return None
         return 0 if self.spec else 1
@@ -246,7 +246,7 @@ class KeyCodec:
         return cuts if above is None else [*cuts, ("<", written(above))]
 
     def beginning(self, value: str) -> str | None:
-        """Return what the texts of all texts that start with one begin with, whatever follows; None if there are none."""
+        """Return what the keys of all texts that start with this one begin with; None if there are none."""
         if self._illegal(value):
             return None
         value = value.casefold() if self.spec == "fold" else value[: self.head or MAX_KEY_UNITS + 1]

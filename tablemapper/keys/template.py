@@ -1,9 +1,9 @@
 """Key templates: how the fields of an entity make its PartitionKey and RowKey, and how a key gives them back.
 
 A template is text with ``{field}`` or ``{field:spec}``, or a tuple of such texts, its components. The components are
-joined by ``" !"``, which no component holds, so that a key sorts as the tuple of its components does. `codec` defines the
-text of one value. This module defines how several share a key: what delimits them, which of them a range can bound, and
-between which two texts the keys lie that match a predicate.
+joined by ``" !"``, which no component holds, so that a key sorts as the tuple of its components does. `codec` defines
+the text of one value. This module defines how several share a key: what delimits them, which of them a range can bound,
+and between which two texts the keys lie that match a predicate.
 
 A template is compiled once, by `compile_template`, and never changes. It encodes and decodes by itself, and it gives
 the Python source of both for the functions that are generated for an entity.
@@ -304,7 +304,7 @@ class Template:
         return self._best(field).component
 
     def component_source(self, number: int, text: str, targets: Mapping[str, str], env: dict[str, Any]) -> list[str]:
-        """Return statements that assign lossless fields from one component, as `decode_source` does from a whole key."""
+        """Return statements that assign lossless fields from one component, as `decode_source` does from a key."""
         wanted = {self._best(field).index: target for field, target in targets.items()}
         return _component_source(self.components[number], text, wanted, env)
 

@@ -1,7 +1,8 @@
 """Time zones: the local time of a moment, and the moments of a local time.
 
 A zone is an offset for each moment, and nothing else is asked of its rules, wherever they come from. Local time runs
-backwards where the offset shrinks: then one local time is that of two moments. Moments are counted in µs from the year 1.
+backwards where the offset shrinks: then one local time is that of two moments. Moments are counted in µs from the year
+1.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _rules(name: str) -> tzinfo:
 
 @cache
 def local_time(zone: str) -> Callable[[datetime | None], datetime | None]:
-    """Return a function from a moment to its local time, in a zone; beyond the last year that is the last moment of it."""
+    """Return a function from a moment to its local time in a zone; past the last year, that is its last moment."""
     rules = _rules(zone)
 
     def local(moment: datetime | None) -> datetime | None:

@@ -1,12 +1,12 @@
 """Links: whether the old version of a program can go on after a migration, and how the store keeps it in step.
 
-A link says which properties of an old and a new class correspond, and which values, so that a store keeps both in step without
-the script. There is a link if each new entity determines the old one, and its key. If each old entity also determines the new
-one, the old version can write, too. The weakest step of a script decides for all of its classes.
+A link says which properties of an old and a new class correspond, and which values, so that a store keeps both in step
+without the script. There is a link if each new entity determines the old one, and its key. If each old entity also
+determines the new one, the old version can write, too. The weakest step of a script decides for all of its classes.
 
-If only a function of the script determines the old entity, the link names the step, and a process that writes needs the script.
-Then the old entity is the result of undoing the script for the new one, so all of its steps must be reversible. The copy checks
-that this leads to each old entity again, from exactly one new one.
+If only a function of the script determines the old entity, the link names the step, and a process that writes needs the
+script. Then the old entity is the result of undoing the script for the new one, so all of its steps must be reversible.
+The copy checks that this leads to each old entity again, from exactly one new one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ class _Unlinked(Exception):
 def links_of(
     script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, back: bool = False
 ) -> tuple[tuple[LinkForm, ...], _Level]:
-    """Return the links from old classes to new ones, and whether the old version can read or write; no links if it stops.
+    """Return the links from old classes to new ones, and whether the old version goes on; no links if it stops.
 
     Args:
         script: the script with the steps.
         pairs: the old classes, each with the new class that replaces it.
         affected: the names of the old classes that end.
-        back: whether the script undoes a migration. Then no process has its functions: programs have the script that it undoes.
+        back: whether the script undoes a migration. Then no process has its functions: programs have the script that it
+            undoes.
     """
     try:
         rewrites = _rewrite_links(script, pairs)
@@ -64,7 +65,7 @@ def links_of(
 
 
 def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkForm]:
-    """Return the links of the classes that a script rewrites; raise _Unlinked if no class of the script can have one."""
+    """Return the links of the classes that a script rewrites; raise _Unlinked if no class can have one."""
     if any(isinstance(step, Join) for step in script.steps):
         raise _Unlinked
     rewrites = [step for step in script.steps if isinstance(step, Rewrite)]
@@ -240,13 +241,14 @@ def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldForm, new: FieldForm) ->
 
 
 def _check_keys(before: Any, after: Any, properties: Mapping[str, str], *, exact: bool) -> None:
-    """Raise _Unlinked if one key has other fields than the other: then two entities of one class may be one of the other.
+    """Raise _Unlinked if the keys have other fields: then two entities of one class may be one of the other.
 
     Args:
         before: the old class.
         after: the new class.
         properties: of the old class, each with that of the new one.
-        exact: whether each key has to determine the other without the script, so that no field may lose something in it.
+        exact: whether each key has to determine the other without the script, so that no field may lose something in
+            it.
     """
     key_properties = []
     for model in (before, after):

@@ -1,4 +1,4 @@
-"""The migration scripts of an application in their order: they are checked against its classes, and the next is written."""
+"""The migration scripts of an application in their order: their check against its classes, and the next one."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Migrations:
 
         Args:
             models: all classes of the application.
-            since: the classes as they were: the path of a schema.json, or a result of `tablemapper.schema_form`. By default,
-                the schema.json of the package.
+            since: the classes as they were: the path of a schema.json, or a result of `tablemapper.schema_form`. By
+                default, the schema.json of the package.
 
         Raises:
             InvalidMigration: the earlier classes cannot be read, or there is neither a schema.json nor a script.
@@ -82,7 +82,8 @@ class Migrations:
             The path of the script, or that of schema.json if no change needs one.
 
         Raises:
-            InvalidMigration: the scripts are not a package, its schema.json cannot be read, or no script can make a change.
+            InvalidMigration: the scripts are not a package, its schema.json cannot be read, or no script can make a
+                change.
             InvalidModel: the classes do not fit together.
         """
         folder = self._folder
@@ -115,7 +116,7 @@ class Migrations:
         return f"{last + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
 
     def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelForm]:
-        """Return the forms of the classes in schema.json, brought forward by scripts that were written by hand since."""
+        """Return the forms of the classes in schema.json, after the scripts that were written by hand since."""
         path = None if self._folder is None else self._folder / "schema.json"
         if since is None and path is not None and path.exists():
             since = path

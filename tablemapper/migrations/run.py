@@ -54,16 +54,17 @@ def migrate(
 ) -> MigrationReport:
     """Run the migration scripts that have not run on a store, in order, while other programs read and write.
 
-    It copies entities in short transactions, while other programs write as before. Each script ends with one transaction
-    that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
+    It copies entities in short transactions, while other programs write as before. Each script ends with one
+    transaction that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
 
     Args:
         place: the path of the store.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
-        to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes all.
-            An unfinished run of another script is abandoned.
-        dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it. The
-            copy is in the folder for temporary files, which TMPDIR names; it also needs room for the results of the scripts.
+        to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes
+            all. An unfinished run of another script is abandoned.
+        dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it.
+            The copy is in the folder for temporary files, which TMPDIR names; it also needs room for the results of the
+            scripts.
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most; the next call continues.
         progress: True for a bar, or a function.
@@ -73,7 +74,8 @@ def migrate(
         timeout: seconds to wait for another process that writes.
 
     Raises:
-        InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does not fit.
+        InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does
+            not fit.
         MigrationStopped: some entities cannot be converted. All others are; the store has not switched for that script.
             The scripts that the run did before it stay done.
         InvalidQuery: an argument is not a number, 0 or more.
@@ -305,9 +307,7 @@ class _Run:
             )
         if engine.start(transition, check) and not self._copy(transition):
             return False
-        if transition.links and not engine.has_twin(
-            script.id
-        ):  # not every entity has a way back, or who could only read ends
+        if transition.links and not engine.has_twin(script.id):  # an entity has no way back, or a version only reads
             self._plan = [
                 attrs.evolve(step, old_version="stops") if step.migration == script.id else step for step in self._plan
             ]

@@ -194,7 +194,8 @@ class Migration:
 
         Args:
             old: the class, of the old shape.
-            with_: returns an entity, several entities, or None, which drops the old one. It may run several times for an entity.
+            with_: returns an entity, several entities, or None, which drops the old one. It may run several times for
+                an entity.
             into: the class that it returns, of the new shape, or a list of several classes. Type checkers refuse a
                 function that returns another class than one that is named alone.
             back: returns the old entity for a new one, or None if another new entity corresponds to it.

@@ -108,7 +108,7 @@ def is_edit(script: Script) -> bool:
 
 
 def is_anew(script: Script, what: Any) -> bool:
-    """Return whether an aggregate is dropped and declared anew in a table of several classes, so that these are copied."""
+    """Return whether an aggregate is dropped and declared anew in a shared table, so that its classes are copied."""
     if not isinstance(what, type) or abstract_declaration(what).of is None:
         return False
     tables = [abstract_declaration(cls).table for cls in script.old]

@@ -1,7 +1,8 @@
 """The faults of a script: its steps must turn the old classes into the new ones, with one step for each field.
 
-The steps are applied to the old forms. A store must be able to take over the differences that are left between the results and
-the new forms, by the rules of `evolution`. Each other difference is a fault, which tells the step that it needs.
+The steps are applied to the old forms. A store must be able to take over the differences that are left between the
+results and the new forms, by the rules of `evolution`. Each other difference is a fault, which tells the step that it
+needs.
 """
 
 from __future__ import annotations
@@ -305,7 +306,7 @@ class _Steps:
         return [step for step in self._script.steps if isinstance(step, kinds)]
 
     def _change_fields(self, names: Mapping[str, str]) -> Iterator[str]:
-        """Apply the steps of fields and indexes; yield those between classes of which no step says that they are the same."""
+        """Apply the steps of fields and indexes; yield those between classes that no step says are the same."""
         for step in self._script.steps:
             match step:
                 case Rename() | Convert():

@@ -237,7 +237,7 @@ def reach(
 
 
 def _run(parts: Parts) -> Parts:
-    """Return the first of some parts, a slot, and those that follow as long as they are finer parts of the same value."""
+    """Return the first of some parts, a slot, and the finer parts of the same value that follow at once."""
     end = 1
     while isinstance(slot := parts[end - 1], Slot) and slot.ordered and (slot.text.codes or slot.text.head):
         after = end + (end < len(parts) and isinstance(parts[end], str))

@@ -94,7 +94,7 @@ AnyPredicate = Predicate[Any]
 
 
 def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
-    """Yield what an index says of entities that is called with values, the first parameters: its slots have their texts."""
+    """Yield what an index says of entities that is called with values of its first parameters: its slots' texts."""
     slots = (*index.partition.slots, *index.row.slots)
     for number, name in enumerate(index.arguments[:count]):
         head, *path = name.split(".")
@@ -115,7 +115,7 @@ def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[A
 
 
 def normal(where: Iterable[AnyPredicate]) -> tuple[AnyPredicate, ...]:
-    """Return predicates that all hold where the given ones do: *not* stands at leaves, equalities of a field are one."""
+    """Return predicates that all hold where the given do: *not* stands at leaves, equalities of a field are one."""
     return tuple(conjuncts([_normal(predicate) for predicate in where]))
 
 

@@ -37,9 +37,9 @@ class Access:
     """Slots of the partition with a range for each of their texts: shards, truncated times."""
     compared: dict[str, list[Comparison]]
     windows: tuple[tuple[str, Cut, type, tuple[Parameter, ...]], ...] = ()
-    """Times that are in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
+    """Times in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
     edge: Reach | None = None
-    """How the rows are bounded of a partition at the edge of an interval of times, or of texts; None if they all are read."""
+    """How a partition at the edge of an interval of times, or of texts, is bounded; None if all of it is read."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -131,8 +131,9 @@ class Plan:
     descending: bool
     """Whether the path is followed backwards."""
     merged: int
-    """How many slots, the first ones of the path, have one text in each range; those with the same texts are read in order, side
-    by side with the others, and merged by what follows these slots. 0 if all ranges are read one after the other."""
+    """How many slots, the first ones of the path, have one text in each range; those with the same texts are read in
+    order, side by side with the others, and merged by what follows these slots. 0 if all ranges are read one after the
+    other."""
     sort: tuple[Order[Any], ...]
     """What has to be sorted after reading; empty if the path gives the order."""
     distinct: bool

@@ -277,7 +277,7 @@ def _direction(
     fixed: set[str],
     varies: Callable[[Slot], bool],
 ) -> tuple[bool, int] | None:
-    """Return whether a path is followed backwards, and behind how many slots its ranges are merged, for the order of the query."""
+    """Return whether a path is followed backwards, and behind how many slots its ranges are merged, for an order."""
     if not form.order:
         return False, 0
     if path.index is not None and any(step.attr.name == path.index.fan_out for step in form.order):

@@ -85,7 +85,7 @@ class BoundPlan:
         return {front: BoundPlan(self.plan, tuple(some), self.values, self.whole) for front, some in groups.items()}
 
     def holds(self, entries: Iterable[Row]) -> bool:
-        """Return whether one of some rows of the path, which begin with its keys, is between the bounds of all parts."""
+        """Return whether one of some rows of the path, which begin with keys, is between the bounds of all parts."""
         ranges = self.ranges if self.whole is None else self.whole
         return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in ranges)
 
@@ -219,7 +219,7 @@ def _with_edges(
     compared: list[Compared],
     texts: Mapping[int, str] | None,
 ) -> Iterator[KeyRange]:
-    """Yield an interval of times, or of texts, as what it has of the partitions at its edges, and the whole ones between."""
+    """Yield an interval of times, or of texts, as parts of the partitions at its edges, and whole ones between."""
     last = access.partition.run[-1]
     assert isinstance(last, Slot)
     edges: dict[str, list[Compared]] = {}

@@ -58,7 +58,7 @@ class ArrowWriter:
         self.schema = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def batches(self, size: int) -> Iterator[Any]:
-        """Yield batches of one size; they are put together of small ones, as rows of Python take ten times the memory."""
+        """Yield batches of one size, put together of small ones, as rows of Python take ten times the memory."""
         pieces: list[Any] = []
         for piece in self.pieces(size):
             pieces.append(piece)
@@ -135,7 +135,7 @@ class _LineBatches:
         return self._writer.pa.RecordBatch.from_arrays([arrays[name] for name in self._reader.names], schema=schema)
 
     def _numbers(self, texts: Any, digits: int) -> Any:
-        """Return the ints of texts that end with their digits; None if one of them is negative: its text is another one."""
+        """Return the ints of texts that end with their digits; None if one is negative: its text is another one."""
         if self._compute.min(texts).as_py() < "a" * digits:
             return None
         return (self._compute.utf8_slice_codeunits(texts, digits) if digits else texts).cast(self._writer.pa.int64())
@@ -166,7 +166,7 @@ def _rows(text: bytes) -> list[Row]:
 
 
 def _ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
-    """Yield what a function makes of items: in another thread while the next ones come, and in this one if that is behind."""
+    """Yield what a function makes of items: in another thread while the next come, in this one if that is behind."""
     first = next(items, None)
     if first is not None and len(first) < _SHORT:
         yield make(first)

@@ -62,8 +62,9 @@ class ColumnResults(Results[T_co]):
     def to_arrow(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
         """Return a ``pyarrow.Table``: the extra ``arrow``.
 
-        Types are kept: times are ``timestamp[us, tz=UTC]``, an Enum is a dictionary, a list of numbers or text is a list,
-        other nested values are their JSON. A column of Decimals gets the smallest decimal type that holds all of them.
+        Types are kept: times are ``timestamp[us, tz=UTC]``, an Enum is a dictionary, a list of numbers or text is a
+        list, other nested values are their JSON. A column of Decimals gets the smallest decimal type that holds all of
+        them.
 
         Args:
             decimals: digits behind the point of a column of Decimals: ``{Product.price: 2}``.
@@ -120,8 +121,8 @@ class ColumnResults(Results[T_co]):
     def to_pandas(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
         """Return a ``pandas.DataFrame``: the extra ``pandas``; as `Query.to_arrow`.
 
-        Where a column of int or bool has missing values, all of them are pandas' types with NA, so that no int becomes a
-        float.
+        Where a column of int or bool has missing values, all of them are pandas' types with NA, so that no int becomes
+        a float.
 
         Raises:
             InvalidQuery: a duration is -2**63 microseconds, which pandas takes for a missing value; or as `to_arrow`.

@@ -1,7 +1,8 @@
 """Queries over several classes of one table: one query for each class, their rows merged in order.
 
-A condition applies to every class, to its own field of the same name and type. In a class without such a field the value is
-missing for all entities. Conditions are two-valued, so the condition is then true or false for the whole class.
+A condition applies to every class, to its own field of the same name and type. In a class without such a field the
+value is missing for all entities. Conditions are two-valued, so the condition is then true or false for the whole
+class.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Member:
 
 
 def _place(run: Run) -> Callable[[Row], Position]:
-    """Return the function from a row to its position among the rows of all classes: its sort values, then its entity's key."""
+    """Return the function from a row to its position among all classes' rows: sort values, then its entity's key."""
     if not run.layout.places:
         return lambda row: row[:2]
     steps, width = len(run.prepared.plan.sort), run.prepared.width

@@ -125,7 +125,7 @@ def read_page(
 
 
 def counted(verb: str, count: object, *, least: int) -> int:
-    """Return an argument that must be a number from ``least`` on, cut to ``sys.maxsize // 2``; else raise InvalidQuery."""
+    """Return a number from ``least`` on, cut to ``sys.maxsize // 2``; raise InvalidQuery if it is none."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidQuery(f"{verb}: expected a whole number, {least} or more, got {shown(count)}")
     return min(count, sys.maxsize >> 1)

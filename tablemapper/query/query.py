@@ -438,7 +438,7 @@ class Query(ClassResults[E]):
         j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
     def select(self, *fields: Any) -> Any:
-        """Return tuples of fields instead of entities. The query reads only these; if an index holds them all, it reads the index alone.
+        """Return tuples of fields instead of entities; only these are read, from an index if it holds them all.
 
         Raises:
             InvalidQuery: no field is given, or a field of another class.

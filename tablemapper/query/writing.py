@@ -1,9 +1,10 @@
 """Writing by query: update or delete the results of a query, in batches that are each atomic.
 
-A run goes through the entities in the order of their keys, which no assignment changes. If the path of the query is the key, it
-reads page after page. Else, for an index or a limit, it first collects the keys from one state of the store. So it writes no
-entity twice, and misses none that matches throughout, whatever this run or others write meanwhile. It writes an entity only if
-that has the ETag that was read. If another program wrote it since, the run reads and tests it again.
+A run goes through the entities in the order of their keys, which no assignment changes. If the path of the query is the
+key, it reads page after page. Else, for an index or a limit, it first collects the keys from one state of the store. So
+it writes no entity twice, and misses none that matches throughout, whatever this run or others write meanwhile. It
+writes an entity only if that has the ETag that was read. If another program wrote it since, the run reads and tests it
+again.
 
 A run with a name keeps its place in the store, in the transaction of each batch, so that it can continue after a kill.
 """

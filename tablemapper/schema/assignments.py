@@ -1,4 +1,4 @@
-"""What `merge` and writes by query do to fields of an entity, and to parts of them: all is checked before the first is changed.
+"""What `merge` and writes by query do to fields, and to parts of them: all is checked before the first is changed.
 
 What is calculated is calculated from the entity as it was: ``a=Product.b, b=Product.a`` swaps two fields.
 """
@@ -248,7 +248,7 @@ _functions: dict[Hashable, Callable[[Any, Sequence[Any]], Any]] = {}
 
 
 def _function(value: Number[Any, Any]) -> Callable[[Any], Any]:
-    """Return a function that calculates an expression for an entity; made once for all that differ in constants only."""
+    """Return a function that calculates an expression for an entity; one for all that differ in constants only."""
     constants: list[Any] = []
     form = _form(value, constants)
     function = _functions.get(form)

@@ -347,7 +347,7 @@ class Check:
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:
-    """Return what is wrong with a group, the live entities of which add up to ``delta``; raises if it cannot be read."""
+    """Return what is wrong with a group, whose live entities add up to ``delta``; raise if it cannot be read."""
     name, key, groups = aggregate.model.name, row[:2], aggregate.aggregate
     state = groups.unpack(blob)
     expected = _expected_state(groups, groups.zero() if delta is None else delta, state)

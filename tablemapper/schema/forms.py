@@ -51,7 +51,7 @@ class TemplateForm(_Form):
         return {field.partition(".")[0] for field, _, _ in self.slots}
 
     def compiled(self, subject: str) -> Template:
-        """Return the template; arguments and errors as `compile_template` has them, and KeyError for an unknown type."""
+        """Return the template; as `compile_template`, whose errors it raises, and KeyError for an unknown type."""
         text = self.text if isinstance(self.text, str) else tuple(self.text)
         return compile_template(text, {field: _SLOT_TYPES[kind] for field, _, kind in self.slots}, subject=subject)
 
@@ -168,7 +168,7 @@ class VersionForm(_Form):
 
     @property
     def in_use(self) -> bool:
-        """Whether programs with this form may use the tables of the file: it is not retired, and has no tables of its own."""
+        """Whether programs with this form may use the file's tables: it is not retired, and has none of its own."""
         return self.until is None and self.beside is None
 
 
@@ -182,10 +182,10 @@ class LinkForm(_Form):
     values: dict[str, list[tuple[Any, Any]]] = {}
     """By property of the old class: stored values that are others in the new one."""
     functions: dict[str, str] = {}
-    """By property of the new class: what makes the old value of the new one; see `translation`. There is no way back."""
+    """By property of the new class: what makes the old value of the new one (`translation`). There is no way back."""
     steps: list[str] = []
-    """Those of the script whose functions make old entities of new ones: nobody knows them without it, and the rest of the
-    link is empty."""
+    """Those of the script whose functions make old entities of new ones: nobody knows them without it, and the rest of
+    the link is empty."""
 
     @property
     def reverse(self) -> LinkForm:
@@ -326,7 +326,7 @@ def stored_default(form: FieldForm) -> Any:
 
 
 def from_first_format(form: ModelForm) -> ModelForm:
-    """Return the form of a class for what the first format of files kept of it, where types had their members in them."""
+    """Return the form of a class for what the first format of files kept of it: types had their members in them."""
     fields = {}
     for name, field in form.fields.items():
         base, members = split_type(field.type)

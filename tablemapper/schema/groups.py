@@ -106,7 +106,7 @@ class Slot:
         return stored
 
     def advance_source(self, number: int, names: Names) -> str:
-        """Return a statement that makes of ``v`` and a number, which is stored, what is held after ``delta``, and that packed."""
+        """Return a statement that makes of ``v`` and a stored number what is held after ``delta``, and that packed."""
         merged = self.merge_source(self.unpack_source(f"v{number}", names), f"delta[{number}]", number - 1, names)
         return f"h{number} = {merged}; p{number} = {self.pack_source(f'h{number}', names)}"
 
@@ -440,7 +440,7 @@ class AggregateModel:
         return f"[{', '.join(['0', *[slot.empty_source(names) for slot in self.slots]])}]"
 
     def advance_source(self, blob: str, names: Names) -> list[str]:
-        """Return statements that make of a blob and ``delta`` the ``state`` after it, and ``packed``; or return None, if the group is gone."""
+        """Return statements from a blob and ``delta`` to ``state`` and ``packed``; they return None if none is left."""
         numbers = range(1, len(self.slots) + 1)
         return [
             *self._decode_source(blob, names),

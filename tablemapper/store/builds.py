@@ -1,7 +1,7 @@
 """Builds beside writers: what is to be built is built in short transactions, so that nobody waits long for one.
 
-Any number of processes may build at the same time: each transaction goes on where the last one ended, whoever wrote that.
-A build that is killed loses nothing.
+Any number of processes may build at the same time: each transaction goes on where the last one ended, whoever wrote
+that. A build that is killed loses nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
 
 
 def _is_scattered(batch: Built, hold: float) -> bool:
-    """Tell whether a batch spent most of its time on groups that the next ones change again, and nobody else wrote lately."""
+    """Tell whether a batch spent most of its time on groups that the next ones change too, and nobody else wrote."""
     return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.delay
 
 

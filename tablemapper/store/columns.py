@@ -24,7 +24,7 @@ def has_hooks(model: Model) -> bool:
 
 
 def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return entities of the values of all fields; what their functions refuse is refused before the first is written."""
+    """Return entities of the values of all fields; what their functions refuse is refused before any is written."""
     fields = model.declaration.fields
     names = [field.name for field in fields if not field.maintained]
     given = [column for field, column in zip(fields, columns, strict=True) if not field.maintained]
@@ -36,7 +36,8 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
 
     Args:
         model: the class.
-        given: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can read.
+        given: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can
+            read.
 
     Raises:
         InvalidEntity: columns are missing, unknown, of different lengths, or hold what cannot be stored; every fault.

@@ -1,4 +1,4 @@
-"""A store whose calls are reported. Its verbs are bound here, so that a store that nobody observes does not even ask."""
+"""A store whose calls are reported. Its verbs are bound here, so that a store without an observer pays nothing."""
 
 from __future__ import annotations
 

@@ -39,8 +39,9 @@ def open(
     Args:
         path: a file, or ``":memory:"``.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
-        migrations: the scripts of the application, as for `tablemapper.migrate`. Where one has a ``back=`` function, the old
-            version of the program goes on reading what is written here. Without it, the first write ends that version.
+        migrations: the scripts of the application, as for `tablemapper.migrate`. Where one has a ``back=`` function,
+            the old version of the program goes on reading what is written here. Without it, the first write ends that
+            version.
         durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
             lost in one, all that remains is consistent.
         limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
@@ -49,15 +50,17 @@ def open(
         build: build what is new before this returns, in short transactions beside other writers. False: return at once;
             until `Store.build` was called, here or elsewhere, queries do without what is new.
         observe: is called with an `Event` after each call of the store, in its thread.
-        slow: seconds; a call that takes longer is logged as a warning, by the logger ``tablemapper.operations``. At level
-            DEBUG, as it is set now, that logs every call.
+        slow: seconds; a call that takes longer is logged as a warning, by the logger ``tablemapper.operations``. At
+            level DEBUG, as it is set now, that logs every call.
 
     Raises:
         InvalidModel: the classes do not fit together.
         InvalidMigration: a script is wrong, or their order.
         SchemaMismatch: the file was written with other ones; every difference is listed.
-        UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change them.
+        UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change
+            them.
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
+        ValueError, TypeError: an option is none of those that are expected; nothing was opened.
     """
     check_limits(limits)
     watch = observer(observe, slow)

@@ -323,7 +323,9 @@ class Store(ByKey):
         return entity
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
-        """Insert an entity, or replace the stored one. With ``merge=True``, fields that are None in the new one keep their stored values.
+        """Insert an entity, or replace the stored one.
+
+        With ``merge=True``, fields that are None in the new one keep their stored values.
 
         Raises:
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
@@ -453,18 +455,19 @@ class Store(ByKey):
     ) -> int:
         """Insert the rows of columns; return their number. All columns are checked before the first row is written.
 
-        NaN, NaT and NA mean a missing value. Numpy scalars are accepted, and also values in the form that `Query.to_arrow` gives them.
+        NaN, NaT and NA mean a missing value. Numpy scalars are accepted, and also values in the form that
+        `Query.to_arrow` gives them.
 
         Args:
             cls: the class of the entities.
-            columns: by the names of the fields, a dict of sequences or numpy arrays; or a data frame or table that Arrow can
-                read: one of Polars, pandas, pyarrow.
+            columns: by the names of the fields, a dict of sequences or numpy arrays; or a data frame or table that
+                Arrow can read: one of Polars, pandas, pyarrow.
             atomic: as for `insert_many`, which writes the rows.
             progress: True for a bar, or a function.
 
         Raises:
-            InvalidEntity: a column is missing, unknown, or of another length, or holds what cannot be stored: every fault, with
-                the column and its first such row.
+            InvalidEntity: a column is missing, unknown, or of another length, or holds what cannot be stored: every
+                fault, with the column and its first such row.
             ModuleNotFoundError: pyarrow is needed and not installed.
             EntityExists, EntityTooLarge, UniqueViolation: as `insert`.
         """
@@ -555,8 +558,8 @@ class Store(ByKey):
         """Correct every index row and every aggregate from the entities, and report what was wrong.
 
         Other programs read and write meanwhile: it finds faults in one state of the store, and corrects them in short
-        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile. Entities
-        never change. An ``_ever`` measure changes only if an existing entity is more extreme.
+        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile.
+        Entities never change. An ``_ever`` measure changes only if an existing entity is more extreme.
 
         Raises:
             InvalidTransaction: the thread is inside a transaction of the store.
@@ -570,9 +573,9 @@ class Store(ByKey):
     def compact(self, *, progress: ProgressOption = False) -> None:
         """Rewrite the file in order, without the space that deleted entities left.
 
-        It needs exclusive use of the file: other threads wait, and another process cannot open it. It needs up to twice the
-        size of the file in free space. If it fails, the file is as it was. It first removes dropped tables. An index that
-        was built beside an old definition gets its plain table name, once the old one is gone.
+        It needs exclusive use of the file: other threads wait, and another process cannot open it. It needs up to twice
+        the size of the file in free space. If it fails, the file is as it was. It first removes dropped tables. An
+        index that was built beside an old definition gets its plain table name, once the old one is gone.
 
         Raises:
             StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.

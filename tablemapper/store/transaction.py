@@ -259,8 +259,8 @@ class Transaction(ByKey):
     def require(self, target: Entity | KeyOf[Any], /) -> None:
         """Fail the transaction if an entity was written since it was read, or if no entity has a key.
 
-        It counts as an operation, and the transaction cannot write the same entity. A group of an aggregate can be required
-        too; the transaction's own writes do not count for it.
+        It counts as an operation, and the transaction cannot write the same entity. A group of an aggregate can be
+        required too; the transaction's own writes do not count for it.
 
         Raises:
             PreconditionFailed: the entity has no ETag.

@@ -170,7 +170,7 @@ def _take(model: Model, run: Iterator[Any], count: int, batch: Batch) -> int:
 def _column_windows(
     operations: Operations, model: Model, columns: Sequence[Sequence[Any]], clock: Clock
 ) -> Iterator[list[Batch]]:
-    """Yield columns in batches that make rows until enough are written together; each goes on where the last one ended."""
+    """Yield columns in batches that make rows until enough are written together; each goes on where the last ended."""
     start = 0
 
     def parts(batch: Batch) -> Iterator[Part]:

@@ -1,7 +1,7 @@
 """Columns of values as Arrow arrays, and the values of columns that come from elsewhere.
 
-pyarrow is imported when it is first needed. A column goes out in the form in which its values are stored, and Arrow itself
-turns the text of times and Decimals into its own types.
+pyarrow is imported when it is first needed. A column goes out in the form in which its values are stored, and Arrow
+itself turns the text of times and Decimals into its own types.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class Int32Value(int):
 class Extra(dict[str, Any]):
     """The properties of an entity that its class does not declare: a dict of names and values of Azure's types.
 
-    The types are str, bool, int, float, datetime, UUID and bytes. None is not kept. An int is an Int64; one that was read
-    as an Int32 stays an Int32.
+    The types are str, bool, int, float, datetime, UUID and bytes. None is not kept. An int is an Int64; one that was
+    read as an Int32 stays an Int32.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What nested values look like in a store: the JSON schema of a type, in a form that does not depend on its docstrings."""
+"""What nested values look like in a store: the JSON schema of a type, whatever its docstrings say."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class SqliteEngine:
                 self.catch_up()
 
     def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
-        """Return the schema to write with, once each twin has ended that cannot be kept in step with what is written here."""
+        """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
         while twins := unkept(sqlite := self._sqlite, written):
             with suppress(OtherGeneration):  # (then it is looked at again)
                 self.file.write_alone(partial(end_unkept, sqlite.stored, twins), generation=sqlite.generation)
@@ -319,7 +319,7 @@ class SqliteEngine:
         return self._sqlite.label(model, index)
 
     def needed(self, model: Model) -> Sequence[str]:
-        """Return the labels of the aggregates that have to be ready for a class to be read: itself, and what keeps its fields."""
+        """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         keepers = self._sqlite.keepers.get(model, {})
         own = [] if model.aggregate is None else [self.label(model)]
         return [*own, *(keepers[field.name] for field in model.maintained)]
@@ -418,7 +418,7 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ care
 
     def _ruled_anew(self) -> set[str]:
-        """Give up what is maintained by other rules of a time zone; return the labels of what is to be built by those of here."""
+        """Give up what is maintained by other rules of a time zone; return the labels of what is to be built."""
         given_up = set[str]()
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
@@ -476,7 +476,7 @@ class SqliteEngine:
         return RepairReport(repaired, left, check.entity_count, time.monotonic() - start)
 
     def _examine(self, snapshot: Snapshot, meter: Meter) -> tuple[SqliteSchema, list[str], Check, list[Finding]]:
-        """Return what one state holds, what is wrong with the file itself, the check of the rest, and what that found."""
+        """Return what one state holds, what is wrong with the file, the check of the rest, and what that found."""
         damage = self.file.integrity(snapshot)
         sqlite, last = self._sqlite, 0
         try:

@@ -408,8 +408,8 @@ class Location:
         connection.execute(f"PRAGMA cache_size = -{cache}")
 
     def _initialise(self, connection: apsw.Connection) -> None:
-        # In a rollback journal: so the header of the file itself, which is all that is read before a file is opened, says
-        # what the file is as soon as it says anything.
+        # In a rollback journal: so the header of the file itself, which is all that is read before a file is opened,
+        # says what the file is as soon as it says anything.
         connection.execute(f"PRAGMA page_size = {self.page_size}")
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("BEGIN EXCLUSIVE")

@@ -1,7 +1,8 @@
 """The errors of SQLite, apsw and the operating system, as errors of this library.
 
 apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
-``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay nothing.
+``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay
+nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The connections of a file that read: few are kept, not many more are open at once, and a thread that finds none waits.
+"""The connections of a file that read: few are kept, few more are open at once, and a thread that finds none waits.
 
 A thread that holds a reader, because it loops over a query, never waits for another one: it would wait for itself. So
 nested loops may open more than that.

@@ -1,8 +1,8 @@
 """Reads of one state of a file that take more than one call: streams of rows, and snapshots.
 
-As long as a state of the file is held, its write-ahead log cannot be reused, and grows with each write. So both are bounded
-in time: first there is a warning, then the state is let go, by a write if nobody asks for rows. A cold snapshot is not: a
-check reads all of one state, however long that takes.
+As long as a state of the file is held, its write-ahead log cannot be reused, and grows with each write. So both are
+bounded in time: first there is a warning, then the state is let go, by a write if nobody asks for rows. A cold snapshot
+is not: a check reads all of one state, however long that takes.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def copy_pages(
                         progress(backup.page_count - backup.remaining, backup.page_count)
                 backup.finish()
             except BaseException:
-                # With an error of the disk on its way, the driver's object raises SystemError, or leaves an error behind that
-                # the next call to C raises so. No call comes before what was raised takes its place.
+                # With an error of the disk on its way, the driver's object raises SystemError, or leaves an error
+                # behind that the next call to C raises so. No call comes before what was raised takes its place.
                 try:  # noqa: SIM105
                     backup.close(True)
                 except SystemError:

@@ -1,9 +1,9 @@
 """Keys that lie evenly over a table without rowids, from the upper pages of its b-tree.
 
-An inner page of the b-tree of such a table has whole rows between its children, and each child holds about as many bytes
-as the next. So a few pages divide any number of rows. SQLite has no statement that reads inner pages only, so they are
-taken from the file, as its format says (https://www.sqlite.org/fileformat2.html). What stands only in the write-ahead
-log is not seen, and a page may be overwritten meanwhile: the keys tell where rows were lately, no more.
+An inner page of the b-tree of such a table has whole rows between its children, and each child holds about as many
+bytes as the next. So a few pages divide any number of rows. SQLite has no statement that reads inner pages only, so
+they are taken from the file, as its format says (https://www.sqlite.org/fileformat2.html). What stands only in the
+write-ahead log is not seen, and a page may be overwritten meanwhile: the keys tell where rows were lately, no more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One open database file: one connection that writes, and as many that read as are needed at once.
 
-Nothing here knows about entities. A write is a function of a `Writer`, run in one transaction. A read is a statement, which
-sees the state after the last commit.
+Nothing here knows about entities. A write is a function of a `Writer`, run in one transaction. A read is a statement,
+which sees the state after the last commit.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class File:
     def seek(self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = _first) -> Any:
         """Return the row that one statement finds by its whole key, or None.
 
-        As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of all
-        others, so only that one has the pages in its cache that were read or written last.
+        As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of
+        all others, so only that one has the pages in its cache that were read or written last.
 
         Args:
             sql: the statement.
@@ -203,9 +203,10 @@ class File:
             yield from read(snapshot)
 
     def by_writer(self, use: Callable[[Callable[..., list[Row]]], T]) -> T:
-        """Call a function with one that reads one state of the file, by the connection that writes; return what it returns.
+        """Call a function with one that reads one state of the file by the connection that writes; return its result.
 
-        So a file can be looked at when it is opened, and no second connection has to learn its schema before one is needed.
+        So a file can be looked at when it is opened, and no second connection has to learn its schema before one is
+        needed.
         """
         return self._outside(lambda: self._by_writer(use))
 
@@ -261,8 +262,8 @@ class File:
         """Run ``apply`` in a write transaction and return what it returns, once that is safe on the disk.
 
         Args:
-            apply: writes; what it raises undoes all of it. It may not call :meth:`write`. It is called by this thread or
-                by another, and again if others in the same transaction broke that.
+            apply: writes; what it raises undoes all of it. It may not call :meth:`write`. It is called by this thread
+                or by another, and again if others in the same transaction broke that.
             generation: the generation of the catalogue that ``apply`` was made for.
 
         Raises:
@@ -278,8 +279,8 @@ class File:
         """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
 
         Returns:
-            Also the seconds from the begin of the transaction to the end of its commit, and these with the seconds in which
-            the log was copied afterwards; 0 for the latter if no others wrote within the last second.
+            Also the seconds from the begin of the transaction to the end of its commit, and these with the seconds in
+            which the log was copied afterwards; 0 for the latter if no others wrote within the last second.
         """
         write = self._write(apply, generation, alone=True)
         return write.outcome(), write.seconds, write.delay

@@ -1,8 +1,8 @@
 """A copy of a backup takes the place of a store: whole, or not at all.
 
-The copy is made and verified beside the place, under another name. What was there is kept locked meanwhile, and all of it
-is brought into the one file before its log is removed. So at each moment the place holds the old store or the new one,
-and a rename is what lies between.
+The copy is made and verified beside the place, under another name. What was there is kept locked meanwhile, and all of
+it is brought into the one file before its log is removed. So at each moment the place holds the old store or the new
+one, and a rename is what lies between.
 """
 
 from __future__ import annotations

@@ -177,9 +177,9 @@ class Transactions:
                     raised = error
                     raise
             timestamps.committed(connection)
-            # A process that is alone takes no turns, which cost time. Another one that comes gets SQLite's lock once, and
-            # from then on both take turns. It would seldom find that lock free between long transactions, so these take
-            # turns always: beside them a turn costs nothing.
+            # A process that is alone takes no turns, which cost time. Another one that comes gets SQLite's lock once,
+            # and from then on both take turns. It would seldom find that lock free between long transactions, so these
+            # take turns always: beside them a turn costs nothing.
             until = self.deadline()
             thread = get_ident()
             if timestamps.others_wrote or self._wrote_last not in (0, thread):
@@ -219,9 +219,9 @@ class Transactions:
     def _copy_log(self, connection: apsw.Connection) -> None:
         """Copy the log into the file after a write that was alone, once it is long.
 
-        SQLite does that within COMMIT, while all others wait for the turn: many times as long as a batch of a build takes.
-        Here they write on meanwhile. What they write is not copied then, so where none of them copies the whole log, it
-        grows; when it is twice as long, SQLite copies it as ever.
+        SQLite does that within COMMIT, while all others wait for the turn: many times as long as a batch of a build
+        takes. Here they write on meanwhile. What they write is not copied then, so where none of them copies the whole
+        log, it grows; when it is twice as long, SQLite copies it as ever.
         """
         with suppress(apsw.Error):  # it is tried again
             # (In apsw 3.51.3 Connection.wal_checkpoint does not know this mode yet.)
@@ -310,7 +310,8 @@ class Transactions:
                 connection.execute(FENCE)
             final = present is not None
             if present:
-                # The system may take pages that it failed to sync for clean: only a copy in the file itself can be trusted.
+                # The system may take pages that it failed to sync for clean: only a copy in the file itself can be
+                # trusted.
                 behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 final = behind == done
         except Exception:
@@ -375,7 +376,8 @@ def _present(
 ) -> bool | None:
     """Tell whether writes that shared a transaction are in the file; None if that cannot be known.
 
-    A later write of the transaction may have changed what an earlier one wrote; nothing changed what the last one wrote.
+    A later write of the transaction may have changed what an earlier one wrote; nothing changed what the last one
+    wrote.
     """
     last = True
     for write in reversed(writes):

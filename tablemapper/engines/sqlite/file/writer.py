@@ -56,7 +56,7 @@ class Writer:
 
     @property
     def previous(self) -> int:
-        """The last timestamp before this transaction: one that was given out earlier is that only if nobody wrote since."""
+        """The last timestamp before this transaction: equal to an earlier one only if nobody wrote since."""
         return self._timestamps.previous
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> tuple[Any, ...] | None:

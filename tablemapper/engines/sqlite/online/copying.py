@@ -1,17 +1,18 @@
 """Copies with a queue: the entities of old classes are converted to new ones while other programs write.
 
-New entities are written to tables of their own. One invariant holds at each commit: for each old key up to the cursor that is
-not queued, the new tables hold exactly the entities that the old one is converted to. A batch converts the queued keys, then the
-keys after the cursor, and moves the cursor. A writer of an old entity up to the cursor queues its key in the same transaction,
-see `jobs.queue`; it need not know the script. The transaction that finds no key queued and none after the cursor also switches:
-it renames the tables of the old classes, so that no program reads them unawares, and the catalogue names the new ones.
+New entities are written to tables of their own. One invariant holds at each commit: for each old key up to the cursor
+that is not queued, the new tables hold exactly the entities that the old one is converted to. A batch converts the
+queued keys, then the keys after the cursor, and moves the cursor. A writer of an old entity up to the cursor queues its
+key in the same transaction, see `jobs.queue`; it need not know the script. The transaction that finds no key queued and
+none after the cursor also switches: it renames the tables of the old classes, so that no program reads them unawares,
+and the catalogue names the new ones.
 
-The ledger has the new entities of each old key. Where new entities of one key are combined, it also has the old keys that each
-new entity is combined from, under an id of its own: see `_parts_id`. A new entity exists as long as it has such rows. A change of
-one part combines all parts anew.
+The ledger has the new entities of each old key. Where new entities of one key are combined, it also has the old keys
+that each new entity is combined from, under an id of its own: see `_parts_id`. A new entity exists as long as it has
+such rows. A change of one part combines all parts anew.
 
-Where the old version goes on by a function of the script, the way back must lead from exactly one of the new entities of an old
-key to that key. If it does not for some key, that is noted, and the old version stops at the switch.
+Where the old version goes on by a function of the script, the way back must lead from exactly one of the new entities
+of an old key to that key. If it does not for some key, that is noted, and the old version stops at the switch.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class _Copy:
         return [None if row is None else model.build_one(row) for model, row in rows]
 
     def _copy_key(self, writer: Writer, key: Key, entities: Sequence[Any]) -> None:
-        """Convert the old entities of one key, and replace its new entities so far; queue the key if that is impossible."""
+        """Convert the old entities of one key, and replace its new ones; queue the key if that is impossible."""
         (text,) = writer.get(_MADE, (self._id, *key)) or ("[]",)
         places = msgspec.json.decode(text, type=list[Place])
         try:

@@ -1,8 +1,8 @@
 """Indexes, aggregates and classes are dropped or disabled, and their tables are cleared.
 
 A drop removes the definition from the catalogue at once, and leaves a tombstone. In the same transaction the tables get
-other names, so that no program reads what nobody maintains; see `fences`. The tables may be large, so short transactions clear
-them afterwards.
+other names, so that no program reads what nobody maintains; see `fences`. The tables may be large, so short
+transactions clear them afterwards.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalo
 
 
 def _without_class(writer: Writer, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
-    """Return a catalogue without a class, and the physical names of its tables; its rows in a shared table are deleted."""
+    """Return a catalogue without a class, and the names of its tables; its rows in a shared table are deleted."""
     models, index_tables = dict(catalogue.models), dict(catalogue.index_tables)
     form = models.pop(name)
     physical = [index_tables.pop(label) for label in sorted(f"{name}.{index}" for index in form.indexes)]
@@ -150,7 +150,7 @@ def drop_former(writer: Writer, catalogue: Catalogue) -> Catalogue:
 
 
 def unused(catalogue: Catalogue) -> list[str]:
-    """Return the labels of former definitions that no program declares: all versions in use were opened after the last one."""
+    """Return the labels of former definitions that no program declares: all versions in use were opened later."""
     labels = []
     for label, state in catalogue.states.items():
         owner = plain_name(label.partition(".")[0])
@@ -214,8 +214,8 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
         writer: the transaction.
         catalogue: the catalogue as it is.
         label: the index or the aggregate.
-        keep_ever: whether an aggregate with ``_ever`` measures keeps its groups. The build takes over what they hold of entities
-            that are gone.
+        keep_ever: whether an aggregate with ``_ever`` measures keeps its groups. The build takes over what they hold of
+            entities that are gone.
 
     Raises:
         InvalidQuery: the catalogue does not have it.
@@ -321,7 +321,7 @@ def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Cat
 
 
 def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None:
-    """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if a drop left no tables."""
+    """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if there is none."""
     tombstone = next((each for each in catalogue.tombstones if each.tables), None)
     if tombstone is None:
         return None
@@ -349,7 +349,7 @@ def delete_rows(writer: Writer, table: str, most: int) -> int:
 
 
 def tidy(writer: Writer) -> None:
-    """Drop the tables that drops left, and give all others their public names, while no other process has the file open."""
+    """Drop the tables that drops left, and give the others their public names, while no other process is there."""
     catalogue = read_catalogue(writer.read)
     if not catalogue.models or catalogue.first_format or catalogue.staged is not None:
         return

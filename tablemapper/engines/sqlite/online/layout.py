@@ -42,7 +42,7 @@ class Layout:
         return name
 
     def _labels(self, name: str, form: ModelForm, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
-        """Yield the label and the table's public name of each index of a class, or of those that hold one of some properties."""
+        """Yield the label and the table's public name of each index, or of those that hold one of some properties."""
         for index_name, index in form.indexes.items():
             if properties is None or properties & index.fields:
                 yield f"{name}.{index_name}", index.table
@@ -69,7 +69,7 @@ class Layout:
             self._past.add(name.lower())
 
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
-        """Rename the tables or columns that hold some properties: a program that knows the old names cannot read new values."""
+        """Rename the tables or columns of some properties: a program with the old names cannot read new values."""
         for name, property in widened:
             form = self._before.models[name]
             in_key = form.fields[property].in_key

@@ -160,7 +160,8 @@ class SqliteMigrations:
     def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied.
 
-        Nothing is to be copied if a twin has the result already, kept in step since the migration switched, or was undone.
+        Nothing is to be copied if a twin has the result already, kept in step since the migration switched, or was
+        undone.
 
         Raises:
             InvalidMigration: another one is under way, or ``check`` refuses the store.
@@ -196,7 +197,7 @@ class SqliteMigrations:
         return self._catalogue.staged is not None
 
     def _stage(self, writer: Writer, transition: Transition, catalogue: Catalogue) -> Catalogue:
-        """Create the tables of the new classes, and register what is copied; return the catalogue of the new classes."""
+        """Create the tables of the new classes, and register what is copied; return the new classes' catalogue."""
         staged = stage(writer, transition.new, catalogue.past, writer.read)
         building = {
             label: replace(staged.states[label], state="building", since=writer.timestamp)
@@ -214,7 +215,7 @@ class SqliteMigrations:
         return attrs.evolve(staged, states=staged.states | building)
 
     def lacking(self, transition: Transition) -> Sequence[Fault]:
-        """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
+        """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
         kept = any(
@@ -277,12 +278,12 @@ class SqliteMigrations:
         self._look()
 
     def take_over(self, schema: Schema) -> None:
-        """Add to the catalogue what classes declare and no step of a script says, as opening them does, and build nothing."""
+        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing."""
         self._write(lambda writer: take_over(writer, schema, writer.read))
         self._look()
 
     def step(self, most: int) -> Copied:
-        """Convert the next entities, at most ``most``, in one transaction; switch in the transaction of the last ones."""
+        """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
@@ -343,8 +344,8 @@ class SqliteMigrations:
 
     def contract(self, id: str) -> None:
         """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
-        # After the first transaction the migration cannot be undone, and no program uses the tables: they can be emptied in
-        # short transactions.
+        # After the first transaction the migration cannot be undone, and no program uses the tables: they can be
+        # emptied in short transactions.
         self._write(partial(self._retire, id))
         self._look()
         for name in _dropped_classes(self._catalogue, id):
@@ -424,7 +425,7 @@ class SqliteMigrations:
 
 
 def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
-    """Return a catalogue with the versions that an edit comes to; older ones go on under their names of the properties."""
+    """Return a catalogue with the versions after an edit; older ones go on under their names of properties."""
     versions = dict(catalogue.versions)
     for model in edit.new:
         if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened

@@ -1,9 +1,10 @@
 """The repair of a file: index rows and groups are corrected from the entities, while other programs read and write.
 
-A check finds the problems in one state of the store, and transactions of a few rows correct them. The transaction that corrects
-an index row computes it anew from the entity. A group may have too many entities for that. But every write changes the group and
-the true totals of its entities by the same amount, so their difference stays what the check found: the correction, which is added
-to the group. Two repairs at a time would both add it, so a repair stops when another one begins.
+A check finds the problems in one state of the store, and transactions of a few rows correct them. The transaction that
+corrects an index row computes it anew from the entity. A group may have too many entities for that. But every write
+changes the group and the true totals of its entities by the same amount, so their difference stays what the check
+found: the correction, which is added to the group. Two repairs at a time would both add it, so a repair stops when
+another one begins.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Repair:
         return {label: several for label, several in problems.items() if len(several) > most}
 
     def left(self, findings: Iterable[Finding], *, untouched: bool) -> Iterator[Problem]:
-        """Yield the problems that are left, each with what to do; ``untouched``: the file is damaged, so nothing was repaired."""
+        """Yield the problems that are left, each with what to do; ``untouched``: the damaged file is as it was."""
         remedy = "restore a backup" if untouched else "it changed while it was repaired: call repair() again"
         for finding in findings:
             problem = finding.problem
@@ -314,7 +315,7 @@ def _group(
     problems: list[Problem],
     rows: Rows,
 ) -> _Group:
-    """Return the fix of a group: the difference between its stored state and its entities, both as the check read them."""
+    """Return the fix of a group: the difference between its state and its entities, as the check read both."""
     slots, live = aggregate.aggregate, check.live(aggregate, key)
     stored = next(rows(sqlite.statements[aggregate.model].get_state, key), None)
     state, readable = None, True

@@ -152,8 +152,8 @@ def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> N
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
     """Return a catalogue that marks the drops of a migration as undeclared; as declared, if the migration is undone.
 
-    Contracting drops them, unless a later version declares them again. A later migration may have ended them before that; once
-    both are undone, the versions that declare them bring them back.
+    Contracting drops them, unless a later version declares them again. A later migration may have ended them before
+    that; once both are undone, the versions that declare them bring them back.
     """
     applied = [entry for entry in catalogue.history if entry.id == change.id and entry.undone is None]
     labels = [label for entry in applied for label in entry.drops] if change.back else change.drops
@@ -184,7 +184,7 @@ def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
 
 
 def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> VersionForm:
-    """Return a version after a twin and the classes of the file changed places; ``stays``: it is a version of both, or of neither."""
+    """Return a version after a twin and the file changed places; ``stays``: it is one of both, or of neither."""
     if version.until is not None:
         return version
     if version.beside == migration:
@@ -284,7 +284,8 @@ def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -
 def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> Catalogue:
     """Return a catalogue with tombstones of aggregates that ended, where their class has the same form as before.
 
-    Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know it.
+    Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know
+    it.
 
     Args:
         catalogue: the catalogue as it is then.

@@ -57,15 +57,15 @@ BESIDE = {
     QUEUE: f"CREATE TABLE {QUEUE}(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
     LEDGER: f"CREATE TABLE {LEDGER}(id, pk, rk, made, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
 }
-"""The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities that
-changed since they were copied, and the entities that each was converted to."""
+"""The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities
+that changed since they were copied, and the entities that each was converted to."""
 _RENAME_JOB = f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?"
 _AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
 _log = logging.getLogger("tablemapper.sqlite")
 
 
 def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0) -> Evolution:
-    """Compare a catalogue with a schema; raise SchemaMismatch, with every difference, if the file cannot take it over."""
+    """Compare a catalogue with a schema; raise SchemaMismatch with all differences if the file cannot take it over."""
     schema = _without_twins(catalogue, schema)
     evolution = evolve(
         catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), catalogue.history, now=now
@@ -249,7 +249,7 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
 
 
 def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
-    """Return a catalogue in which all is disabled that was maintained by other rules of a time zone; it is built anew then.
+    """Return a catalogue without what was maintained by other rules of a time zone, which is disabled and built anew.
 
     In a twin or a staged catalogue, it is built once that replaces the classes of the file.
 
@@ -336,7 +336,7 @@ def _log_changes(evolution: Evolution) -> None:
 
 
 def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
-    """Return the twins that cannot be kept in step any more: a class that they are linked to can hold more, or was dropped."""
+    """Return the twins that cannot be kept in step any more: a class that they link can hold more, or was dropped."""
     classes = {name for name, _ in evolution.widened} | evolution.dropped
     twins = []
     for twin in catalogue.twins:
@@ -349,7 +349,7 @@ def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
 
 
 def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> Catalogue:
-    """Create new tables for all classes of a schema, beside the tables of the file; return the catalogue of these alone."""
+    """Create tables for all classes of a schema, beside those of the file; return the catalogue of these alone."""
     evolution = evolve({}, {}, schema, _Contents(Catalogue(), read), now=writer.timestamp)
     layout = Layout(writer, Catalogue(past=past), read)
     layout.extend(schema, evolution.models_after)

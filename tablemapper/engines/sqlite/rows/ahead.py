@@ -1,11 +1,13 @@
 """The groups of aggregates that are being built, written ahead of the cursor of their job while nobody else writes.
 
-A batch changes nearly as many groups as it reads entities, where these are not sorted by what they are grouped by, and the next
-batch changes the same groups again. So the entities after the cursor are read in one state of the file, without its lock. What
-they contribute is kept in memory, and written in the order of the groups' keys, in slices: each group is written once.
+A batch changes nearly as many groups as it reads entities, where these are not sorted by what they are grouped by, and
+the next batch changes the same groups again. So the entities after the cursor are read in one state of the file,
+without its lock. What they contribute is kept in memory, and written in the order of the groups' keys, in slices: each
+group is written once.
 
-That is right only as long as nobody else writes, which each transaction here finds out: the last timestamp of the file must be its
-own. If it is not, what was kept is dropped, and the batches go on after the cursor. What was written stays: see `jobs`.
+That is right only as long as nobody else writes, which each transaction here finds out: the last timestamp of the file
+must be its own. If it is not, what was kept is dropped, and the batches go on after the cursor. What was written stays:
+see `jobs`.
 """
 
 from __future__ import annotations
@@ -165,7 +167,7 @@ class Ahead:
         return built
 
     def _read(self, sqlite: SqliteSchema, job: Job, place: Sequence[Any], changes: ChangeSet) -> Generator[int]:
-        """Read the entities after the cursor, in one state of the file, and yield from time to time how many were read."""
+        """Read the entities after the cursor, in one state of the file; yield now and then how many were read."""
         targets, count = left(job, place[2:4]), 0
         sql = sqlite.statements[job.model].scan_some(job.targets.places, after=True)
         with self._file.snapshot(cold=True) as snapshot:
@@ -179,7 +181,7 @@ class Ahead:
         yield count
 
     def _alone(self, sqlite: SqliteSchema, write: Callable[[Writer], T]) -> tuple[T, Pace] | None:
-        """Write in a transaction, and return what that gave, and its pace; None if somebody else wrote since the last one."""
+        """Write in a transaction; return what that gave, and its pace, or None if others wrote since the last one."""
         last, results = 0, list[T]()
 
         def transaction(now: SqliteSchema, writer: Writer) -> None:

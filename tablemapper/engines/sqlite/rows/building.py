@@ -1,4 +1,4 @@
-"""The batches and slices of a job: each adds the next entities to its targets, or the next groups, in one transaction."""
+"""The batches and slices of a job: each adds the next entities, or the next groups, to its targets in a transaction."""
 
 from __future__ import annotations
 

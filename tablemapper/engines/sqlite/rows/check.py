@@ -1,4 +1,4 @@
-"""The check of a file: what `schema.check` compares, read by statements, and what SQLite and this engine keep besides."""
+"""The check of a file: statements read what `schema.check` compares, and what SQLite and this engine keep besides."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def examine(
 
 
 def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[Finding], tuple[str, ...]]:
-    """Compare twins with the entities that scripts convert to them; return the findings, and the twins of unknown scripts."""
+    """Compare twins with what scripts convert to them; return the findings, and the twins of unknown scripts."""
     if integrity:
         return [], ()
     switched = {one.id: one.switched or 0 for one in sqlite.stored.history}

@@ -1,7 +1,10 @@
-"""Contested indexes: unique indexes with duplicates. The first holder of a value is in the index, the further ones are noted.
+"""Contested indexes: unique indexes with duplicates.
 
-Programs that do not know the index may have written duplicates. So while it is being built, a further holder is noted and not
-refused; once it is built, each new one is refused. When the holder of a value is deleted, the first noted one moves up.
+The first holder of a value is in the index, the further ones are noted.
+
+Programs that do not know the index may have written duplicates. So while it is being built, a further holder is noted
+and not refused; once it is built, each new one is refused. When the holder of a value is deleted, the first noted one
+moves up.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def violated(writer: Writer, label: str) -> bool:
 def holders(
     sqlite: SqliteSchema, index: IndexMaintenance, read: Callable[..., list[tuple[str, ...]]], most: int
 ) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return the duplicate values of an index, at most ``most``, each with the keys of its holders, the first one first."""
+    """Return the duplicate values of an index, at most ``most``, each with its holders' keys, the first one first."""
     duplicates: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for pk, rk in read(_VALUES, (index.label, max(most, 0))):
         first = read(sqlite.indexes[index.model].holder, (pk, rk))

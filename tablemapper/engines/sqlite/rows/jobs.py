@@ -1,11 +1,11 @@
-"""Jobs and copies: what a write must do for the indexes and aggregates that are being built, and for a migration that copies.
+"""Jobs and copies: what a write must do for the indexes and aggregates that are built, and for a migration that copies.
 
-One invariant holds at each commit: an index that is being built has the rows of exactly the entities up to the cursor of its job.
-A group of an aggregate that is being built has what these entities contribute; a group up to the frontier of the job, by its own
-key, has what all entities contribute. A batch adds the entities after the cursor, in the order of their keys, and moves the
-cursor. A slice adds the groups after the frontier, in the order of theirs, and moves the frontier: see `ahead`. A write maintains
-everything for an entity up to the cursor, and for one after it the groups up to the frontier. SQLite has one writer at a time,
-which reads both in its own transaction.
+One invariant holds at each commit: an index that is being built has the rows of exactly the entities up to the cursor
+of its job. A group of an aggregate that is being built has what these entities contribute; a group up to the frontier
+of the job, by its own key, has what all entities contribute. A batch adds the entities after the cursor, in the order
+of their keys, and moves the cursor. A slice adds the groups after the frontier, in the order of theirs, and moves the
+frontier: see `ahead`. A write maintains everything for an entity up to the cursor, and for one after it the groups up
+to the frontier. SQLite has one writer at a time, which reads both in its own transaction.
 
 A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
 """
@@ -152,7 +152,7 @@ def _collect_some(whole: AggregateMaintenance, has: Passed, rows: Iterable[Row],
 
 
 class _Met(dict[Any, Delta]):
-    """The changes of all groups that entities are in; those of some of them are in another dict, too, which outlives it."""
+    """The changes of all groups that entities are in; those of some are in another dict, too, which outlives it."""
 
     def __init__(self, groups: Groups, has: Callable[[Any], bool]) -> None:
         super().__init__()

@@ -196,7 +196,7 @@ def has_dependents(sqlite: SqliteSchema, model: Model) -> bool:
 def changed_groups(
     sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance, groups: Groups
 ) -> list[tuple[tuple[str, str], Row | None, Row | None]]:
-    """Return the groups that change, in order: the key of each, what is stored of it, and the row that it comes to have.
+    """Return the groups that change, in order: the key of each, its stored row, and the row after the change.
 
     None stands for none. What is counted of their values is written.
     """

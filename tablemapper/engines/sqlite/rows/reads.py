@@ -279,7 +279,7 @@ class SqliteReads:
 
     @_again
     def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
-        """Return places that divide the rows between the bounds into parts of about one size, in order; fewer if rows are few."""
+        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         select = self.select(bound.plan)
         with self._file.snapshot() as snapshot:
 

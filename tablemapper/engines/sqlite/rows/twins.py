@@ -1,17 +1,17 @@
 """Twins: the old classes of a migration go on in tables of their own, which are kept in step with the new classes.
 
-A *twin* has a catalogue of its own, and links between its classes and those of the file: which property corresponds to which,
-and which value to which. So no process needs the code of the other version. A program with the old classes uses the tables of
-the twin in place of those of the file, see `names.seen_by`, with their keys, indexes and aggregates. A transaction that writes
-an entity on one side also writes it on the other side, with the indexes and aggregates there.
+A *twin* has a catalogue of its own, and links between its classes and those of the file: which property corresponds to
+which, and which value to which. So no process needs the code of the other version. A program with the old classes uses
+the tables of the twin in place of those of the file, see `names.seen_by`, with their keys, indexes and aggregates. A
+transaction that writes an entity on one side also writes it on the other side, with the indexes and aggregates there.
 
-One invariant holds at each commit: each entity of one side is the translation of the corresponding entity of the other side. A
-write translates the entity as it is after the change. So the order of writes does not matter, and properties that only one side
-has keep their values. If a link leads only from the classes of the file to the twin, the old classes can be read, and their
-writes are refused.
+One invariant holds at each commit: each entity of one side is the translation of the corresponding entity of the other
+side. A write translates the entity as it is after the change. So the order of writes does not matter, and properties
+that only one side has keep their values. If a link leads only from the classes of the file to the twin, the old classes
+can be read, and their writes are refused.
 
-Some links need functions that only a script has: see `ScriptSide`. A process that opened the store without the script cannot
-keep such a twin in step; it ends the twin before it writes, so that no program reads outdated entities.
+Some links need functions that only a script has: see `ScriptSide`. A process that opened the store without the script
+cannot keep such a twin in step; it ends the twin before it writes, so that no program reads outdated entities.
 """
 
 from __future__ import annotations
@@ -147,8 +147,9 @@ def former_row(conversion: Conversion, entity: Any) -> Row | None:
 class ScriptSide:
     """The link from a new class to the old one by the functions of a script, followed by each write.
 
-    The key of an entity does not tell the key of its counterpart, so a write reads that before it changes the entity. Each old
-    entity is the counterpart of exactly one new entity. It was so at the switch, and a write that would change it is refused.
+    The key of an entity does not tell the key of its counterpart, so a write reads that before it changes the entity.
+    Each old entity is the counterpart of exactly one new entity. It was so at the switch, and a write that would change
+    it is refused.
     """
 
     def __init__(self, here: Catalogue, twin: Twin, link: LinkForm, conversion: Conversion) -> None:
@@ -218,7 +219,8 @@ class ScriptSide:
 
         Args:
             read: runs a statement on one state of the file.
-            switched: when the migration switched; counterparts that were not written since are those of the old version.
+            switched: when the migration switched; counterparts that were not written since are those of the old
+                version.
         """
         count, statements = 0, self.sqlite.statements[self._model]
         for row in read(self._statements.scan):

@@ -444,7 +444,7 @@ class Get:
     def few(
         self, read: Callable[[str, Sequence[Any]], list[Row]], keys: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Row] | None:
-        """Return what `rows` does, read by one statement; None if these are too many keys, or rows with large values."""
+        """Return what `rows` does, by one statement; None if these are too many keys, or rows with large values."""
         places = _FEW if len(keys) <= _FEW else _SOME
         if len(keys) > places:
             return None

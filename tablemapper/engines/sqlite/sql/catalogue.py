@@ -3,8 +3,8 @@
 What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
 generation first, and a store that was opened with an older one follows before it writes.
 
-A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of those who know
-an older one fail, and they read the catalogue again.
+A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of those who
+know an older one fail, and they read the catalogue again.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Catalogue:
     tables: dict[str, EntityTable] = attrs.field(factory=dict)
     """Entity tables, by their public name."""
     index_tables: dict[str, str] = attrs.field(factory=dict)
-    """The physical names of the tables of indexes, by label, and of those that aggregates count their live values in."""
+    """The physical names of the tables of indexes, by label, and of those with the live values of aggregates."""
     past: frozenset[str] = frozenset()
     """Physical names, in lower case, that once had a meaning."""
     jobs: tuple[JobForm, ...] = ()
@@ -212,7 +212,7 @@ class Catalogue:
         }
 
     def group(self, twin: Twin) -> frozenset[str]:
-        """Return the classes, by name, that took the place of those of a twin, with all that hangs together with them."""
+        """Return the classes, by name, that took the place of those of a twin, with all that belongs to them."""
         names = {link.new for link in twin.links} & self.models.keys()
         while True:
             tables = {self.models[name].table for name in names}
@@ -283,8 +283,8 @@ class Catalogue:
 def trusted() -> Iterator[None]:
     """Raise CorruptStore for an error in what is computed from a catalogue: it contradicts itself.
 
-    A catalogue is JSON that any program can change, and each part of it can be wrong for each other part. What compiles a
-    catalogue relies on it instead of checking it all first.
+    A catalogue is JSON that any program can change, and each part of it can be wrong for each other part. What compiles
+    a catalogue relies on it instead of checking it all first.
     """
     try:
         yield

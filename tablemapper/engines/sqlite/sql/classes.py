@@ -1,7 +1,7 @@
 """The classes of a store as one file has them: their names in its catalogue, their tables and their statements.
 
-A program can open a class by an older form than that of the catalogue, and without the aggregates over it. Then the catalogue
-says what the rows hold and what is maintained, and the class says what the program reads.
+A program can open a class by an older form than that of the catalogue, and without the aggregates over it. Then the
+catalogue says what the rows hold and what is maintained, and the class says what the program reads.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _without(schema: Schema, retired: Mapping[str, str]) -> Schema:
 
 
 def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
-    """Return why classes cannot be used any more, by name: they, their sources or their keepers were retired or dropped."""
+    """Return why classes cannot be used any more, by name: they, their sources or keepers were retired or dropped."""
     retired: dict[str, str] = {}
     for model in schema.models:
         source = model if model.aggregate is None else schema.by_class[model.aggregate.source]

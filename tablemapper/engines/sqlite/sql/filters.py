@@ -29,7 +29,7 @@ Argument = tuple[Parameter, Callable[[Any], Any]]
 
 @attrs.frozen(eq=False)
 class Condition:
-    """A condition in SQL, the functions from a query's values to its arguments, and whether it is as strict as the predicate."""
+    """A condition in SQL, the functions from values to its arguments, and whether it is as strict as the predicate."""
 
     sql: str
     arguments: tuple[Argument, ...] = ()
@@ -58,7 +58,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
 
 
 def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -> Condition | None:
-    """Return an equality as SQL over a key, for a field that has a literal behind it there: a range also includes longer texts.
+    """Return an equality as SQL over a key, for a field with a literal behind it: a range also includes longer texts.
 
     Args:
         predicate: the predicate.

@@ -21,7 +21,7 @@ def upsert(insert: str, columns: Iterable[str]) -> str:
 
 
 def index_column_names(properties: Iterable[str]) -> list[str]:
-    """Return the columns of properties in the table of an index: two that differ only in case cannot both have their name."""
+    """Return the columns of an index's properties: two that differ only in case cannot both have their name."""
     names: list[str] = []
     for property in properties:
         name, number = property, 2

@@ -1,7 +1,7 @@
 """Renamed properties, and classes with twins: the catalogue as an older version of a program sees it.
 
-Only the catalogue has the names of properties. An older version sees a catalogue with the old names, and the same columns. So
-both versions read and write the same rows.
+Only the catalogue has the names of properties. An older version sees a catalogue with the old names, and the same
+columns. So both versions read and write the same rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def guests(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Twin, ...]:
 
 
 def _replaces(catalogue: Catalogue, twin: Twin, model: Model) -> bool:
-    """Return whether a class is one of those that took the place of a twin's: another class with it may have its old form again."""
+    """Return whether a class took the place of a twin's: another class with it may have its old form again."""
     if model.name not in catalogue.group(twin):
         return False
     older = twin.catalogue.models.get(model.name)

@@ -1,4 +1,4 @@
-"""The schema of a store over the tables of one file: what writes of its classes maintain, and what jobs and copies add to that."""
+"""The schema of a store over the tables of one file: what writes maintain, and what jobs and copies add to that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Job:
     model: Model
     targets: Maintenance
     labels: frozenset[str]
-    """The labels that are ready once it ends, with those of indexes on new aggregates, which need no pass of their own."""
+    """The labels that are ready once it ends; indexes on new aggregates among them need no pass of their own."""
 
 
 class SqliteSchema(StoredClasses):

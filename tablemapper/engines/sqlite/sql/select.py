@@ -49,7 +49,8 @@ class Select:
     Attributes:
         residual: the conditions of the plan that SQL does not check, or not exactly.
         few: whether to try to read all rows at once, as the last run found few.
-        lean: whether to try the SELECT without large values, which SQLite prepares in half the time: the last run needed none.
+        lean: whether to try the SELECT without large values, which SQLite prepares in half the time: the last run
+            needed none.
     """
 
     def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
@@ -87,7 +88,7 @@ class Select:
         self.lean = False
 
     def can_be_lean(self, layout: Layout) -> bool:
-        """Return whether there is a SELECT without large values; the last value of a row then says whether it has some."""
+        """Return whether there is a SELECT without large values: the last value of a row says whether it has some."""
         return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
     def has_lines(self, layout: Layout) -> bool:
@@ -176,7 +177,7 @@ class Select:
         lean: bool = False,
         inclusive: bool = False,
     ) -> Iterator[Statement]:
-        """Yield a SELECT with its arguments for each range, in order; one for all ranges if SQLite returns their rows in order.
+        """Yield a SELECT with its arguments for each range, or one for all if SQLite returns their rows in order.
 
         Args:
             bound: the plan, with ranges that are read one after the other.
@@ -217,12 +218,12 @@ class Select:
             yield text, [*args, *rest.args, *filter, *tail]
 
     def lines(self, bound: BoundPlan, layout: Layout, after: Position | None, limit: int) -> Iterator[Statement]:
-        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how many of
-        them such lines do not hold, as a value is moved aside or long.
+        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how
+        many of them such lines do not hold, as a value is moved aside or long.
 
-        The lines come in the order of the SELECT within, which SQLite reads row by row as it has a limit. An ORDER BY of
-        group_concat would promise that, and sort them once more, which takes 1.7 times as long. Bytes are damage here, and
-        SQLite says so unless they are JSONB: it takes 1.24 times as long to look at each value for that, too.
+        The lines come in the order of the SELECT within, which SQLite reads row by row as it has a limit. An ORDER BY
+        of group_concat would promise that, and sort them once more, which takes 1.7 times as long. Bytes are damage
+        here, and SQLite says so unless they are JSONB: it takes 1.24 times as long to look at each value for that, too.
         """
         for sql, args in self.statements(bound, attrs.evolve(layout, line=True), after, limit):
             odd = f"aside IS NOT NULL OR octet_length(line) > {_LINE}"
@@ -293,8 +294,8 @@ class Select:
     ) -> Iterator[tuple[Callable[[Row], tuple[Any, Row]], list[Statement]]]:
         """Yield the SELECTs that are read one after the other, and what puts the sort key of a merge before their rows.
 
-        It is the place of a row without what the keys of the range begin with, then that. So the position after which to begin
-        is the same in all ranges, behind what their own keys begin with.
+        It is the place of a row without what the keys of the range begin with, then that. So the position after which
+        to begin is the same in all ranges, behind what their own keys begin with.
         """
         width = 2 if self.plan.index is None else 4
         held = ("", "") if after is None else bound.range_of(after).front
@@ -450,8 +451,8 @@ def _rest_of(
 ) -> _Rest | None:
     """Return the rows of a range that come after a position; None if none does.
 
-    The condition names only the columns that have more than one value in the range. They follow the columns that the range
-    fixes, in the order of the table, so SQLite begins at the position.
+    The condition names only the columns that have more than one value in the range. They follow the columns that the
+    range fixes, in the order of the table, so SQLite begins at the position.
     """
     bounds = (key_range.partition, key_range.row)
     fixed = {place: bound.lo for place, bound in zip(places, bounds, strict=False) if bound.point}

@@ -70,7 +70,7 @@ class Statements:
 
     @cached_property
     def wide(self) -> bool:
-        """Whether large values have many parts: they lie one behind the other, and a subselect for each passes those before it."""
+        """Whether large values have many parts: a subselect for each passes those that lie before it."""
         return sum(field.type.kind is bytes for field in self.model.columns) >= WIDE
 
     @cached_property
@@ -188,7 +188,7 @@ class Statements:
         return sql.replace(partition, self._key_check.sql(partition, row), 1)
 
     def index_check(self, index: IndexModel) -> SqlFunction | None:
-        """Return the check of an index's keys, by those and the entity's, where there may be some that the class does not know.
+        """Return the check of an index's keys, by those and the entity's, where some may be unknown to the class.
 
         It returns the partition key.
         """

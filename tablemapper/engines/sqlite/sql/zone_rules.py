@@ -22,7 +22,7 @@ __all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_he
 
 
 def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
-    """Return the zones of an index or an aggregate, each with the fingerprint of its rules here; empty if it has none."""
+    """Return the zones of an index or an aggregate, if it has some, each with the fingerprint of its rules here."""
     owner, _, index = label.partition(".")
     form = forms.get(owner)
     definition = None if form is None else form.indexes.get(index) if index else form.aggregate or None
@@ -56,7 +56,7 @@ def _texts(form: Any) -> Iterator[str]:
 
 
 def other_rules(catalogue: Catalogue) -> dict[str, dict[str, str]]:
-    """Return the labels that are maintained by other rules than those of this system, each with the rules of its zones here."""
+    """Return the labels that are maintained by other rules than this system's, each with the rules of its zones."""
     return {
         label: rules
         for label, state in catalogue.states.items()
