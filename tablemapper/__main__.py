@@ -10,14 +10,16 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line with the arguments of the process, and exit with what it returns."""
     try:
+        from .cli import scripts, stores  # noqa: F401  their commands
         from .cli.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):
             raise
         sys.stderr.write(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'\n")
         sys.exit(2)  # `Exit.USAGE`, which cannot be imported either
-    from .cli import scripts, stores  # noqa: F401  their commands
-
+    except KeyboardInterrupt:
+        sys.stderr.write("tablemapper: interrupted; nothing was done\n")
+        sys.exit(130)  # `Exit.INTERRUPTED`
     sys.exit(run(sys.argv[1:]))
 
 

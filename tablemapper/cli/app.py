@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -85,6 +86,23 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, f
 def run(arguments: Sequence[str]) -> int:
     """Run one command, and return its exit code."""
     json = "--json" in arguments
+    for name in ("stdout", "stderr"):  # None where the caller closed them: it wants to read nothing
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for the rest of the process
+    try:
+        code = _run(arguments, json=json)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            return _fail(type(error).__name__, f"{error.filename}: {error.strerror}", Exit.USAGE, json=json)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print cannot be printed either
+        if not isinstance(error, BrokenPipeError):  # a reader that has seen enough needs no message
+            sys.stderr.write(f"tablemapper: the output cannot be written: {error.strerror}\n")
+        return Exit.FOUND
+    return code
+
+
+def _run(arguments: Sequence[str], *, json: bool) -> int:
     try:
         return int(app(list(arguments)) or Exit.OK)
     except CycloptsError as error:
@@ -127,6 +145,8 @@ def load_models(name: str) -> list[type[Record]]:
         InvalidModel: there is no such module or list, or it holds no models.
     """
     module_name, _, attribute = name.partition(":")
+    if not module_name or module_name.startswith("."):
+        raise InvalidModel(f"no module {shown(module_name)}; name the module of the models, as in shop.models")
     import_from_here()
     try:
         module = importlib.import_module(module_name)

@@ -36,6 +36,8 @@ def _create_package(name: str) -> None:
     except (ImportError, ValueError):  # its parent is missing or no package: importing it says so
         return
     folder = (Path(import_module(parent).__path__[0]) if parent else Path()) / last
+    if folder.exists() and not folder.is_dir():  # importing it says that there is no package
+        return
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").touch()
     invalidate_caches()

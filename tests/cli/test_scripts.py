@@ -211,6 +211,14 @@ def test_make_creates_no_package_where_none_can_be(capsys: pytest.CaptureFixture
     ]
 
 
+def test_make_says_which_file_it_cannot_write(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("taken").touch()
+    assert run(["migrations", "make", "first", "depot", "taken"]) == Exit.USAGE
+    assert "the package cannot be imported" in capsys.readouterr().err
+    assert run(["migrations", "make", "x" * 300, "depot", "depot_changes"]) == Exit.USAGE
+    assert capsys.readouterr().err.endswith("x.py: File name too long\n")
+
+
 def test_check_compares_what_an_old_version_reads_if_it_knows_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("depot_changes/0001_price.py")
     path.write_text(path.read_text().replace("back=str", "back=lambda price: f'{price}'"))

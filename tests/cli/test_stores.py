@@ -182,6 +182,8 @@ def test_a_project_names_its_models_once(
         (["status", "none.db"], Exit.STORE, "none.db: there is no store"),
         (["status", "warehouse.py"], Exit.STORE, "is not a tablemapper store"),
         (["restore", "none.db", "new.db"], Exit.STORE, '"does not exist'),
+        (["check", "parts.db", "--models", ""], Exit.USAGE, "as in shop.models"),
+        (["check", "parts.db", "--models", "./warehouse.py"], Exit.USAGE, "as in shop.models"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_says_so(
@@ -275,3 +277,23 @@ def test_an_interrupt_ends_it_with_130_and_one_line(place: Path) -> None:
     assert terminal.process.wait(60) == Exit.INTERRUPTED == 128 + signal.SIGINT
     assert "interrupted" in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    ("redirected", "code", "message"),
+    [
+        ("| true; exit ${PIPESTATUS[0]}", Exit.FOUND, ""),
+        (">&-", Exit.OK, ""),
+        (">/dev/full", Exit.FOUND, "tablemapper: the output cannot be written: No space left on device\n"),
+        (">&- 2>&-", Exit.OK, ""),
+    ],
+)
+def test_output_that_nobody_can_read_is_no_crash(
+    place: Path, json: list[str], redirected: str, code: Exit, message: str
+) -> None:
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tablemapper status parts.db {' '.join(json)} {redirected}"],
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path(tm.__file__).parents[1])},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", message)
