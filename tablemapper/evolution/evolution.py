@@ -30,9 +30,10 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
     changes = evolve(forms, {}, schema, Anything()).changes
     changed = {name for change in changes for name in re.findall(r"\bold\.(\w+)", change.code)}
+    renamed = {found[1] for change in changes if (found := re.match(r"m\.rename_class\(old\.(\w+)", change.code))}
     undeclared = []
     for name, form in forms.items():
-        if name in schema.by_name or is_former(name):
+        if name in schema.by_name or name in renamed or is_former(name):
             continue
         if form.source is None:
             undeclared.append(Change(name, "open", "it is not among the classes, and stays in the file"))

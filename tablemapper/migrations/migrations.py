@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -123,15 +123,19 @@ class Migrations:
         forms = {} if since is None else load_form(since)
         last: dict[str, ModelForm | None] = {}
         """The form of each class after the last script that names it; None if that ends it."""
+        known: dict[str, set[str]] = {}
+        """The properties of each class that scripts name."""
         for script in self.scripts:
             last |= dict.fromkeys([cls.__name__ for cls in script.old])
             last |= {cls.__name__: _form(cls) for cls in script.new}
+            for cls in (*script.old, *script.new):
+                known.setdefault(cls.__name__, set()).update(_form(cls).fields)
         for name, form in last.items():
             model = schema.by_name.get(name)
             if form is None:
                 if model is None:
                     forms.pop(name, None)
-            elif since is None or (model is not None and not _differs(form, model)):
+            elif since is None or (model is not None and _is_last(form, forms.get(name), known[name], model)):
                 forms[name] = form
         return forms
 
@@ -158,6 +162,22 @@ def _way_back(script: Script) -> WayBack:
     return WayBack(script.id, script.digest, lambda new, old: way_back(script, classes[0][old], classes[1][new]))
 
 
+def _is_last(form: ModelForm, stored: ModelForm | None, known: Set[str], model: Model) -> bool:
+    """Return whether a class is as the scripts leave it, or as schema.json holds it, which may be older or newer.
+
+    Args:
+        form: the class after the last script that names it.
+        stored: the class in schema.json.
+        known: the properties of the class in all scripts.
+        model: the class of the application.
+    """
+    if stored is None:
+        return True
+    if _differs(form, model):  # the script leads elsewhere, unless the class has changed since both
+        return not _differs(stored, model)
+    return stored.fields.keys() <= known  # a property that no script knows was added after them
+
+
 def _differs(form: ModelForm, model: Model) -> bool:
     """Return whether a class cannot follow a form without a migration."""
     return any(change.stops for change in form_changes({model.name: form}, Schema((model,))))
@@ -172,10 +192,13 @@ def _form(cls: type[Record]) -> ModelForm:
 def _imported(package: object) -> ModuleType:
     """Return a package by its name."""
     if isinstance(package, str):
+        if package.startswith("."):
+            raise InvalidMigration(f"migrations {package!r}", ["name the package as in shop.migrations"])
         try:
             package = importlib.import_module(package)
-        except (ImportError, ValueError) as error:
-            fault = f"the package cannot be imported: {error}"
+        except Exception as error:  # whatever a package raises
+            is_named = isinstance(error, ImportError | ValueError)
+            fault = f"the package cannot be imported: {error if is_named else f'{type(error).__name__}: {error}'}"
             if isinstance(error, ModuleNotFoundError) and error.name == package:
                 fault += "; this creates it: tablemapper migrations make first"
             raise InvalidMigration(f"migrations {package!r}", [fault]) from error

@@ -254,9 +254,9 @@ class _Run:
         if name is None or [name] == [name_of(script.id, back=back) for script, back in ahead[:1]]:
             return
         if not named:
-            *_, last = [script.id for script in self._scripts]
+            last = self._scripts[-1].id if self._scripts else ""
             raise InvalidMigration(
-                ahead[0][0].id if ahead else last,
+                ahead[0][0].id if ahead else last or "migrations",
                 [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
         self._engine.discard(name)

@@ -233,7 +233,11 @@ def _twice(script: Script) -> Iterator[str]:
                 )
     for step in script.steps:
         for side, what in _subjects(step):
-            if not isinstance(what, type):
+            if isinstance(what, type) and isinstance(step, Rekey | RenameClass):
+                whole = seen.get((side, False, what, ""))
+                if whole is not None:
+                    yield f"{_text(step, script)}: {_text(whole, script)} is of the same class; leave one"
+            elif not isinstance(what, type):
                 whole = seen.get((side, False, what.owner if isinstance(what, Attr) else what.entity, ""))
                 if whole is not None:
                     yield f"{_text(step, script)}: {_text(whole, script)} is of the whole class; leave one"

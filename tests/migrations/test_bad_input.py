@@ -141,6 +141,44 @@ def test_a_form_that_is_none_is_told(form: Any) -> None:
         tm.changes(form, [PLAIN])
 
 
+def test_a_function_that_does_not_run_when_it_is_called_is_refused() -> None:
+    async def later(m: tm.Migration) -> None:
+        m.drop(PLAIN)
+
+    def one_by_one(m: tm.Migration) -> Any:
+        yield m.drop(PLAIN)
+
+    for function in (later, one_by_one):
+        with pytest.raises(tm.InvalidMigration, match="without async and yield"):
+            tm.migration(after=None, old=[PLAIN], new=[])(function)  # type: ignore[arg-type]
+
+
+def test_no_scripts_at_all_beside_one_that_has_not_finished_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with tm.open(path, models=[PLAIN]) as store:
+        store.insert(PLAIN("x", 1))
+    started = script([PLAIN], [SIZED], lambda m: m.fill(SIZED.size, lambda p: p.number))
+    assert not tm.migrate(path, [started], limit=0).done
+    before = tm.status(path)
+    with pytest.raises(tm.InvalidMigration, match=r"sizes has not finished; .* as in to=''"):
+        tm.migrate(path, [])
+    assert tm.status(path) == before
+    assert tm.migrate(path, [], to="").done
+    assert not tm.status(path).history
+
+
+def test_a_package_is_named_as_python_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "broken_changes").mkdir()
+    (tmp_path / "broken_changes/__init__.py").write_text("def (")
+    for name, message in (
+        ("./changes", r"as in shop\.migrations"), (".changes", r"as in shop\.migrations"),
+        ("broken_changes", "cannot be imported: SyntaxError"),
+    ):  # fmt: skip
+        with pytest.raises(tm.InvalidMigration, match=message):
+            tm.Migrations(name)
+
+
 def test_a_store_in_memory_has_nothing_to_migrate() -> None:
     for use in (lambda: tm.status(":memory:"), lambda: tm.migrate(":memory:", [script([PLAIN], [PLAIN])])):
         with pytest.raises(tm.StoreError, match="name the file of a store"):

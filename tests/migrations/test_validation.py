@@ -83,12 +83,12 @@ def test_a_renamed_field_has_its_new_name_in_keys_indexes_and_aggregates() -> No
     assert faults(olds, news, lambda m: m.rename(old.a, new.c)) == ()
 
 
-def total(of: Any, field: Any) -> Any:
+def total(of: Any, field: Any, name: str = "Total") -> Any:
     body = {
         "__annotations__": {"group": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
         "group": tm.group_by(field), "n": tm.count(where=field > "a"), "key": tm.Key(partition="{group}"),
     }  # fmt: skip
-    return type(tm.Aggregate)("Total", (tm.Aggregate,), body, of=of, table="Totals")
+    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table="Totals")
 
 
 def test_classes_that_have_another_name_or_another_key_need_no_more_than_that_said() -> None:
@@ -137,6 +137,15 @@ def test_two_steps_for_one_field_are_a_fault() -> None:
     assert fault.startswith("new.Product.manufacturer has two steps, ")
     (fault,) = faults([OLD], [OTHER], lambda m: (m.drop(OLD.price), m.rewrite(OLD, lambda p: None, into=[OTHER])))
     assert fault == "m.drop(old.Product.price): m.rewrite(old.Product, …) is of the whole class; leave one"
+
+
+def test_a_class_that_gets_another_name_or_key_has_no_other_step() -> None:
+    goods, product = shape("Goods", "Wares", a=str), shape(a=str)
+    (fault,) = faults([product], [goods], lambda m: (m.rename_class(product, goods), m.drop(product)))
+    assert fault == "m.rename_class(old.Product, new.Goods): m.drop(old.Product) is of the same class; leave one"
+    after = shape(a=str)
+    (fault,) = faults([product], [after], lambda m: (m.rewrite(product, after, into=after), m.rekey(product, after)))
+    assert fault == "m.rekey(old.Product, new.Product): m.rewrite(old.Product, …) is of the same class; leave one"
 
 
 def test_a_rename_between_types_that_differ_is_a_fault() -> None:

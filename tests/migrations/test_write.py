@@ -162,6 +162,41 @@ def test_a_script_that_was_written_by_hand_counts(package: Callable[[], str]) ->
         migrations.write([new], "x")
 
 
+OPTIONAL = (str | None, {"default": None})
+
+
+def test_a_field_that_came_after_the_last_script_is_missed_when_it_goes(package: Callable[[], str]) -> None:
+    name = package()
+    tm.Migrations(name).write([shape(a=str)], "initial")
+    tm.Migrations(name).write([shape(b=str)], "b")
+    assert tm.Migrations(name).write([shape(b=str, c=OPTIONAL)], "c").name == "schema.json"
+    (change,) = tm.Migrations(name).check([shape(b=str)])
+    assert change.code == "m.drop(old.Product.c)"
+    assert tm.Migrations(name).write([shape(b=str)], "drop_c").name == "0002_drop_c.py"
+    assert tm.Migrations(name).check([shape(b=str)]) == ()
+
+
+def test_a_script_that_drops_a_field_may_be_written_by_hand() -> None:
+    old, new = shape(a=str, b=OPTIONAL), shape(a=str)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def by_hand(m: Any) -> None:
+        m.drop(old.b)
+
+    assert tm.Migrations([by_hand]).check([new], tm.schema_form([old])) == ()
+
+
+def test_a_script_that_leads_to_another_shape_than_the_classes_is_found(package: Callable[[], str]) -> None:
+    name = package()
+    tm.Migrations(name).write([shape(a=str)], "initial")
+    path = tm.Migrations(name).write([shape(a=int)], "a")
+    text = path.read_text(encoding="utf-8").replace("a: tm.Field[int]", "a: tm.Field[float]").replace("...)", "float)")
+    path.write_text(text, encoding="utf-8")
+    (change,) = tm.Migrations(name).check([shape(a=int)])
+    assert change.message == 'the property "a" was float and is int'
+    assert tm.Migrations(name).check([shape(a=float)]) == ()
+
+
 def test_what_no_script_can_do_is_said_and_nothing_is_written(package: Callable[[], str]) -> None:
     name = package()
     first = shape(a=str)
@@ -315,6 +350,16 @@ def test_an_aggregate_that_goes_when_its_class_gets_another_name_is_dropped(pack
     body = path.read_text(encoding="utf-8").partition("def migrate")[2]
     assert body.split("\n")[1:-1] == ["    m.rename_class(old.Product, new.Goods)", "    m.drop(old.Total)"]
     assert len(tm.Migrations(name).scripts) == 1
+
+
+def test_an_aggregate_with_another_name_is_renamed_and_not_dropped(package: Callable[[], str]) -> None:
+    product, name = shape("Product", a=str), package()
+    tm.Migrations(name).write([product, total(product, product.shop)], "initial")
+    other = total(product, product.shop, "PerShop")
+    path = tm.Migrations(name).write([product, other], "changed")
+    body = path.read_text(encoding="utf-8").partition("def migrate")[2]
+    assert body.split("\n")[1:-1] == ["    m.rename_class(old.Total, new.PerShop)"]
+    assert tm.Migrations(name).check([product, other]) == ()
 
 
 def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
