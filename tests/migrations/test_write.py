@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
 import attrs
@@ -438,6 +438,11 @@ def _kinds(cls: Any) -> dict[str, tuple[Any, bool]]:
     return found
 
 
+def _of_values(kind: Any) -> Any:
+    """Return the type of the values of a Literal, or a type itself."""
+    return type(get_args(kind)[0]) if get_origin(kind) is Literal else kind
+
+
 def _sample(random: random.Random, kind: Any) -> Any:
     return random.choice(next(values for one, values in SAMPLES if one == kind))
 
@@ -468,7 +473,7 @@ def _converted(script: Any, text: str, old: Any, new: Any, row: dict[str, Any], 
         if f"m.convert(old.{old.__name__}.{was}, new.{new.__name__}.{name}, ..." in text:
             value = None if value is None and there[name][1] else values[name]
         elif (name in moved or here[was][0] != kind) and value is not None and here[was][0] != kind:
-            value = BUILT_IN.get((here[was][0], kind), lambda same: same)(value)
+            value = BUILT_IN.get((_of_values(here[was][0]), kind), lambda same: same)(value)
         found[name] = value
     for name in fills:
         if found.get(name) is None:
