@@ -345,21 +345,26 @@ class SqliteMigrations:
     def contract(self, id: str) -> None:
         """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
         # After the first transaction the migration cannot be undone, and no program uses the tables: they can be
-        # emptied in short transactions.
+        # emptied in short transactions. Another run may do the same, so each of them looks at what is left.
         self._write(partial(self._retire, id))
         self._look()
         for name in _dropped_classes(self._catalogue, id):
             after: tuple[str, str] | None = ("", "")
             while after is not None:
-                after = self._write(lambda w, n=name, a=after: delete_class_rows(w, self._catalogue, n, a, _DELETED))  # type: ignore[misc]
+                after = self._write(partial(self._delete_rows, id, name, after))
         entries = [entry for entry in self._catalogue.history if entry.id == id or entry.undone is not None]
-        tables = [name for entry in entries for name in entry.kept]
-        for name in tables:
+        tables = {name for entry in entries for name in entry.kept}
+        for name in sorted(tables):
             while self._write(partial(_shrink, name)):
                 pass
-        labels = [label for entry in entries if entry.undone is None for label in entry.drops]
-        self._write(partial(self._drop_replaced, id, tables, labels))
+        self._write(partial(self._drop_replaced, id, tables))
         self._look()
+
+    def _delete_rows(self, id: str, name: str, after: tuple[str, str], writer: Writer) -> tuple[str, str] | None:
+        """Delete some rows of a class that a migration drops; return the last key, or None if that was all."""
+        if name not in _dropped_classes(self._catalogue, id):  # (another class may have its name by now)
+            return None
+        return delete_class_rows(writer, self._catalogue, name, after, _DELETED)
 
     def _retire(self, id: str, writer: Writer) -> None:
         """Retire the versions that go on beside a migration, or declare a class that it drops."""
@@ -393,25 +398,29 @@ class SqliteMigrations:
         if catalogue != self._catalogue:  # (a run that was killed after this has done it)
             self._save(writer, catalogue)
 
-    def _drop_replaced(self, id: str, tables: Sequence[str], labels: Sequence[str], writer: Writer) -> None:
+    def _drop_replaced(self, id: str, tables: set[str], writer: Writer) -> None:
         """Drop the tables and the definitions that a migration has replaced or drops."""
-        for name in tables:
-            writer.execute(f"DROP TABLE {quoted(name)}")
         catalogue = self._catalogue
-        for label in labels:
+        entries = [entry for entry in catalogue.history if entry.id == id and entry.undone is None]
+        undone = [entry for entry in catalogue.history if entry.undone is not None and tables.issuperset(entry.kept)]
+        for name in [name for entry in (*entries, *undone) for name in entry.kept]:
+            writer.execute(f"DROP TABLE {quoted(name)}")
+        for label in [label for entry in entries for label in entry.drops]:
             if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
                 catalogue = drop(writer, catalogue, label, id)
         history = [
-            replace(entry, kept=[], drops=[]) if entry.id == id else entry
+            replace(entry, kept=[], drops=[]) if entry in entries else entry
             for entry in catalogue.history
-            if entry.undone is None
+            if entry not in undone
         ]
         former = {
             migration: part
             for migration, part in catalogue.former.items()
             if not any(table.name in tables for table in part.tables.values())
         }
-        self._save(writer, attrs.evolve(catalogue, former=former, history=tuple(history)))
+        catalogue = attrs.evolve(catalogue, former=former, history=tuple(history))
+        if catalogue != self._catalogue:
+            self._save(writer, catalogue)
 
     def drop_former(self) -> None:
         """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
@@ -507,6 +516,8 @@ def _dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
 
 def _shrink(table: str, writer: Writer) -> bool:
     """Delete some rows of a table that is too large to be dropped in a short transaction; return whether it is."""
+    if table.lower() not in table_names(writer):
+        return False
     if writer.get(f"SELECT 1 FROM {quoted(table)} LIMIT 1 OFFSET ?", (_DELETED,)) is None:
         return False
     delete_rows(writer, table, _DELETED)

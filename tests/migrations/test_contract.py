@@ -1,0 +1,71 @@
+"""Two runs contract a migration at once: each finds what the other one has left."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+
+from .shapes import FIELDS, OLD, OLD_TOTALS, STOCK, cases, contents, migrate, more_cases, part, parts, script, stocks
+from .test_back import tables
+
+
+@pytest.mark.parametrize("name", ["convert", "rewrite", "drop of an index", "drop of a class", "two scripts"])
+def test_two_runs_contract_a_migration_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    case, write, old = {**cases(), **more_cases()}[name], SqliteMigrations._write, parts(20, random.Random(4))
+    for at in count():
+        path = tmp_path / f"{at}.db"
+        with tm.open(path, models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
+            store.insert_many([*old, *stocks()])
+        migrate(path, *case.scripts)
+        with tm.open(path, models=case.new, durability="relaxed") as store:
+            before = contents(store, case.new)
+        writes = count()
+
+        def behind_another_run(self: Any, write_it: Any, path: Path = path, writes: Any = writes, at: int = at) -> Any:
+            if next(writes) == at:
+                assert migrate(path, *case.scripts, contract=True).ok
+            return write(self, write_it)
+
+        monkeypatch.setattr(SqliteMigrations, "_write", behind_another_run)
+        assert migrate(path, *case.scripts, contract=True).ok
+        monkeypatch.undo()
+        with tm.open(path, models=case.new, durability="relaxed") as store:
+            assert contents(store, case.new) == before
+            assert store.check().ok
+        assert not any("_before_" in name for name in tables(path))
+        if next(writes) <= at:
+            break
+    assert at > 0
+
+
+def test_a_run_that_contracts_deletes_no_rows_of_a_class_that_has_the_name_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "s.db", SqliteMigrations._write
+    own, others = [tm.Key[str, int](partition="{shelf}", row=(name, "{number}")) for name in ("part", "other")]
+    bare, again, other = part(key=own), part(FIELDS | {"price": int}, own), part(key=others, name="Other")
+    one = script([other], lambda m: m.drop(bare), "first", None, [bare, other])
+    with tm.open(path, models=[bare, other], durability="relaxed") as store:
+        store.insert(bare("a", 1, price="1", maker=None, tags=[]))
+    migrate(path, one)
+
+    def behind_others(self: Any, write_it: Any) -> Any:
+        if write_it.func.__name__ == "_delete_rows":
+            monkeypatch.undo()
+            assert migrate(path, one, contract=True).ok
+            with tm.open(path, models=[other, again], durability="relaxed") as store:
+                store.insert(again("b", 2, price=2, maker=None, tags=[]))
+        return write(self, write_it)
+
+    monkeypatch.setattr(SqliteMigrations, "_write", behind_others)
+    assert migrate(path, one, contract=True).ok
+    with tm.open(path, models=[other, again], durability="relaxed") as store:
+        assert store.query(again).allow_scan().count() == 1
+        assert store.check().ok
