@@ -1,4 +1,5 @@
-"""Processes that are killed at random over one store: writers of several versions, openers, builders, runners of migrations.
+"""Processes that are killed, or stopped for a while, at random over one store: writers of several versions, openers, builders,
+those who repair and compact it, runners of migrations.
 
 Each writer has a partition of its own, and writes to a log what it is about to change, and what was acknowledged. So what
 the store must hold is known without it: all that was acknowledged, and of the last change all or nothing. What is found
@@ -32,7 +33,7 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file import transactions
-from tablemapper.engines.sqlite.online import copying, takeover
+from tablemapper.engines.sqlite.online import copying, migration, takeover
 from tablemapper.engines.sqlite.rows import ahead, building, jobs, load, writes
 from tablemapper.migrations import run
 from tablemapper.store import builds
@@ -87,6 +88,11 @@ class Scene:
     still: int = STILL
     anew: bool = False
     """Whether builders build again what is built, and writers pause, so that groups are written ahead of the cursor."""
+
+    @property
+    def all(self) -> list[Sequence[Any]]:
+        """Each version of the program, that which the script leads to included."""
+        return [*self.versions, *([self.new] if self.new else [])]
 
 
 SCENES = {
@@ -150,6 +156,10 @@ def _acknowledged_early() -> None:
     Log.early = True
 
 
+def _versions_left() -> None:
+    migration.SqliteMigrations._retire = lambda *_: None  # type: ignore[method-assign]
+
+
 FAULTS: dict[str, tuple[str, Callable[[], None]]] = {
     "writers leave the queue alone": ("rewrite", _no_queue),
     "writers leave the cursor alone": ("builds", _no_cursor),
@@ -160,6 +170,7 @@ FAULTS: dict[str, tuple[str, Callable[[], None]]] = {
     "slices are written though somebody else wrote": ("groups", _slices_beside_others),
     "the frontier of a build is not of its slice": ("groups", _frontier_left),
     "writers leave the frontier alone": ("groups", _no_frontier),
+    "what a contraction ends goes on": ("convert", _versions_left),
     "a write is acknowledged before its commit": ("builds", _acknowledged_early),
 }
 
@@ -330,7 +341,7 @@ def build(round: Round, draw: random.Random, _: int) -> None:
     store = round.opened(draw, [round.scene.built])
     if store is not None:
         with store:
-            store.build(hold=0.001, rest=2)
+            store.build(hold=draw.choice([0, 0.001]), rest=2)
             round.event("build")
             while round.scene.anew:
                 engine = store._engine
@@ -362,27 +373,35 @@ def note_steps(round: Round) -> None:
 def migrate(round: Round, draw: random.Random, _: int) -> None:
     scene = round.scene
     to = "" if scene.back and draw.random() < 0.5 else None
+    contract = to is None and draw.random() < 0.2
     try:
         report = tm.migrate(
-            round.path, [scene.script], to=to, hold=0.001, rest=2, durability=round.durability, timeout=PATIENCE
-        )
+            round.path, [scene.script], to=to, contract=contract, hold=draw.choice([0, 0.001]), rest=2,
+            durability=round.durability, timeout=PATIENCE,
+        )  # fmt: skip
     except tm.InvalidMigration as error:
-        if "the store differs from old=" not in str(error) and "under way" not in str(error):
+        if not any(reason in str(error) for reason in ("the store differs from old=", "under way", "was contracted")):
             raise
     except tm.SchemaMismatch:  # it was undone meanwhile
         pass
     else:
         if report.applied:
             round.event("undo" if to == "" else "migration")
+        if report.contracted:
+            round.event("contraction")
 
 
 def check(round: Round, draw: random.Random, _: int) -> None:
-    """Check the store, or a copy of it, beside all others."""
-    store = round.opened(draw, [*round.scene.versions, *([round.scene.new] if round.scene.new else [])])
+    """Check the store, or a copy of it, or repair it, beside all others."""
+    store = round.opened(draw, round.scene.all)
     if store is None:
         return
     with store:
-        if draw.random() < 0.7:
+        if draw.random() < 0.3:
+            report = store.repair()
+            assert report.repaired == ()  # what others are at is not wrong
+            assert report.ok
+        elif draw.random() < 0.7:
             assert store.check().problems == ()
         else:
             copy = round.folder / f"copy{os.getpid()}.db"
@@ -390,6 +409,15 @@ def check(round: Round, draw: random.Random, _: int) -> None:
             with tm.open(copy, models=[one.cls for one in store._engine.schema.models], build=False) as other:
                 assert other.check().problems == ()
     round.event("check")
+
+
+def compact(round: Round, draw: random.Random, _: int) -> None:
+    """Compact the store, when nobody else has it."""
+    store = round.opened(draw, round.scene.all)
+    assert store is not None
+    with store:
+        store.compact()
+    round.event("compaction")
 
 
 # ---------------------------------------------------------------------------------------------- a round
@@ -438,6 +466,8 @@ def play(
     os.waitpid(task(begin), 0)
     others = [build, check, *([migrate] * 3 if round.scene.script else [build])]
     running: dict[int, tuple[Callable[..., object], int]] = {}
+    stopped: dict[int, float] = {}
+    pause = draw.choice([0.2, 1.0])  # (the longer, the more comes to its end)
 
     def start(work: Callable[..., object], slot: int) -> None:
         running[task(work, slot)] = (work, slot)
@@ -447,11 +477,15 @@ def play(
     start(migrate if round.scene.script and draw.random() < 0.8 else build, -1)
     ending = time.monotonic() + PATIENCE
     while counts["kill"] < kills and time.monotonic() < ending:
-        time.sleep(draw.uniform(0.01, 0.2))
+        time.sleep(draw.uniform(0.01, pause))
+        for child in [child for child, until in stopped.items() if time.monotonic() > until]:
+            del stopped[child]
+            os.kill(child, signal.SIGCONT)
         for child in list(running):
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid:
                 work, slot = running.pop(child)
+                stopped.pop(child, None)
                 if status == 0 and work is not write:
                     start(draw.choice(others), slot)
         if wrong := raised(folder):
@@ -461,7 +495,13 @@ def play(
         victim = draw.choice(
             [child for child, (work, _) in running.items() if work is not write or draw.random() < 0.3] or [*running]
         )
+        if draw.random() < 0.2:
+            os.kill(victim, signal.SIGSTOP)
+            stopped[victim] = time.monotonic() + draw.uniform(0.1, 1)
+            counts[f"stop of {running[victim][0].__name__}"] += 1
+            continue
         work, slot = running.pop(victim)
+        stopped.pop(victim, None)
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         counts["kill"] += 1
@@ -471,6 +511,11 @@ def play(
     for child in running:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    if draw.random() < 0.5:
+        child = task(compact, -1)
+        time.sleep(draw.uniform(0, 0.5))
+        os.kill(child, signal.SIGKILL)
+        counts["kill of compact"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     os.waitpid(task(compare), 0)
     counts["round"] += 1
     if (folder / "events").exists():
@@ -505,8 +550,11 @@ def compare(round: Round, draw: random.Random) -> None:
         with store:
             store.build(rest=0)
     if scene.script is not None:
-        assert tm.migrate(round.path, [scene.script], rest=0, durability="relaxed").ok
-        round.event("migration")
+        contract = draw.random() < 0.5
+        assert tm.migrate(round.path, [scene.script], contract=contract, rest=0, durability="relaxed").ok
+        if contract:
+            assert round.opened(draw, scene.versions[:2]) is None
+            assert {one.state for one in tm.status(round.path).history} == {"contracted"}
     classes: Any = scene.built if scene.script is None else scene.new or scene.versions[-1]
     with tm.open(round.path, models=classes, durability="relaxed", build=False) as store:
         assert store.check().problems == ()
@@ -569,7 +617,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     scenes = [FAULTS[options.fault][0]] if options.fault else options.scene or list(SCENES)
-    total: Counter[str] = Counter()
+    totals: dict[str, Counter[str]] = {name: Counter() for name in scenes}
     start = noted = time.monotonic()
     seed = options.seed
     while time.monotonic() < start + options.seconds:
@@ -578,16 +626,18 @@ def main() -> None:
                 with tempfile.TemporaryDirectory(prefix="kills") as place:
                     folder = Path(place)
                     counts, wrong = play(folder, name, durability, seed, options.kills, options.fault)
-                    total += counts
+                    totals[name] += counts
                     if wrong:
                         kept = shutil.copytree(folder, tempfile.mkdtemp(prefix="kills-wrong"), dirs_exist_ok=True)
-                        print(f"{name} {durability} {seed} in {kept}: {total}\n" + "\n".join(wrong), flush=True)
+                        print(f"{name} {durability} {seed} in {kept}: {totals}\n" + "\n".join(wrong), flush=True)
                         sys.exit(1)
         seed += 1
         if time.monotonic() > noted + 60 or seed == options.seed + 1:
             noted = time.monotonic()
-            print(f"{noted - start:.0f} s: {dict(total)}, no difference", flush=True)
-    print(f"{time.monotonic() - start:.0f} s: {dict(total)}, no difference", flush=True)
+            print(f"{noted - start:.0f} s: {sum(totals.values(), Counter[str]())}, no difference", flush=True)
+    for name, counts in totals.items():
+        print(f"{name}: {dict(sorted(counts.items()))}")
+    print(f"{time.monotonic() - start:.0f} s, no difference", flush=True)
 
 
 if __name__ == "__main__":
