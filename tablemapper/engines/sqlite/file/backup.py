@@ -47,7 +47,12 @@ def copy_store(
     try:
         sweep(directory)
         with new_part(target) as part:
-            copy_pages(source, part, progress)
+            try:
+                copy_pages(source, part, progress)
+            except CorruptStore as damage:
+                raise CorruptStore(
+                    f"the copy is damaged ({damage}), so the store may be damaged, too: call check()"
+                ) from None
             sync(part)
             give_name(part, target)
         sync(directory)
@@ -114,7 +119,7 @@ def copy_pages(
     """Copy all pages into an empty file.
 
     Raises:
-        CorruptStore: they are damaged.
+        CorruptStore: they are damaged; it says no more than how.
     """
     copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW, vfs=vfs)
     try:
@@ -139,9 +144,7 @@ def copy_pages(
         source(run)
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
-            raise CorruptStore(
-                f"the copy is damaged ({found and found[0]}), so the store may be damaged, too: call check()"
-            )
+            raise CorruptStore(str(found and found[0]))
     finally:
         quiet_close(copy)
 

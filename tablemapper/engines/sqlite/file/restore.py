@@ -56,8 +56,13 @@ def restore(
             old = _keep_out(place, stack) if taken else None
             if not remove_tickets(target):
                 raise place.in_use()
-            copy_pages(partial(_read, backup), part, vfs=backup.vfs)
-            _adopt(attrs.evolve(backup, path=part), old, verify)
+            try:
+                copy_pages(partial(_read, backup), part, vfs=backup.vfs)
+                _adopt(attrs.evolve(backup, path=part), old, verify)
+            except (CorruptStore, *_DAMAGE) as damage:  # not of the place, which is the one that is left
+                raise CorruptStore(
+                    f'the backup "{backup.path}" is damaged; nothing was changed: take another one ({damage})'
+                ) from damage
             if taken:
                 _take_access(part, target)
             sync(part)
@@ -178,7 +183,7 @@ def _adopt(copy: Location, old: _Old | None, verify: Callable[[Reads], object] |
             new.execute(SET_PROGRESS, (generation + 1, until))
         damage = new.execute("PRAGMA integrity_check(1)").fetchone()
         if damage != ("ok",):
-            raise CorruptStore(f"the backup is damaged ({damage and damage[0]}); nothing was changed: take another one")
+            raise CorruptStore(str(damage and damage[0]))
         if verify is not None:
             verify(lambda sql, args=(): new.execute(sql, args).fetchall())
         new.execute("PRAGMA journal_mode = WAL").fetchall()  # as the backup was, and nothing is in the log

@@ -163,6 +163,10 @@ def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: 
     text.write_text("a letter" * 100)
     damaged = folder / "damaged.db"
     damaged.write_bytes(copy.read_bytes()[:4096] + b"\xff" * (copy.stat().st_size - 4096))
+    cut = folder / "cut.db"
+    cut.write_bytes(copy.read_bytes()[:5000])
+    page = folder / "page.db"
+    page.write_bytes(copy.read_bytes()[:-4096] + b"\xff" * 4096)
 
     def refuses(reads: Any) -> None:
         assert reads("SELECT count(*) FROM t") == [(20,)]
@@ -170,7 +174,9 @@ def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: 
 
     cases: list[tuple[Any, type[Exception], str]] = [
         (text, NotAStore, "not a tablemapper store"),
-        (damaged, CorruptStore, "damaged"),
+        (damaged, CorruptStore, '^the backup ".*damaged.db" is damaged; nothing was changed: take another one'),
+        (cut, CorruptStore, '^the backup ".*cut.db" is damaged; nothing was changed: take another one'),
+        (page, CorruptStore, '^the backup ".*page.db" is damaged; nothing was changed: take another one'),
         (folder / "missing.db", StoreError, "does not exist"),
         (folder, StoreError, "is a directory"),
         (place, StoreError, "is the backup itself"),
