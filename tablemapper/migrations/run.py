@@ -32,8 +32,8 @@ from .undoing import undoing
 __all__ = ["migrate"]
 
 _CLEARED = 5_000  # notes that are deleted in one transaction, once a migration is done
-_ROUNDS = 3  # of these transactions, the last may take longer: then writers who never pause cannot hold up the switch
-_LONGER = 10  # times as many entities
+_ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
+_LONGEST = 10  # times as long; without a pause from then on
 _SHOWN = 20  # faults in a message
 _LISTED = 10_000  # duplicates in a report
 
@@ -328,11 +328,10 @@ class _Run:
                     return True
                 if copied.stuck:
                     raise _stopped(transition.name, self._report(done=False))
-                most = steered(most, copied.pace.seconds, self._hold)
                 rounds = rounds + 1 if copied.passed else 0
-                if rounds and not rounds % _ROUNDS:
-                    most *= _LONGER
-                elif pause := self._rest * copied.pace.delay:
+                longer = min(rounds // _ROUNDS, _LONGEST - 1)
+                most = steered(most, copied.pace.seconds, self._hold * (1 + longer))
+                if pause := self._rest * copied.pace.delay * (1 - longer / (_LONGEST - 1)):
                     self._sleep(pause)
         return False
 

@@ -11,10 +11,12 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.migration import Copied
 from tablemapper.engines.protocol import Pace
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import jobs, load, writes
 from tablemapper.migrations import run
+from tablemapper.store import builds
 
 from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
 
@@ -69,6 +71,35 @@ def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.Monk
     finally:
         engine.close()
     assert set(pauses) == ({3.0} if delay else set())
+
+
+def test_writers_that_never_pause_cannot_hold_up_the_switch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions get longer, up to ten times, and pauses shorter, until one transaction follows the other."""
+    went: list[float] = []
+    step = SqliteMigrations.step
+
+    def beside_writers(self: SqliteMigrations, most: int) -> Copied:
+        assert len(went) < 200, "it would go on for ever"
+        if [one for one in went[-10:] if one < 0.08]:
+            went.append(seconds := most / 1000)
+            return Copied(most, 0, 0, Pace(seconds, seconds), passed=True)
+        return step(self, most)
+
+    monkeypatch.setattr(SqliteMigrations, "step", beside_writers)
+    monkeypatch.setattr(run, "steered", builds.steered)
+    went.append(0.0)
+    engine, pauses = SqliteMigrations.open(path), list[float]()
+    one = run._Run(
+        engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.0, lambda _: (), sleep=pauses.append
+    )
+    try:
+        assert one.to(None).done
+    finally:
+        engine.close()
+    assert max(went) <= 0.1  # seconds: ten times what was wanted
+    assert pauses[:2] == went[1:3]
+    assert len(pauses) < len(went) - 4  # none at the end
+    assert pauses[-1] < went[-1] / 2
 
 
 def test_each_step_makes_of_every_entity_what_it_says(path: Path, case: Case) -> None:
