@@ -373,10 +373,10 @@ def note_steps(round: Round) -> None:
 def migrate(round: Round, draw: random.Random, _: int) -> None:
     scene = round.scene
     to = "" if scene.back and draw.random() < 0.5 else None
-    contract = to is None and draw.random() < 0.2
+    contract = to is None and draw.random() < 0.1
     try:
         report = tm.migrate(
-            round.path, [scene.script], to=to, contract=contract, hold=draw.choice([0, 0.001]), rest=2,
+            round.path, [scene.script], to=to, contract=contract, hold=draw.choice([0, 0.001, 0.02]), rest=draw.choice([0, 2]),
             durability=round.durability, timeout=PATIENCE,
         )  # fmt: skip
     except tm.InvalidMigration as error:
@@ -463,11 +463,12 @@ def play(
         with tm.open(round.path, models=[BARE], durability="relaxed") as store:
             store.insert_many([entity(BARE, "still", number, of) for number, of in still(round.scene).items()])
 
+    begun = time.monotonic()
     os.waitpid(task(begin), 0)
+    pause = draw.choice([1, 5]) * (time.monotonic() - begun)  # (the longer, the more comes to its end, on any machine)
     others = [build, check, *([migrate] * 3 if round.scene.script else [build])]
     running: dict[int, tuple[Callable[..., object], int]] = {}
     stopped: dict[int, float] = {}
-    pause = draw.choice([0.2, 1.0])  # (the longer, the more comes to its end)
 
     def start(work: Callable[..., object], slot: int) -> None:
         running[task(work, slot)] = (work, slot)
@@ -492,9 +493,8 @@ def play(
             break
         if not running:
             break
-        victim = draw.choice(
-            [child for child, (work, _) in running.items() if work is not write or draw.random() < 0.3] or [*running]
-        )
+        victims = [child for child, (work, _) in running.items() if work is not write or draw.random() < 0.3]
+        victim = (victims or [*running])[-1] if draw.random() < 0.5 else draw.choice(victims or [*running])
         if draw.random() < 0.2:
             os.kill(victim, signal.SIGSTOP)
             stopped[victim] = time.monotonic() + draw.uniform(0.1, 1)
