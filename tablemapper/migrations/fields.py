@@ -71,6 +71,13 @@ class Fields:
                 converted[name] = read_anew
         self._copied = [(name, source) for name, source in sources.items() if name not in converted]
         self._converted = [(name, sources[name], function) for name, function in converted.items()]
+        filled = {field.name for field, _ in self._fills}
+        # (An entity that lacks an optional field has None there, whatever the default: a copy changes nothing in that.)
+        self._empty: dict[str, Any] = {
+            field.name: None
+            for field in declaration.parameters
+            if field.optional and field.name not in sources and field.name not in filled
+        }
 
     def convert(self, entities: Sequence[Any]) -> list[Any]:
         """Return the new entity, in a list.
@@ -88,7 +95,7 @@ class Fields:
                 values[field.name] = getattr(former[0], field.name)
             elif field.optional or field.missing is not None:
                 values[field.name] = field.missing
-        return [self._new(**values)]
+        return [self._new(**self._empty | values)]
 
     def _key(self, old: Any) -> tuple[str, str]:
         """Return the key of the new entity."""

@@ -123,3 +123,33 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
         with tm.open(tmp_path / "s.db", models=[old]) as store:
             assert store[old.key("x", 1)] == old("x", 1, Before.Home("Rome"), 5)
             assert store.check().ok
+
+
+def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(
+    tmp_path: Path,
+) -> None:
+    class Part(tm.Entity, table="Parts"):
+        number: tm.Field[int]
+        key = tm.Key[int](partition="all", row="{number}")
+
+    old, old_part = [Part], Part
+
+    class Part(tm.Entity, table="Parts"):  # type: ignore[no-redef]
+        number: tm.Field[int]
+        colour: tm.Field[str | None] = tm.field(default="yellow")
+        key = tm.Key[int](partition="parts", row="{number}")
+
+        by_colour = tm.Index(partition="{colour}")
+
+    @tm.migration(after=None, old=old, new=[Part])
+    def copied(m: tm.Migration) -> None:
+        m.rekey(old_part, Part)
+
+    path = tmp_path / "s.db"
+    with tm.open(path, models=old) as store:
+        store.insert(old_part(1))
+    tm.migrate(path, [copied], rest=0)
+    with tm.open(path, models=old, migrations=[copied]) as store, tm.open(path, models=[Part]) as later:
+        store.insert(old_part(2))
+        assert [later[Part.key(number)].colour for number in (1, 2)] == [None, None]
+        assert later.query(Part.by_colour("yellow")).count() == 0

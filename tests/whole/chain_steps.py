@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ import tablemapper as tm
 from .chain_totals import Total, add_measures
 from .chain_worlds import (
     DEFAULTS,
+    OPTIONAL,
     START,
     UNDECLARED,
     Classes,
@@ -127,7 +129,7 @@ class Change:
         """Return what an entity becomes, if it was something else before."""
         shape = self.new[link.new]
         new = {to: there(row[field]) if there else row[field] for field, (to, there, _) in link.fields.items()}
-        new |= {field: former[field] if former else shape.default(field) for field in shape.fields if field not in new}
+        new |= {field: former[field] if former else shape.missing(field) for field in shape.fields if field not in new}
         if not former:
             new |= {field: fill(new) for field, fill in link.fills.items()}
         return new
@@ -143,7 +145,7 @@ class Change:
                 old[field] = back(row[to]) if back else row[to]
             except ArithmeticError:
                 return None
-        old |= {field: former[field] if former else shape.default(field) for field in shape.fields if field not in old}
+        old |= {field: former[field] if former else shape.missing(field) for field in shape.fields if field not in old}
         return None if attrs.NOTHING in old.values() else old
 
     def back(self, data: Data, former: Data) -> Data | None:
@@ -508,7 +510,8 @@ def _combine(change: Change) -> None:
 
 
 ZERO = {"code": "z", "str": "z", "digits": "0", "int": 0, "decimal": Decimal(0), "float": 0.0, "time": START,
-        "flag": False, "raw": b"", "day": START.date(), "wild": 0, "exact": Decimal(0), "big": "", "grade": Grade.NEW}  # fmt: skip
+        "flag": False, "raw": b"", "day": START.date(), "wild": 0, "exact": Decimal(0), "big": "", "grade": Grade.NEW,
+        "real": -0.0, "span": timedelta(), "path": ()}  # fmt: skip
 
 
 def _join(change: Change) -> None:
@@ -605,7 +608,7 @@ def _add(change: Change) -> None:
     what = change.draw.choice(["optional", "default", "index", "total", "measure"])
     numbers = [field for field, kind in shape.fields.items() if kind in ("int", "decimal")]
     if what == "optional":
-        shape.fields[change.draw.name("optional")] = change.draw.choice(["optstr", "optint", "optcode"])
+        shape.fields[change.draw.name("optional")] = change.draw.choice(OPTIONAL)
     elif what == "default":
         kind, value = change.draw.wide.choice(DEFAULTS)
         shape.fields[field := change.draw.name("default")] = kind

@@ -8,7 +8,8 @@ import operator
 import random
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -29,6 +30,10 @@ PARTS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "each": (str, lambda attr: attr.each(), lambda value: value),
 }
 """Of a part of a field: its type, its expression, and how it is computed."""
+NUMBERS = ("int", "optint", "decimal", "float", "wild", "exact", "real", "optreal", "optexact", "span")
+"""Kinds that are measured."""
+GROUPED = ("str", "optstr", "int", "digits", "optint", "flag", "day", "grade", "wild")
+"""Kinds that are grouped by."""
 OPERATORS: dict[str, Any] = {">": operator.gt, "!=": operator.ne}
 
 
@@ -91,11 +96,12 @@ def enrich(draw: random.Random, total: Total, kinds: Mapping[str, str], name: Ca
 
 
 def add_measures(draw: random.Random, total: Total, kinds: Mapping[str, str], name: Callable[[str], str]) -> None:
-    numbers = [field for field, kind in kinds.items() if kind in ("int", "optint", "decimal", "float")]
+    numbers = [field for field, kind in kinds.items() if kind in NUMBERS]
     for field in draw.sample(numbers, min(len(numbers), draw.randrange(1, 3))):
-        total.measures.append(
-            (name("measure"), draw.choice(["avg", "count", "max_ever", "min_ever", "sum", "max"]), field)
-        )
+        verbs = ["avg", "count", "max_ever", "min_ever", "sum", "max"]
+        if kinds[field] in ("exact", "optexact", "span"):  # (such an average has another type, or is rounded)
+            verbs.remove("avg")
+        total.measures.append((name("measure"), draw.choice(verbs), field))
 
 
 # ---------------------------------------------------------------------------------------------- classes
@@ -175,9 +181,24 @@ def measured(verb: str, kind: str, values: list[Any]) -> Any:
     if not values:
         return None
     if verb in ("sum", "avg"):
-        total = math.fsum(values) if kind == "float" else sum(values)
-        return total if verb == "sum" else total / len(values)
+        total = added(values)
+        return total / len(values) if verb == "avg" and total is not None else total
     return (min if verb.startswith("min") else max)(values)
+
+
+def added(values: list[Any]) -> Any:
+    """Return an exact sum; None if it is that of both infinities."""
+    if isinstance(values[0], float):
+        infinite = {value for value in values if math.isinf(value)}
+        if infinite:
+            return infinite.pop() if len(infinite) == 1 else None
+        exact = sum(map(Fraction, values))
+        try:
+            return float(exact)
+        except OverflowError:
+            return math.inf if exact > 0 else -math.inf
+    with localcontext(prec=100):
+        return sum(values[1:], start=values[0])
 
 
 def expected_groups(total: Total, kinds: Mapping[str, str], rows: list[Row]) -> dict[tuple[Any, ...], list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import random
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,7 +15,7 @@ import attrs
 
 import tablemapper as tm
 
-from .chain_totals import Total, enrich, measure, measured_type, total_class
+from .chain_totals import GROUPED, NUMBERS, Total, enrich, measure, measured_type, total_class
 
 START = datetime(2024, 3, 30, 20, tzinfo=UTC)
 """Some hours before the clocks of Oslo change."""
@@ -33,22 +34,25 @@ TYPES: dict[str, Any] = {
     "str": str, "optstr": str | None, "digits": str, "int": int, "optint": int | None, "decimal": Decimal, "float": float,
     "list": list[str], "time": datetime, "extra": tm.Extra, "code": str, "optcode": str | None,
     "flag": bool, "raw": bytes, "day": date, "wild": int, "exact": Decimal, "big": str, "box": Box | None, "grade": Grade,
+    "real": float, "optreal": float | None, "optexact": Decimal | None, "span": timedelta, "path": tuple[str, ...],
 }  # fmt: skip
-RARE = ["flag", "raw", "day", "wild", "exact", "big", "box", "grade"]
-"""Kinds that no step knows: they are only stored, renamed, copied and dropped."""
-OPTIONAL = ("optstr", "optint", "optcode", "box")
+RARE = ["flag", "raw", "day", "wild", "exact", "big", "box", "grade", "real", "optreal", "optexact", "span", "path"]
+"""Kinds that no step knows: they are only stored, measured, renamed, copied and dropped."""
+OPTIONAL = ("optstr", "optint", "optcode", "box", "optreal", "optexact")
+EXACT = ["0", "-0", "0.00", "9.90", "1E+40", "-1E-40", "123456789012345678901234.5"]
+REAL = [0.0, -0.0, 0.1, -2.5, 1e308, -1e308, 5e-324, math.inf, -math.inf]
 VALUES: dict[str, Callable[[random.Random], Any]] = {
     "str": lambda draw: draw.choice(["m1", "m2", "m3", "", "a b", "x/y", "é"]),
-    "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz"]),
+    "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz", ""]),
     "digits": lambda draw: str(draw.randrange(20)),
-    "int": lambda draw: draw.randrange(-5, 20),
-    "optint": lambda draw: draw.choice([None, 1, 2, 3, -9]),
+    "int": lambda draw: draw.choice([draw.randrange(-5, 20)] * 9 + [2**40]),
+    "optint": lambda draw: draw.choice([None, 0, 1, 2, 3, -9]),
     "decimal": lambda draw: Decimal(draw.randrange(20)),
-    "float": lambda draw: float(draw.randrange(20)),
+    "float": lambda draw: draw.choice([float(draw.randrange(20)), -0.0]),
     "list": lambda draw: [draw.choice("abc") for _ in range(draw.randrange(3))],
     "time": lambda draw: START + timedelta(minutes=20 * draw.randrange(30)),
     "extra": lambda draw: tm.Extra(
-        {one: draw.choice([1, "t", 2.5]) for one in draw.sample(UNDECLARED, draw.randrange(3))}
+        {one: draw.choice([1, "t", 2.5, 0, "", False]) for one in draw.sample(UNDECLARED, draw.randrange(3))}
     ),
     "code": lambda draw: f"c{draw.randrange(15)}",
     "optcode": lambda draw: draw.choice([None, f"c{draw.randrange(15)}"]),
@@ -56,14 +60,20 @@ VALUES: dict[str, Callable[[random.Random], Any]] = {
     "raw": lambda draw: draw.choice([b"", b"\0", b"\xff" * 9]),
     "day": lambda draw: draw.choice([date.min, date.max, date(2024, 2, 29)]),
     "wild": lambda draw: draw.choice([0, 1, -(2**63), 2**63 - 1]),
-    "exact": lambda draw: Decimal(draw.choice(["0", "0.00", "9.90", "1E+40", "-1E-40", "123456789012345678901234.5"])),
+    "exact": lambda draw: Decimal(draw.choice(EXACT)),
     "big": lambda draw: draw.choice(["", "x", "é" * 3000]),
     "box": lambda draw: draw.choice([None, Box(0), Box(2**40, ["", "a"])]),
     "grade": lambda draw: draw.choice([*Grade]),
+    "real": lambda draw: draw.choice(REAL),
+    "optreal": lambda draw: draw.choice([None, None, *REAL]),
+    "optexact": lambda draw: draw.choice([None, None, *map(Decimal, EXACT)]),
+    "span": lambda draw: draw.choice([timedelta(), timedelta(microseconds=-1), timedelta(days=40_000)]),
+    "path": lambda draw: draw.choice([(), ("",), ("a", "b/c"), ("a", "a")]),
 }
 DEFAULTS: list[tuple[str, Any]] = [
     ("int", 7), ("int", 0), ("str", ""), ("flag", False), ("raw", b""), ("exact", Decimal("0.00")), ("big", "x" * 2000),
-    ("grade", Grade.USED),
+    ("grade", Grade.USED), ("optint", 0), ("optint", 5), ("optstr", ""), ("optstr", "m1"), ("real", -0.0), ("path", ()),
+    ("optreal", 0.0), ("span", timedelta()), ("wild", -(2**63)), ("optexact", Decimal("1E+40")),
 ]  # fmt: skip
 """Kinds with defaults that a later version adds."""
 UNDECLARED = ["u1", "u2", "u3"]
@@ -100,6 +110,10 @@ class Shape:
         if field in self.defaults:
             return self.defaults[field]
         return {"list": [], "extra": tm.Extra()}.get(kind, None if kind in OPTIONAL else attrs.NOTHING)
+
+    def missing(self, field: str) -> Any:
+        """Return what a field is where an entity has no value; NOTHING if it must have one."""
+        return None if self.fields[field] in OPTIONAL else self.default(field)
 
     def rename(self, field: str, to: str) -> None:
         """Give a field another name, wherever it stands in the class."""
@@ -257,20 +271,22 @@ def decorate(draw: Draw, shape: Shape, most: int) -> None:
 
 
 def add_index(draw: Draw, shape: Shape) -> None:
-    field = draw.choice([field for field, kind in shape.fields.items() if kind not in ("extra", "float", "big", "box")])
+    field = draw.choice(
+        [field for field, kind in shape.fields.items() if kind not in ("extra", "float", "big", "box", "path")]
+    )
     shape.indexes[draw.name("index")] = (field, False)
 
 
 def add_total(draw: Draw, shape: Shape) -> None:
-    group = draw.choice([field for field, kind in shape.fields.items() if kind in ("str", "optstr", "int", "digits")])
+    group = draw.choice([field for field, kind in shape.fields.items() if kind in GROUPED])
     groups = [(group, "", "group")]
     times = [field for field, kind in shape.fields.items() if kind == "time"]
     if times and draw.random() < 0.6:
         groups.append((times[0], draw.choice(["zone", "utc"]), "day"))
-    numbers = [field for field, kind in shape.fields.items() if kind in ("int", "optint", "decimal", "float")]
+    numbers = [field for field, kind in shape.fields.items() if kind in NUMBERS]
     measures = [("count", "count", "")]
     for field in draw.sample(numbers, min(len(numbers), draw.randrange(3))):
-        verbs = ["sum", "min", "max", *["avg"] * (shape.fields[field] == "float")]
+        verbs = ["sum", "min", "max", *["avg"] * ("float" in str(TYPES[shape.fields[field]]))]
         measures.append((draw.name("measure"), draw.choice(verbs), field))
     total = Total(name := draw.name("Total"), name, groups, measures)
     if draw.random() < 0.35 and len(groups) == 1:

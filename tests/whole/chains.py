@@ -599,9 +599,11 @@ def held_twice(classes: Classes, data: Data) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text: equal ones, and only these, have the same."""
+    """Return a value as text: equal ones, and only these, have the same; no zero has a sign."""
     if isinstance(value, Decimal):
-        return f"{value.normalize():f}"
+        return f"{value.normalize() + 0:f}"
+    if isinstance(value, float):
+        return repr(value + 0)
     if isinstance(value, tm.Extra):  # (what was declared once may be among the undeclared)
         return repr(sorted((name, one) for name, one in value.items() if name in UNDECLARED))
     if isinstance(value, dict):
