@@ -22,12 +22,14 @@ from .chain_worlds import (
     Classes,
     Draw,
     Grade,
+    Index,
     Row,
     Rows,
     Shape,
     World,
     add_index,
     add_total,
+    enriched,
     kept_of,
     templates,
 )
@@ -73,12 +75,14 @@ class Change:
         """Classes with what was done to them: a field, ``"class"``, ``"key"``, ``"fields"`` or ``"all"``."""
         self.made: list[tuple[Sequence[str], Callable[..., dict[str, list[Row]]]]] = []
         """Old classes, and a function of their entities that gives new ones."""
-        self.resolved: list[tuple[Shape, str, Callable[[list[Row]], list[Row]]]] = []
-        """Classes, each with a field of which no two may have the same value, and what becomes of those that have."""
+        self.resolved: list[tuple[Shape, Index, Callable[[list[Row]], list[Row]]]] = []
+        """Classes, each with an index that becomes unique, and what becomes of entities that share a value of it."""
         for step in draw.choices(STEPS, k=draw.choice([1, 1, 2, 3])):
             step(self)
         if draw.wide.random() < 0.25:
             draw.wide.choice([_lead_back, _combine])(self)
+        if draw.odd.random() < 0.15:
+            _drop_class(self)
         for _ in range(draw.choice([0, 0, 1, 2])):
             _add(self)
         for one in draw.more.choices([_another, _rename_total, _again], k=draw.more.choice([0, 1, 1])):
@@ -95,13 +99,18 @@ class Change:
             for name in (old, new)
         ]
         return len(names) == len(set(names)) and all(
-            step.text.startswith(("rename ", "drop index", "drop total")) for step in self.steps
+            step.text.startswith(("rename ", "drop index", "drop total", "drop class")) for step in self.steps
         )
 
     @property
     def rewritten(self) -> set[str]:
         """The old classes of which functions make others."""
         return {name for names, _ in self.made for name in names}
+
+    @property
+    def dropped(self) -> set[str]:
+        """The old classes that nothing is made of."""
+        return self.old.keys() - self.links.keys() - self.rewritten
 
     def changed(self, name: str) -> bool:
         return any(one == name for one, _ in self.touched)
@@ -154,7 +163,9 @@ class Change:
         for name, shape in self.old.items():
             if name in self.rewritten:
                 return None
-            link = self.links[name]
+            if (link := self.links.get(name)) is None:  # (it was dropped, and is as it was)
+                found[name] = former[name]
+                continue
             keyed = {self.key_back(link, row): row for row in data[link.new].values()}
             for key, row in keyed.items():
                 made = self.row_back(link, row, former.get(name, {}).get(key))
@@ -246,12 +257,15 @@ def _rekey(change: Change) -> None:
     ]
     if more and change.draw.random() < 0.4:
         shape.ident.append(change.draw.choice(more))
-    shape.partition, shape.row = templates(change.draw, shape.ident, shape.name[0] if shared else "")
-    if (shape.partition, shape.row) == (before.partition, before.row) or not possible(change.new):
+    shape.partition, shape.row = templates(change.draw, shape.fields, shape.ident, shape.name[0] if shared else "")
+    if change.draw.odd.random() < 0.3:
+        shape.type = change.draw.name("type")
+    same_key = (shape.partition, shape.row, shape.type) == (before.partition, before.row, before.type)
+    if same_key or not possible(change.new):
         change.new[shape.name] = before
         return
     change.touched |= {(link.old, "key"), (link.old, "class")}
-    change.steps.append(Step(f"rekey {link.old} to {shape.partition}, {shape.row}", _rekeyed(link)))
+    change.steps.append(Step(f"rekey {link.old} to {shape.partition}, {shape.row}, type={shape.type}", _rekeyed(link)))
 
 
 def _rekeyed(link: Link) -> Callable[[Any, Classes, Classes], object]:
@@ -321,12 +335,12 @@ def _unless_none(function: Same) -> Same:
 def _converts(shape: Shape, field: str, conversion: tuple[str, str, Any, Any]) -> bool:
     """Return whether a conversion is one of a field, and leaves what is made of the field possible."""
     kind, to, function, back = conversion
-    indexed = dict(shape.indexes.values())
+    indexed = {index.field: index.unique for index in shape.indexes.values()}
     grouped = {one for total in shape.totals for one, _, _ in total.groups}
     measured = {one for total in shape.totals for _, _, one in total.measures}
     return (
         kind == shape.fields[field]
-        and field not in set().union(*[total.asked for total in shape.totals])
+        and field not in shape.asked.union(*[total.asked for total in shape.totals])
         and not (field in shape.ident and ((back is None and function is not SWAPPED) or to == "float"))
         and not (field in measured and to not in ("int", "decimal"))
         and not (field in grouped | indexed.keys() and to == "float")
@@ -396,6 +410,18 @@ def _drop(change: Change) -> None:
 
 def _drop_total(owner: str, name: str) -> Step:
     return Step(f"drop total {name}", lambda m, a, b: m.drop(a.totals[owner, name]))
+
+
+def _drop_class(change: Change) -> None:
+    whole = [shape for shape in change.new.values() if _whole(change, shape)]
+    if not whole or len(change.new) == 1:
+        return
+    shape = change.draw.odd.choice(whole)
+    name, totals = shape.name, change.old[shape.name].totals
+    change.touched |= {(name, one) for one in ("all", "class", "key", "fields")}
+    del change.new[name], change.links[name]
+    change.steps.append(Step(f"drop class {name}", lambda m, a, b: m.drop(a.by_name[name])))
+    change.steps += [_drop_total(name, total.name) for total in totals]
 
 
 def _rewrite(change: Change) -> None:
@@ -575,11 +601,12 @@ def _unique(change: Change) -> None:
         return
     shape, link = found
     codes = [field for field, kind in shape.fields.items() if kind in ("code", "optcode")]
-    if not codes or any(unique for _, unique in shape.indexes.values()):
+    if not codes or any(index.unique for index in shape.indexes.values()):
         return
     field, name = codes[0], change.draw.name("unique")
-    shape.indexes[name] = field, True
-    change.touched |= {(link.old, "unique"), *((link.old, old) for old, one in link.fields.items() if one[0] == field)}
+    index = shape.indexes[name] = enriched(change.draw, shape, Index(field, unique=True))
+    read = {field, *shape.asked}
+    change.touched |= {(link.old, "unique"), *((link.old, old) for old, one in link.fields.items() if one[0] in read)}
     optional = shape.fields[field] == "optcode"
 
     def apart(held: list[Row]) -> list[Row]:
@@ -593,7 +620,7 @@ def _unique(change: Change) -> None:
             setattr(entity, field, row[field])
         return holders[:2]
 
-    change.resolved.append((shape, field, apart))
+    change.resolved.append((shape, index, apart))
     change.steps.append(
         Step(f"resolve {shape.name}.{name} of {field}", lambda m, a, b: m.resolve(getattr(b.by_name[shape.name], name), function))
     )  # fmt: skip

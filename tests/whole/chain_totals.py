@@ -85,14 +85,27 @@ def enrich(draw: random.Random, total: Total, kinds: Mapping[str, str], name: Ca
     if "list" in kinds.values() and len(total.groups) == 1 and draw.random() < 0.3:
         total.groups = [(next(field for field, kind in kinds.items() if kind == "list"), "each", "group")]
     add_measures(draw, total, kinds, name)
-    conditions = [(f, sign, 3 if kinds[f] in ("int", "optint") else "m1") for f in texts for sign in OPERATORS]
     if draw.random() < 0.3:
-        total.where = draw.choice(conditions)
+        total.where = draw.choice(conditions(kinds))
     for measure, verb, _ in total.measures:
         if not verb.endswith("ever") and draw.random() < 0.2:
-            total.only[measure] = draw.choice(conditions)
+            total.only[measure] = draw.choice(conditions(kinds))
     if draw.random() < 0.3:
         total.indexes[name("over")] = draw.choice([total.groups[0][2], "count"])
+
+
+def conditions(kinds: Mapping[str, str]) -> list[Condition]:
+    """Return conditions of fields, in which values are compared that are least or empty, too."""
+    compared: dict[str, list[Any]] = {
+        "int": [3, 0],
+        "optint": [3, 0],
+        "str": ["m1", ""],
+        "optstr": ["m1", ""],
+        "digits": ["m1", ""],
+    }
+    return [
+        (field, sign, value) for field, kind in kinds.items() for value in compared.get(kind, ()) for sign in OPERATORS
+    ]
 
 
 def add_measures(draw: random.Random, total: Total, kinds: Mapping[str, str], name: Callable[[str], str]) -> None:

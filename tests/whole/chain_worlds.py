@@ -15,7 +15,19 @@ import attrs
 
 import tablemapper as tm
 
-from .chain_totals import GROUPED, NUMBERS, Total, enrich, measure, measured_type, total_class
+from .chain_totals import (
+    GROUPED,
+    NUMBERS,
+    Condition,
+    Total,
+    conditions,
+    enrich,
+    fulfils,
+    measure,
+    measured_type,
+    predicate,
+    total_class,
+)
 
 START = datetime(2024, 3, 30, 20, tzinfo=UTC)
 """Some hours before the clocks of Oslo change."""
@@ -42,8 +54,8 @@ OPTIONAL = ("optstr", "optint", "optcode", "box", "optreal", "optexact")
 EXACT = ["0", "-0", "0.00", "9.90", "1E+40", "-1E-40", "123456789012345678901234.5"]
 REAL = [0.0, -0.0, 0.1, -2.5, 1e308, -1e308, 5e-324, math.inf, -math.inf]
 VALUES: dict[str, Callable[[random.Random], Any]] = {
-    "str": lambda draw: draw.choice(["m1", "m2", "m3", "", "a b", "x/y", "é"]),
-    "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz", ""]),
+    "str": lambda draw: draw.choice(["m1", "m2", "m3", "", "a b", "x/y", "é", "M1"]),
+    "optstr": lambda draw: draw.choice([None, "m1", "m2", "zz", "", "M1"]),
     "digits": lambda draw: str(draw.randrange(20)),
     "int": lambda draw: draw.choice([draw.randrange(-5, 20)] * 9 + [2**40]),
     "optint": lambda draw: draw.choice([None, 0, 1, 2, 3, -9]),
@@ -83,6 +95,31 @@ Rows = dict[tuple[Any, ...], Row]
 
 
 @attrs.define
+class Index:
+    """An index over one field."""
+
+    field: str
+    unique: bool = False
+    spec: str = ""
+    """How the field stands in it: ``""``, ``"desc"``, ``"fold"``, ``"hash"``."""
+    where: Condition | None = None
+
+    def rename(self, of: Callable[[str], str]) -> Index:
+        """Return the index over fields with other names."""
+        where = self.where and (of(self.where[0]), *self.where[1:])
+        return attrs.evolve(self, field=of(self.field), where=where)
+
+    def slots(self, row: Row) -> list[Any]:
+        """Return what an entity has its rows under."""
+        value = row.get(self.field)
+        values = dict.fromkeys(map(self.slot, value if isinstance(value, list) else [value]))
+        return [one for one in values if one is not None] if fulfils(row, self.where) else []
+
+    def slot(self, value: Any) -> Any:
+        return value.casefold() if self.spec == "fold" and value is not None else value
+
+
+@attrs.define
 class Shape:
     """An entity class."""
 
@@ -94,9 +131,10 @@ class Shape:
     """The fields of the key."""
     partition: Any
     row: Any
+    type: str | None = None
+    """What its rows say that they are, for other programs."""
     defaults: Row = attrs.field(factory=dict)
-    indexes: dict[str, tuple[str, bool]] = attrs.field(factory=dict)
-    """The field, and whether it is unique."""
+    indexes: dict[str, Index] = attrs.field(factory=dict)
     totals: list[Total] = attrs.field(factory=list)
     keeps: tuple[str, list[tuple[str, str, str]]] | None = None
     """The class of which fields are maintained, and these as measures."""
@@ -130,14 +168,19 @@ class Shape:
         self.ident = list(map(of, self.ident))
         self.partition, self.row = text(self.partition), text(self.row)
         self.defaults = {of(name): value for name, value in self.defaults.items()}
-        self.indexes = {name: (of(one), unique) for name, (one, unique) in self.indexes.items()}
+        self.indexes = {name: index.rename(of) for name, index in self.indexes.items()}
         for total in self.totals:
             total.rename(of)
 
     @property
+    def asked(self) -> set[str]:
+        """The fields that conditions of its indexes read."""
+        return {index.where[0] for index in self.indexes.values() if index.where}
+
+    @property
     def used(self) -> set[str]:
         """The fields that something is made of."""
-        found = {*self.ident, *(field for field, _ in self.indexes.values())}
+        found = {*self.ident, *(index.field for index in self.indexes.values()), *self.asked}
         return found.union(*[total.used for total in self.totals])
 
 
@@ -186,12 +229,19 @@ class Classes:
                 ]
                 body[name] = measure(verb, source, field, of=source)
         body["key"] = tm.Key(partition=shape.partition, row=shape.row)
-        for name, (field, unique) in shape.indexes.items():
-            body[name] = tm.Index(partition=f"{{{field}}}", unique=unique)
-        return type(tm.Entity)(shape.name, (tm.Entity,), body, table=shape.table)
+        for name, index in shape.indexes.items():
+            body[name] = declared(index)
+        return type(tm.Entity)(shape.name, (tm.Entity,), body, table=shape.table, type=shape.type)
 
     def make(self, name: str, row: Row) -> Any:
         return self.by_name[name](**{field: deepcopy(row[field]) for field in self.world[name].fields})
+
+
+def declared(index: Index) -> Any:
+    """Return an index as it stands in a class."""
+    where, spec = index.where, index.spec and f":{index.spec}"
+    options = {} if where is None else {"where": lambda entity: predicate(entity, where)}
+    return tm.Index(partition=f"{{{index.field}{spec}}}", unique=index.unique, **options)
 
 
 class Draw(random.Random):
@@ -200,6 +250,7 @@ class Draw(random.Random):
     Attributes:
         more: draws what aggregates have more: so what is drawn besides does not depend on it.
         wide: draws fields of rare kinds, steps that lead back by a function of the entity, and what tidies a store, likewise.
+        odd: draws how fields stand in keys and indexes, conditions of indexes, what rows say of their class, and classes that end.
         dropped: aggregates that were dropped, each with the name that its class had then.
     """
 
@@ -209,6 +260,7 @@ class Draw(random.Random):
         super().__init__(seed)
         self.more = random.Random(f"the aggregates of {seed}")
         self.wide = random.Random(f"the rest of {seed}")
+        self.odd = random.Random(f"the forms of {seed}")
         self.dropped: list[tuple[str, Total]] = []
 
     def name(self, start: str) -> str:
@@ -231,13 +283,15 @@ def random_world(draw: Draw) -> World:
         fields |= {"code": draw.choice(["code", "optcode"])} if draw.random() < 0.5 else {}
         shared = draw.random() < 0.4
         ident = ["shelf", "num"]
-        shape = Shape(name, f"{name}s", fields, ident, *templates(draw, ident, name[0] if shared else ""))
+        shape = Shape(name, f"{name}s", fields, ident, *templates(draw, fields, ident, name[0] if shared else ""))
+        if draw.odd.random() < 0.25:
+            shape.type = draw.name("type")
         if shared and draw.random() < 0.4:
             shape.table = "Shared"
         world[name] = shape
         decorate(draw, shape, 3)
         if "code" in fields and draw.random() < 0.5:
-            shape.indexes[draw.name("unique")] = ("code", True)
+            shape.indexes[draw.name("unique")] = enriched(draw, shape, Index("code", unique=True))
     if draw.random() < 0.6:  # one whose keys are those of another
         of = world[draw.choice([*world])]
         fields = {"shelf": "str", "num": "int", "pieces": "int"}
@@ -248,19 +302,31 @@ def random_world(draw: Draw) -> World:
         shape = Shape("Shelf", "Shelves", {"shelf": "str", "title": "str"}, ["shelf"], "{shelf}", "info")
         shape.keeps = draw.choice([*world]), measures
         if draw.random() < 0.5:
-            shape.indexes["by_parts"] = ("parts", False)
+            shape.indexes["by_parts"] = Index("parts")
         world["Shelf"] = shape
     return world
 
 
-def templates(draw: Draw, fields: list[str], prefix: str) -> tuple[Any, Any]:
+def templates(draw: Draw, kinds: dict[str, str], ident: list[str], prefix: str) -> tuple[Any, Any]:
     """Return the templates of a key; with a prefix, its rows are none of another class."""
-    first, *others = [f"{{{field}}}" for field in draw.sample(fields, len(fields))]
-    partition = draw.choice([first, first.replace("}", f":shard({draw.choice([4, 8])})}}"), "all", ("x", first)])
-    rows = [first, *others] if "shard" in partition or partition == "all" else others
+    slots = {field: _slots(draw, field, kinds[field]) for field in ident}
+    first, *others = draw.sample(ident, len(ident))
+    head, *rest = slots[first]
+    shard = f"{{{first}:shard({draw.choice([4, 8])})}}"
+    partition = draw.choice([head, shard, "all", ("x", head)])
+    rows = slots[first] if partition in (shard, "all") else rest
+    rows = [*rows, *[slot for field in others for slot in slots[field]]]
     if prefix:
         return partition, f"{prefix}-{rows[0]}" if len(rows) == 1 else (prefix, *rows)
     return partition, rows[0] if len(rows) == 1 else tuple(rows)
+
+
+def _slots(draw: Draw, field: str, kind: str) -> list[str]:
+    """Return the slots of a key that together tell the values of a field apart."""
+    form = spec(draw, kind) if draw.odd.random() < 0.4 else ""
+    if form == "fold":
+        return [f"{{{field}:fold}}", f"{{{field}}}"]
+    return [f"{{{field}:{form}}}" if form else f"{{{field}}}"]
 
 
 def decorate(draw: Draw, shape: Shape, most: int) -> None:
@@ -274,7 +340,26 @@ def add_index(draw: Draw, shape: Shape) -> None:
     field = draw.choice(
         [field for field, kind in shape.fields.items() if kind not in ("extra", "float", "big", "box", "path")]
     )
-    shape.indexes[draw.name("index")] = (field, False)
+    shape.indexes[draw.name("index")] = enriched(draw, shape, Index(field))
+
+
+DESCENDING = ("int", "optint", "decimal", "time", "flag", "day", "wild", "span", "exact", "optexact", "real")
+"""Kinds that can stand in a template from the greatest on."""
+FOLDED = ("str", "optstr", "digits", "code", "optcode")
+
+
+def spec(draw: Draw, kind: str) -> str:
+    """Return how a field of some kind may stand in a template."""
+    return draw.odd.choice(["", "", "", *["desc"] * (kind in DESCENDING), *["fold"] * (kind in FOLDED), "hash"])
+
+
+def enriched(draw: Draw, shape: Shape, index: Index) -> Index:
+    """Return an index, maybe with a condition, and over another form of its field."""
+    if draw.odd.random() < 0.5 and shape.fields[index.field] != "list":
+        index.spec = spec(draw, shape.fields[index.field])
+    if draw.odd.random() < 0.35 and (some := conditions(shape.fields)):
+        index.where = draw.odd.choice(some)
+    return index
 
 
 def add_total(draw: Draw, shape: Shape) -> None:

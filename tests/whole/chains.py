@@ -19,7 +19,7 @@ import tablemapper as tm
 
 from .chain_steps import UNDECLARED, Change, Data
 from .chain_totals import measured, total_faults
-from .chain_worlds import VALUES, Classes, Draw, Row, Rows, Shape, random_world
+from .chain_worlds import VALUES, Classes, Draw, Index, Row, Rows, Shape, random_world
 
 RELAXED: dict[str, Any] = {"durability": "relaxed"}
 
@@ -149,8 +149,8 @@ class Chain:
             self.at = version + 1
             self.log.append(f"-> {self.at}, {level}, {copied} copied")
             self.counts.update(step.text.split()[0] for step in change.steps)
-            for shape, field, apart in change.resolved:
-                self._resolve(shape, field, apart)
+            for shape, index, apart in change.resolved:
+                self._resolve(shape, index, apart)
 
     def _renew(self, version: int) -> None:
         """Note what the next version finds of what this one has; what it has more of unchanged classes stays."""
@@ -166,14 +166,15 @@ class Chain:
                 ]
                 self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
 
-    def _resolve(self, shape: Shape, field: str, apart: Callable[[list[Row]], list[Row]]) -> None:
+    def _resolve(self, shape: Shape, index: Index, apart: Callable[[list[Row]], list[Row]]) -> None:
         rows = self.data[self.at][shape.name]
         held: dict[Any, list[Row]] = {}
         for row in rows.values():
-            held.setdefault(row[field], []).append(row)
+            for value in index.slots(row):
+                held.setdefault(value, []).append(row)
         after = dict(rows)
-        for value, some in held.items():
-            if value is not None and len(some) > 1:
+        for some in held.values():
+            if len(some) > 1:
                 self.counts["values that were held twice"] += 1
                 keys = {shape.ident_of(row): self.classes[self.at].make(shape.name, row).key for row in some}
                 some.sort(key=lambda row: (keys[shape.ident_of(row)].partition, keys[shape.ident_of(row)].row))
@@ -475,8 +476,10 @@ class Chain:
         while version < self.at or self._in_step(version, name):
             change = self.changes[version]
             link = change.links.get(name)
-            if link is None or name in change.rewritten:
+            if name in change.rewritten:
                 raise Wrong(f"a version that had ended wrote {name}")
+            if link is None:  # (it was dropped, and this version goes on with it)
+                return
             shape, was = change.new[link.new], self.data[version + 1][link.new]
             now = dict(was)
             keys = _changed(before, after)
@@ -520,9 +523,10 @@ class Chain:
 
     def _may_differ(self, version: int) -> bool:
         """Whether a version before this one may find something else than is noted of it."""
+        dropped = any(change.dropped for change in self.changes[version : self.contracted])
         rewritten = any(self.changes[at].rewritten for at in range(version, self.at))
         alike = any(self._alike(version, later) for later in range(version + 1, self.at + 1))
-        return self.unsure > version or rewritten or alike
+        return self.unsure > version or dropped or rewritten or alike
 
     def _alike(self, version: int, later: int) -> bool:
         """Whether a class is another one in a later version, and nobody can tell the two apart."""
@@ -537,6 +541,8 @@ class Chain:
         with self._open(self.at) as store:
             compare(store, self.classes[self.at], self.data[self.at], self.at)
         for version in range(self.at):
+            if any(change.dropped for change in self.changes[version : self.contracted]):
+                continue  # (opened anew, it would add what was dropped)
             try:
                 store = self._open(version)
             except tm.SchemaMismatch as error:
@@ -592,9 +598,9 @@ def _changed(before: Rows, after: Rows) -> set[tuple[Any, ...]]:
 def held_twice(classes: Classes, data: Data) -> list[str]:
     found = []
     for name, shape in classes.world.items():
-        for index in [index for index, (_, unique) in shape.indexes.items() if unique]:
-            values = Counter(row[shape.indexes[index][0]] for row in data[name].values())
-            found += [f"{name}.{index}: {value}" for value, count in values.items() if value is not None and count > 1]
+        for called, index in shape.indexes.items():
+            values = Counter(value for row in data[name].values() for value in index.slots(row)) if index.unique else {}
+            found += [f"{name}.{called}: {value}" for value, count in values.items() if count > 1]
     return found
 
 
@@ -652,20 +658,25 @@ def _compare_kept(entity: Any, classes: Classes, keeps: tuple[str, Any], data: D
 
 
 def _compare_indexes(store: tm.Store, cls: Any, shape: Shape, rows: Rows, version: int) -> None:
-    for name, (field, _) in shape.indexes.items():
-        if field not in shape.fields:  # (it is over one that is maintained)
+    for name, index in shape.indexes.items():
+        if index.field not in shape.fields:  # (it is over one that is maintained)
             continue
         held: dict[Any, list[Any]] = {}
         for key, row in rows.items():
-            for value in dict.fromkeys(row[field] if isinstance(row[field], list) else [row[field]]):
+            for value in index.slots(row):
                 held.setdefault(value, []).append(key)
-        held.pop(None, None)
-        for value in [*held][:4]:
+        values = dict.fromkeys(
+            one
+            for row in rows.values()
+            for one in (row[index.field] if isinstance(row[index.field], list) else [row[index.field]])
+        )
+        for value in [value for value in values if value is not None][:4]:
             found = [
                 tuple(getattr(one, each) for each in shape.ident) for one in store.query(getattr(cls, name)(value))
             ]
-            if sorted(map(repr, found)) != sorted(map(repr, held[value])):
-                raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {held[value]}")
+            wanted = held.get(index.slot(value), [])
+            if sorted(map(repr, found)) != sorted(map(repr, wanted)):
+                raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {wanted}")
 
 
 def play(seed: int, folder: Path) -> Counter[str]:
