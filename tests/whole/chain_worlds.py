@@ -240,7 +240,7 @@ class Classes:
 def declared(index: Index) -> Any:
     """Return an index as it stands in a class."""
     where, spec = index.where, index.spec and f":{index.spec}"
-    options = {} if where is None else {"where": lambda entity: predicate(entity, where)}
+    options: dict[str, Any] = {} if where is None else {"where": lambda entity: predicate(entity, where)}
     return tm.Index(partition=f"{{{index.field}{spec}}}", unique=index.unique, **options)
 
 

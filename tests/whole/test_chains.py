@@ -95,7 +95,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     values_that_nobody_resolves: 74,
     a_unique_value_that_goes_to_who_writes_last: 24,
     nested_values_that_an_old_version_is_to_know: 29,
-    a_table_of_live_values_that_has_a_name_before_it_is_there: 2,
+    a_table_of_live_values_that_has_a_name_before_it_is_there: 53,
     totals_of_some_entities_that_answer_for_all: 12,
     conditions_of_indexes_that_other_versions_do_not_read: 1,
     keys_that_lose_something_and_are_to_lead_back: 3,
