@@ -11,6 +11,6 @@
 - `constructor`: the source of constructors and setters.
 - `measures`: what may be declared as an aggregate.
 - `entity`: `Record`, `Entity` and the class they are made of.
-- `aggregates`: the class of aggregates.
+- `aggregates`: the class of aggregates, and those that keep maintained fields.
 - `timestamp`: the time of the last write, as an operand.
 """

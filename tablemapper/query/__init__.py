@@ -1,4 +1,4 @@
-"""Queries as users hold them: builders, pages, columns, totals, writing by query.
+"""Queries as users hold them: builders, pages, columns, writing by query.
 
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.

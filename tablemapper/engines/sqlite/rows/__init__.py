@@ -1,4 +1,4 @@
-"""Rows of entities, indexes and groups: read, written, compared.
+"""Rows of entities, indexes and groups: read, written, built, compared.
 
 - `contested`: unique indexes that are not unique yet.
 - `clearing`: all rows of a class, removed.
