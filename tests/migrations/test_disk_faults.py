@@ -58,7 +58,7 @@ def stores() -> Iterator[dict[str, Path]]:
             for _ in range(12):
                 write(store, draw, 30)
         found[name] = path.with_name(f"{name}.db")
-        engine._file.backup(found[name], lambda *_: None)
+        engine._file.backup(found[name])
     engine.close()
     yield found
     folder.cleanup()

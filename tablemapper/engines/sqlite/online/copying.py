@@ -502,5 +502,5 @@ def _text(new: Iterable[New]) -> str:
 
 def _error_text(error: Exception) -> str:
     text = str(error)
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return ": ".join([*getattr(error, "__notes__", ())[-1:], said])  # (the field that the function is for)
+    fault = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return ": ".join([*getattr(error, "__notes__", ())[-1:], fault])  # (the field that the function is for)

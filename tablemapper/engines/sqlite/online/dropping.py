@@ -21,9 +21,9 @@ from ....schema.forms import TombstoneForm
 from ...protocol import Built
 from ..file.writer import Writer
 from ..rows.building import states_after
-from ..rows.contested import VIOLATIONS
+from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import BUILDS, END
-from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue, values_label
+from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue, values_label, values_table
 from ..sql.tables import EntityTable, fresh_name, quoted
 from .fences import names_taken, table_names, with_other_name
 
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _TARGETS = f"UPDATE {BUILDS} SET targets = ? WHERE name = ?"
-_FORGET = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
 
 
 def drop(
@@ -81,7 +80,7 @@ def drop(
         for name in [name for name, other in catalogue.models.items() if other.source == owner or name in keepers]:
             catalogue = drop(writer, catalogue, name, by, with_owner=True)
         catalogue, physical = _without_class(writer, catalogue, owner)
-    writer.executemany(_FORGET, [(each,) for each in labels])
+    writer.executemany(FORGET_INDEX, [(each,) for each in labels])
     renamed = _renamed(writer, catalogue, physical)
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     tombstone = TombstoneForm(label, definition, writer.timestamp, by, replacement, renamed)
@@ -222,9 +221,9 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
     """
     owner, _, index = label.partition(".")
     form = catalogue.models.get(owner)
-    table = None if form is None else catalogue.tables[form.table]
     if form is None or label not in catalogue.states:
         raise InvalidQuery(f"disable: the store has no index and no aggregate {label}")
+    table = catalogue.tables[form.table]
     index_labels = (
         [label] if index else [*(f"{owner}.{name}" for name in form.indexes), *_indexes_over(catalogue, owner)]
     )
@@ -246,19 +245,19 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
         if index_tables.get(each) in created:
             index_tables[each] = empty_table_like(index_tables[each])
     keeps = keep_ever and form.keeps_ever
-    if not index and table is not None and len(table.types) > 1:
+    if not index and len(table.types) > 1:
         if not keeps:
             _delete_all(writer, table, owner)
         catalogue = with_other_name(writer, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
-    elif not index and table is not None:
+    elif not index:
         after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if keeps:
             writer.execute(f"INSERT INTO {quoted(after.name)} SELECT * FROM {quoted(table.name)}")
         if table.spills:
             writer.execute(after.create_big)
             replaced.append(table.big_name)
-    writer.executemany(_FORGET, [(each,) for each in labels])
+    writer.executemany(FORGET_INDEX, [(each,) for each in labels])
     states = {
         each: msgspec.structs.replace(state, state="disabled", since=writer.timestamp) if each in labels else state
         for each, state in catalogue.states.items()
@@ -374,7 +373,7 @@ def tidy(writer: Writer) -> None:
         return after
 
     names = {f"{name}.{i}": index.table for name, form in catalogue.models.items() for i, index in form.indexes.items()}
-    names |= {values_label(name): f"{form.table}_{name}_values" for name, form in catalogue.models.items()}
+    names |= {values_label(name): values_table(form.table, name) for name, form in catalogue.models.items()}
     index_tables = {
         label: name if is_former(label) or name.lower() not in taken else public(name, names[label])
         for label, name in catalogue.index_tables.items()

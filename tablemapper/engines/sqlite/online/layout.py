@@ -13,7 +13,7 @@ from ....schema.forms import ModelForm, StateForm
 from ....schema.model import Schema
 from ..file.writer import Writer
 from ..rows.contested import VIOLATIONS
-from ..sql.catalogue import Catalogue, Read, values_label
+from ..sql.catalogue import Catalogue, Read, values_label, values_table
 from ..sql.tables import EntityTable, fresh_name, has_values, quoted
 from ..sql.zone_rules import ruled_here
 
@@ -133,7 +133,7 @@ class Layout:
             self.tables[model.table] = after
             tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
             if has_values(model):
-                tables[values_label(model.name)] = f"{model.table}_{model.name}_values"
+                tables[values_label(model.name)] = values_table(model.table, model.name)
             for label, public in tables.items():
                 if label not in self._index_tables:
                     self._index_tables[label] = self._fresh(public)

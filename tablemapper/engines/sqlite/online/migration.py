@@ -24,7 +24,7 @@ from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
-from ..rows.contested import VIOLATIONS
+from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import LEDGER, QUEUE
 from ..sql.catalogue import COPIES, Catalogue, Staged, publish_catalogue, read_catalogue, read_generation, trusted
 from ..sql.maintained_tables import index_column_names
@@ -174,14 +174,12 @@ class SqliteMigrations:
                 if catalogue.staged.migration != transition.name:
                     raise _under_way(transition.id, catalogue.staged)
                 # (The last entry of all can be of a later migration that was undone.)
-                entry = [entry for entry in catalogue.history if entry.id == transition.id][-1]
-                if entry.script == transition.script:
+                if catalogue.last_run(transition.id).script == transition.script:
                     return
                 catalogue = _discarded(writer, catalogue)
             twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
             if twin is not None:
-                entry = [entry for entry in catalogue.history if entry.id == transition.id][-1]
-                if entry.script == transition.script:
+                if catalogue.last_run(transition.id).script == transition.script:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
                     return
                 catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
@@ -204,7 +202,7 @@ class SqliteMigrations:
             for label in transition.contested
         }
         for label in transition.contested:  # (the old index of this name ends)
-            writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
+            writer.execute(FORGET_INDEX, (label,))
         writer.execute(f"DELETE FROM {LEDGER}")  # a run that was killed at its end may have left notes of the same name
         for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
             counts = [writer.get(self._count_sql(model.name)) or (0,) for model in conversion.sources]
@@ -370,7 +368,7 @@ class SqliteMigrations:
         """Retire the versions that go on beside a migration, or declare a class that it drops."""
         catalogue, now = self._catalogue, writer.timestamp
         for twin in catalogue.twins:
-            entry = [entry for entry in catalogue.history if entry.id == twin.migration][-1]
+            entry = catalogue.last_run(twin.migration)
             if entry.id == id or entry.undone is not None:
                 catalogue = ended(writer, catalogue, twin, entry.id)
         dropped = set(_dropped_classes(catalogue, id))
@@ -430,7 +428,7 @@ class SqliteMigrations:
 
     def backup(self, path: str) -> None:
         """Write a copy of one state of the file."""
-        self._file.backup(path, lambda _done, _total: None)
+        self._file.backup(path)
 
 
 def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:

@@ -17,7 +17,7 @@ from ....schema.model import Schema
 from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer
 from ..rows.building import states_after
-from ..rows.contested import VIOLATIONS
+from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import END
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, publish_catalogue
 from ..sql.names import Names
@@ -54,7 +54,7 @@ def switched(
     versions = _revived(catalogue, versions, transition)
     labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
-        writer.execute(f'DELETE FROM {VIOLATIONS} WHERE "index" = ?', (label,))
+        writer.execute(FORGET_INDEX, (label,))
     kept: list[str] = []
     catalogue = _without_classes(writer, catalogue, ending)
     writer.execute(f"DELETE FROM {COPIES}")
@@ -120,9 +120,8 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
         unkept: whether it ends because a process is about to write that does not know the script.
     """
     catalogue, kept = _set_aside(writer, catalogue, twin.catalogue, twin.migration)
-    history = list(catalogue.history)
-    last = max(at for at, entry in enumerate(history) if entry.id == twin.migration)
-    history[last] = replace(history[last], kept=[*history[last].kept, *kept])
+    last = catalogue.last_run(twin.migration)
+    history = [replace(one, kept=[*one.kept, *kept]) if one is last else one for one in catalogue.history]
     versions = {
         name: [
             replace(version, until=writer.timestamp, retired_by=by, beside=None, unkept=unkept)

@@ -312,7 +312,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     after = layout.catalogue(evolution, writer.timestamp)
     for job in after.jobs:
         writer.execute(_RENAME_JOB, (job.owner, msgspec.json.encode(sorted(job.targets)).decode(), job.name))
-    targets = _targets(schema, evolution, catalogue.models.keys() - evolution.dropped)
+    targets = _targets(evolution, catalogue.models.keys() - evolution.dropped)
     after = _register(writer, after, targets, _Contents(after, read))
     sqlite = SqliteSchema(schema, after)
     for model, property in evolution.fields:
@@ -398,7 +398,7 @@ def _create(writer: Writer, sqlite: SqliteSchema, evolution: Evolution) -> None:
             writer.execute(tables[sqlite.values_table(model)])
 
 
-def _targets(schema: Schema, evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
+def _targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
     """Return the labels of the new indexes and aggregates over known classes, which may have rows, by class."""
     targets: dict[str, set[str]] = {}
     for model, name in evolution.indexes:

@@ -6,11 +6,9 @@ from ....schema.model import Model
 from ..file.writer import Writer
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
-from .contested import VIOLATIONS
+from .contested import FORGET_INDEX
 
 __all__ = ["clear"]
-
-_FORGET = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
 
 
 def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
@@ -33,7 +31,7 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     for owner in (model, *groups):
         for index in sqlite.maintenance[owner].indexes:
             writer.execute(f"DELETE FROM {quoted(sqlite.indexes[index.model].name)}")
-            writer.execute(_FORGET, (index.label,))
+            writer.execute(FORGET_INDEX, (index.label,))
     return count
 
 

@@ -1,10 +1,8 @@
 """Contested indexes: unique indexes with duplicates.
 
-The first holder of a value is in the index, the further ones are noted.
-
-Programs that do not know the index may have written duplicates. So while it is being built, a further holder is noted
-and not refused; once it is built, each new one is refused. When the holder of a value is deleted, the first noted one
-moves up.
+The first holder of a value is in the index, the further ones are noted. Programs that do not know the index may have
+written them. So while it is being built, a further holder is noted and not refused; once it is built, each new one is
+refused. When the holder of a value is deleted, the first noted one moves up.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ __all__ = [
     "COUNT_VALUES",
     "CREATE_VIOLATIONS",
     "FORGET",
+    "FORGET_INDEX",
     "NOTED",
     "NOTES",
     "VIOLATIONS",
@@ -41,6 +40,7 @@ _NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
 NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
 NOTES = f'SELECT "PartitionKey", "RowKey", "_pk", "_rk" FROM {VIOLATIONS} WHERE "index" = ?'
 FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+FORGET_INDEX = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
 _FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
 _NEXT = f"{_FURTHER} LIMIT 1"
 _VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'

@@ -56,6 +56,7 @@ __all__ = [
     "read_states",
     "trusted",
     "values_label",
+    "values_table",
     "write_catalogue",
     "write_note",
     "write_states",
@@ -184,6 +185,10 @@ class Catalogue:
     def table_of(self, name: str) -> EntityTable:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
+
+    def last_run(self, migration: str) -> AppliedForm:
+        """Return the last entry of a migration in the history."""
+        return [entry for entry in self.history if entry.id == migration][-1]
 
     def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
@@ -326,6 +331,11 @@ def values_label(name: str) -> str:
     return f"{name} values"
 
 
+def values_table(table: str, name: str) -> str:
+    """Return the public name of this table, for an aggregate whose groups are in a table."""
+    return f"{table}_{name}_values"
+
+
 def labels_of(name: str, form: ModelForm) -> Iterator[str]:
     """Yield the labels of a class: its own, that of its live values, and those of its indexes."""
     yield from (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))
@@ -412,7 +422,7 @@ def _first_format(rows: dict[str, str]) -> Catalogue:
         tables={name: EntityTable.of(name, form) for name, form in tables.items()},
         index_tables={
             **{f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()},
-            **{values_label(name): f"{form.table}_{name}_values" for name, form in models.items() if form.aggregate},
+            **{values_label(name): values_table(form.table, name) for name, form in models.items() if form.aggregate},
         },
         first_format=True,
     )
