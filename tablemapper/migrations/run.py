@@ -84,12 +84,8 @@ def migrate(
     limit = check_pace("migrate", limit, hold, rest)
     scripts = scripts_of(migrations)
     if to is not None and to not in ("", *(script.id for script in scripts)):
-        raise InvalidMigration(
-            "to=",
-            [
-                f"no script is called {shown(to)}; name one of {', '.join(script.id for script in scripts)}, or '' to undo all"
-            ],
-        )
+        names = ", ".join([script.id for script in scripts])
+        raise InvalidMigration("to=", [f"no script is called {shown(to)}; name one of {names}, or '' to undo all"])
     if dry_run:
         return _rehearse(place, scripts, to, limit, progress, timeout)
     engine = open_migrations(place, durability=durability, timeout=timeout)
@@ -201,27 +197,29 @@ class _Run:
         done = check_history(self._scripts, self._engine.history())
         ids = [script.id for script in self._scripts]
         end = len(ids) if target is None else ids.index(target) + 1 if target else 0
-        if end < done:
-            ahead = [(script, True) for script in reversed(self._scripts[end:done])]
-            undone = {script.id: undoing(script) for script, _ in ahead}
+        back = end < done
+        if back:
+            ahead = [undoing(script) for script in reversed(self._scripts[end:done])]
+            ids_ahead = {script.id for script in ahead}
             for entry in self._engine.history():
-                if entry.id in undone and entry.contracted and entry.undone is None:
+                if entry.id in ids_ahead and entry.contracted and entry.undone is None:
                     raise InvalidMigration(
                         entry.id, ["it was contracted: the old tables are gone, so it cannot be undone"]
                     )
-            ahead = [(undone[script.id], True) for script, _ in ahead]
-            check_back([script for script, _ in ahead], self._engine.forms())
+            check_back(ahead, self._engine.forms())
         else:
             done = self._adopted(done, end)
-            if done == end and done and _resolves(self._scripts[done - 1]):
-                self.last = self._scripts[done - 1]  # a run may have been killed before it resolved duplicates
-            ahead = [(script, False) for script in self._scripts[done:end]]
-        if done and any(not back for _, back in ahead):
-            self._resolve(self._scripts[done - 1])  # a run may have been killed before it resolved duplicates
-        self._abandon_other(ahead, named=target is not None)
+            ahead = list(self._scripts[done:end])
+            if done:  # a run may have been killed before it resolved duplicates
+                last = self._scripts[done - 1]
+                if ahead:
+                    self._resolve(last)
+                elif _resolves(last):
+                    self.last = last
+        self._abandon_other(ahead, back=back, named=target is not None)
         self._clear()  # the notes of a run that was killed at its end, in batches: a start deletes all in one transaction
-        self._plan += plan_steps(ahead, self._engine.forms(), self._engine.count)
-        for at, (script, back) in enumerate(ahead):
+        self._plan += plan_steps([(script, back) for script in ahead], self._engine.forms(), self._engine.count)
+        for at, script in enumerate(ahead):
             if not self._run_script(script, back=back):
                 return self._report(done=False)
             if at + 1 < len(ahead) and script.new:
@@ -244,19 +242,19 @@ class _Run:
         while self._engine.clear(_CLEARED):
             pass
 
-    def _abandon_other(self, ahead: Sequence[tuple[Script, bool]], *, named: bool) -> None:
+    def _abandon_other(self, ahead: Sequence[Script], *, back: bool, named: bool) -> None:
         """Discard the copy of a migration that was started, unless it is the next one.
 
         Raises:
             InvalidMigration: the caller named no target, so another program may be copying for it just now.
         """
         name = self._engine.under_way()
-        if name is None or [name] == [name_of(script.id, back=back) for script, back in ahead[:1]]:
+        if name is None or [name] == [name_of(script.id, back=back) for script in ahead[:1]]:
             return
         if not named:
             last = self._scripts[-1].id if self._scripts else ""
             raise InvalidMigration(
-                ahead[0][0].id if ahead else last or "migrations",
+                ahead[0].id if ahead else last or "migrations",
                 [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
         self._engine.discard(name)
