@@ -36,7 +36,7 @@ _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max
 class KeptValue:
     """A value that an aggregate keeps for each of its groups."""
 
-    query_identity: list[Any]
+    condition_forms: list[Any]
     """The forms of the conditions that a query must have, so that it is about the same entities."""
     state: Callable[[State], State]
     """From a group's state to the number of its entities and the value. (With a condition, to whether there is one.)"""
@@ -162,23 +162,36 @@ def _match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any
     for attr in plain.values():
         if _optional(attr, spec.model) and attr.source[:2] not in valued:
             return f"entities without {attr.label} are in none of its groups"
-    query_identity = forms(*parts)
+    conditions = list(zip(parts, forms(*parts), strict=True))
     reasons: list[str] = []
     for value in _kept_values(aggregate, wanted, spec.model):
-        if not all(form in query_identity for form in value.query_identity):
-            reasons.append("it is of some entities only, and the query does not repeat its condition")
-            continue
-        rest = [part for part, form in zip(parts, query_identity, strict=True) if form not in value.query_identity]
-        translations = [(part, _translated(part, group_fields)) for part in rest]
-        where = tuple([translated for _, translated in translations if translated is not None])
-        if len(where) == len(rest):
+        where = _conditions_on_groups(value, conditions, group_fields)
+        if not isinstance(where, str):
             of_groups = attrs.evolve(spec, model=target, where=where, order=())
             return Match(of_groups, tuple(group_fields[attr.source] for attr in groups), value)
-        untranslated = [part for part, translated in translations if translated is None]
-        mixed = dict.fromkeys(attr.label for part in untranslated for attr in part.attributes())
-        reasons.append(f"its groups do not distinguish {', '.join(mixed)}")
+        reasons.append(where)
     subject = "entities" if wanted.attr is None else wanted.attr.label
     return reasons[0] if reasons else f"it does not keep the {wanted.name} of {subject}"
+
+
+def _conditions_on_groups(
+    value: KeptValue, conditions: list[tuple[AnyPredicate, Any]], group_fields: dict[Any, Attr[Any, Any]]
+) -> tuple[AnyPredicate, ...] | str:
+    """Return the conditions of a query, each given with its form, as conditions on groups, or why that is impossible.
+
+    Those that are a condition of the value itself hold for all that it is of.
+    """
+    given = [form for _, form in conditions]
+    if not all(form in given for form in value.condition_forms):
+        return "it is of some entities only, and the query does not repeat its condition"
+    rest = [part for part, form in conditions if form not in value.condition_forms]
+    translations = [(part, _translated(part, group_fields)) for part in rest]
+    where = tuple([translated for _, translated in translations if translated is not None])
+    if len(where) == len(rest):
+        return where
+    untranslated = [part for part, translated in translations if translated is None]
+    mixed = dict.fromkeys(attr.label for part in untranslated for attr in part.attributes())
+    return f"its groups do not distinguish {', '.join(mixed)}"
 
 
 def _kept_values(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:

@@ -144,8 +144,8 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
         return text is None or any(access.text(slot) != text for access in accesses)
 
     left = where
-    if index is not None and (query_identity := form.implied.get(index.name)):
-        left = tuple(p for p in left if p not in query_identity)
+    if index is not None and (implied := form.implied.get(index.name)):
+        left = tuple(p for p in left if p not in implied)
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _is_in_bounds(path, accesses[0], ways[0], p))
     slots = (*path.templates[0].slots, *path.templates[1].slots)
