@@ -69,6 +69,7 @@ __all__ = [
     "StoreReadOnly",
     "TableMapperError",
     "UniqueViolation",
+    "check_seconds",
     "did_you_mean",
     "shown",
     "tell_written",
@@ -314,6 +315,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _ADDRESS = re.compile(" at 0x[0-9A-Fa-f]+")
+
+
+def check_seconds(option: str, value: object) -> None:
+    """Raise ValueError if an option is no number of seconds, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"{option}={shown(value)}: expected a number of seconds, 0 or more")
 
 
 def shown(value: object, most: int = 60) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import attrs
 
-from .errors import shown
+from .errors import check_seconds, shown
 
 __all__ = ["Call", "Event", "Observer", "observer"]
 
@@ -144,9 +144,8 @@ def observer(observe: Callable[[Event], object] | None, slow: float | None) -> O
     function: object = observe
     if function is not None and not callable(function):
         raise TypeError(f"observe={shown(observe)}: expected a function that takes a tm.Event")
-    seconds: object = slow
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0):
-        raise ValueError(f"slow={shown(slow)}: expected a number of seconds, 0 or more")
+    if slow is not None:
+        check_seconds("slow", slow)
     if observe is None and slow is None and not _log.isEnabledFor(logging.DEBUG):
         return None
     return Observer(observe, slow)

@@ -290,6 +290,8 @@ def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
         (lambda: tm.open(":memory:", models=[Item("a", 1)]), tm.InvalidModel, "Item.* is not an entity class with table="),
         (lambda: tm.open(":memory:", models=[Item], timeout="5"), ValueError, "timeout='5': expected a number of seconds"),
         (lambda: tm.open(":memory:", models=[Item], timeout=-1), ValueError, "timeout=-1: expected a number of seconds"),
+        (lambda: tm.open(":memory:", models=[Item], timeout=True), ValueError, "timeout=True: expected a number of seconds"),
+        (lambda: tm.open(":memory:", models=[Item], durability=None), ValueError, 'durability=None: expected "full" or "relaxed"'),
     ],
 )  # fmt: skip
 def test_an_argument_of_another_kind_says_what_is_expected(

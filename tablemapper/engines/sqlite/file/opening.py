@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ....errors import StoreError, shown
+from ....errors import StoreError, check_seconds, shown
 from ..driver.connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
 from .file import File
 from .memory import MemoryFile
@@ -81,9 +81,7 @@ def open_file(
     """
     if durability not in ("full", "relaxed"):
         raise ValueError(f'durability={shown(durability)}: expected "full" or "relaxed"')
-    seconds: object = timeout
-    if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise ValueError(f"timeout={shown(timeout)}: expected a number of seconds, 0 or more")
+    check_seconds("timeout", timeout)
     if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
         raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
 
