@@ -221,8 +221,12 @@ class MigrationEngine(Protocol):
         """Return whether the version before a migration goes on, in tables that are kept in step."""
         ...
 
-    def contract(self, id: str) -> None:
-        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
+    def contract(self, id: str) -> bool:
+        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then.
+
+        Returns:
+            Whether that is done; not if another run has undone the migration meanwhile.
+        """
         ...
 
     def drop_former(self) -> None:

@@ -101,8 +101,7 @@ def migrate(
         if contract and report.done:
             for entry in engine.history():
                 done = entry.contracted and not entry.kept and not entry.drops
-                if entry.switched and not done and entry.undone is None:
-                    engine.contract(entry.id)
+                if entry.switched and not done and entry.undone is None and engine.contract(entry.id):
                     report = attrs.evolve(report, contracted=(*report.contracted, entry.id))
             engine.drop_former()
     finally:

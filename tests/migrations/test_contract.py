@@ -69,3 +69,26 @@ def test_a_run_that_contracts_deletes_no_rows_of_a_class_that_has_the_name_since
     with tm.open(path, models=[other, again], durability="relaxed") as store:
         assert store.query(again).allow_scan().count() == 1
         assert store.check().ok
+
+
+def test_a_run_does_not_contract_what_another_one_has_undone_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, case, contract = tmp_path / "s.db", cases()["convert"], SqliteMigrations.contract
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        store.insert_many(parts(20, random.Random(4)))
+        before = contents(store, [OLD])
+    migrate(path, case.script)
+
+    def behind_an_undoing(*args: Any) -> bool:
+        assert migrate(path, case.script, to="").applied == ("first",)
+        return contract(*args)
+
+    monkeypatch.setattr(SqliteMigrations, "contract", behind_an_undoing)
+    assert migrate(path, case.script, contract=True).contracted == ()
+    assert tm.status(path).history == ()
+    monkeypatch.undo()
+    with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
+        assert contents(store, [OLD]) == before
+        assert store.check().ok
+    assert migrate(path, case.script, contract=True).contracted == ("first",)

@@ -157,7 +157,7 @@ def _acknowledged_early() -> None:
 
 
 def _versions_left() -> None:
-    migration.SqliteMigrations._retire = lambda *_: None  # type: ignore[method-assign]
+    migration.SqliteMigrations._retire = lambda *_: True  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, tuple[str, Callable[[], None]]] = {

@@ -340,11 +340,12 @@ class SqliteMigrations:
         """Return whether the version before a migration goes on, in tables that are kept in step."""
         return any(twin.migration == id for twin in self._catalogue.twins)
 
-    def contract(self, id: str) -> None:
-        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then."""
+    def contract(self, id: str) -> bool:
+        """Drop the tables of the classes that a migration replaced or drops; return False if that was undone meanwhile."""
         # After the first transaction the migration cannot be undone, and no program uses the tables: they can be
         # emptied in short transactions. Another run may do the same, so each of them looks at what is left.
-        self._write(partial(self._retire, id))
+        if not self._write(partial(self._retire, id)):
+            return False
         self._look()
         for name in _dropped_classes(self._catalogue, id):
             after: tuple[str, str] | None = ("", "")
@@ -357,6 +358,7 @@ class SqliteMigrations:
                 pass
         self._write(partial(self._drop_replaced, id, tables))
         self._look()
+        return True
 
     def _delete_rows(self, id: str, name: str, after: tuple[str, str], writer: Writer) -> tuple[str, str] | None:
         """Delete some rows of a class that a migration drops; return the last key, or None if that was all."""
@@ -364,9 +366,11 @@ class SqliteMigrations:
             return None
         return delete_class_rows(writer, self._catalogue, name, after, _DELETED)
 
-    def _retire(self, id: str, writer: Writer) -> None:
-        """Retire the versions that go on beside a migration, or declare a class that it drops."""
+    def _retire(self, id: str, writer: Writer) -> bool:
+        """Retire the versions that go on beside a migration, or declare a class that it drops; not if that was undone."""
         catalogue, now = self._catalogue, writer.timestamp
+        if not any(entry.id == id and entry.undone is None for entry in catalogue.history):
+            return False
         for twin in catalogue.twins:
             entry = catalogue.last_run(twin.migration)
             if entry.id == id or entry.undone is not None:
@@ -395,6 +399,7 @@ class SqliteMigrations:
         catalogue = attrs.evolve(catalogue, versions=versions, history=tuple(history))
         if catalogue != self._catalogue:  # (a run that was killed after this has done it)
             self._save(writer, catalogue)
+        return True
 
     def _drop_replaced(self, id: str, tables: set[str], writer: Writer) -> None:
         """Drop the tables and the definitions that a migration has replaced or drops."""
