@@ -183,11 +183,13 @@ class SqliteMigrations:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
                     return
                 catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
+            if catalogue.first_format:
+                take_format(writer, catalogue)  # the tables that a copy needs
             staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:
                 history = (*history, AppliedForm(transition.id, transition.script, list(transition.steps), started=now))
-            self._save(writer, attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history))
+            self._publish(writer, attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history))
 
         self._transition, self._copying = transition, Copying(transition)
         self._write(write)
@@ -319,6 +321,9 @@ class SqliteMigrations:
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
         if self._catalogue.first_format:
             take_format(writer, catalogue)
+        self._publish(writer, catalogue)
+
+    def _publish(self, writer: Writer, catalogue: Catalogue) -> None:
         publish_catalogue(writer, fenced(writer, self._catalogue, catalogue))
 
     # ------------------------------------------------------------------------------------------ after the switch
