@@ -375,8 +375,8 @@ class Chain:
             call()
         except tm.SchemaMismatch as error:
             return str(error)
-        except tm.UniqueViolation as error:
-            if not may:
+        except (tm.UniqueViolation, tm.InvalidEntity) as error:  # (the old version that still reads may hold it twice)
+            if not may or tm.UniqueViolation not in (type(error), type(error.__cause__)):
                 raise Wrong(f"nothing is held twice: {error}") from error
             self.counts["refused as held twice"] += 1
             return ""
