@@ -160,6 +160,14 @@ class MigrationEngine(Protocol):
         """Return the migrations that were started, in that order."""
         ...
 
+    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
+        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
+
+        Args:
+            new: by migration, its new classes; what they declare is not dropped any more.
+        """
+        ...
+
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
         ...

@@ -37,13 +37,13 @@ __all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 
-def check_old(script: Script, forms: Forms, pending: Collection[str] = (), *, back: bool = False) -> None:
+def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False) -> None:
     """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
 
     Args:
         script: the script to run.
         forms: the classes of the store.
-        pending: the labels that contracting an earlier script drops; a later script need not name them.
+        dropped: the labels that are older than an earlier script, which drops what it calls so; a later one cannot name them.
         back: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
             their own.
     """
@@ -54,7 +54,7 @@ def check_old(script: Script, forms: Forms, pending: Collection[str] = (), *, ba
         fault
         for cls in script.old
         for fault in _differences(
-            cls, forms, pending, exact=cls.__name__ in affected, back=back, after=after.get(cls.__name__)
+            cls, forms, dropped, exact=cls.__name__ in affected, back=back, after=after.get(cls.__name__)
         )
     ]
     if not back:
@@ -102,7 +102,7 @@ def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
 def _differences(
     cls: Any,
     forms: Forms,
-    pending: Collection[str] = (),
+    dropped: Collection[str] = (),
     *,
     exact: bool,
     back: bool = False,
@@ -148,7 +148,7 @@ def _differences(
             if back
             else f"{name}.{part}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
             for kind, part in undeclared
-            if f"{name}.{part}" not in pending
+            if kind == "field" or f"{name}.{part}" not in dropped
         )
     if declared.aggregate != stored.aggregate:
         yield f"{name}: it aggregates something else in the store"
@@ -177,14 +177,14 @@ def _added(label: str, how: str) -> str:
 
 
 def transition_of(
-    script: Script, forms: Forms, pending: Collection[str] = (), *, back: bool = False
+    script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False
 ) -> Transition | None:
     """Return the transition of a script; None if it copies nothing.
 
     Args:
         script: the script to run.
         forms: the classes of the store.
-        pending: as for `check_old`.
+        dropped: as for `check_old`.
         back: whether the script undoes another one.
 
     Raises:
@@ -199,7 +199,7 @@ def transition_of(
         name
         for name in affected
         if is_former(name)
-        or (name not in old and forms[name].aggregate and (name in pending or (back and kept_field(name) is None)))
+        or (name not in old and forms[name].aggregate and (name in dropped or (back and kept_field(name) is None)))
     )
     new = _new_classes(script, affected)
     faults = [_unnamed(name, forms, back=back) for name in affected if name not in old and name not in former]

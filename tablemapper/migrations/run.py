@@ -19,7 +19,7 @@ from ..entities.entity import stored_row
 from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm, Forms
-from ..schema.model import compile_schema
+from ..schema.model import compile_schema, model_of
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
@@ -286,13 +286,13 @@ class _Run:
         """Run one script, which may undo another; return whether it came to its end."""
         self.last = script
         engine = self._engine
-        pending = {label for entry in engine.history() if entry.undone is None for label in entry.drops}
+        dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
 
         def check(forms: Forms) -> None:
-            check_old(script, forms, pending, back=back)
+            check_old(script, forms, dropped, back=back)
 
         check(engine.forms())
-        transition = transition_of(script, engine.forms(), pending, back=back)
+        transition = transition_of(script, engine.forms(), dropped, back=back)
         if transition is None:
             engine.edit(edit_of(script, engine.forms(), back=back), check)
             self._applied.append(script.id)

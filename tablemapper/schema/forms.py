@@ -25,7 +25,7 @@ from ..values.scalars import SCALARS, Int32
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
-    "annotation", "form_hash", "from_first_format", "split_type", "stored_default",
+    "annotation", "bare_label", "form_hash", "from_first_format", "split_type", "stored_default",
 ]  # fmt: skip
 
 
@@ -211,6 +211,11 @@ class StateForm(_Form):
     """The release of the IANA database that these are of, as far as it is known."""
 
 
+def bare_label(label: str) -> str:
+    """Return the label that a class declares a definition by, which may be a former one."""
+    return ".".join([part.partition("#")[0] for part in label.split(".")])
+
+
 class TombstoneForm(_Form):
     """Something that was dropped."""
 
@@ -229,7 +234,7 @@ class TombstoneForm(_Form):
     @property
     def bare_label(self) -> str:
         """The label that a class declares it by: without the number of a former definition."""
-        return ".".join([part.partition("#")[0] for part in self.label.split(".")])
+        return bare_label(self.label)
 
     def may_be_of(self, form: ModelForm) -> bool:
         """Return whether it is not that of another definition of an aggregate than a class declares."""

@@ -138,6 +138,140 @@ def test_what_a_script_drops_and_an_older_version_brings_back_goes_when_it_is_co
     assert tm.migrate(path, [first, second], rest=0).ok
 
 
+@pytest.mark.parametrize("back", [None, int], ids=["the old version ends", "the old version goes on"])
+@pytest.mark.parametrize("contract", [False, True], ids=["in use", "contracted"])
+def test_what_an_older_version_has_of_a_name_that_a_script_dropped_ends_with_its_class(
+    path: Path, *, contract: bool, back: Any
+) -> None:
+    def indexed(index: str, *verbs: str, **more: Any) -> list[Any]:
+        fields = {"shelf": str, "number": int, "size": int, "note": int}
+        return world(*verbs, of=entity("Part", "Parts", fields, KEY, by=tm.Index[int](partition=index)), more=more)
+
+    named, other = indexed("{number}", "max"), indexed("{note}", "min")
+    bare, last = world(note=int)[:1], world(note=int, kind=Decimal)[:1]
+    with tm.open(path, models=named) as store:
+        store.insert_many(named[0]("a", number, 3, 4) for number in range(5))
+
+    def drops(m: tm.Migration) -> None:
+        m.drop(named[1])
+        m.drop(named[0].by)
+
+    scripts = [
+        script(bare, drops, "first", None, named),
+        script(last, lambda m: m.convert(bare[0].size, last[0].size, Decimal, back=back), "second", "first", bare),
+    ]
+    for index in ({}, {"by_count": tm.Index[int](partition="{count}")}, {"by_min": tm.Index[int](partition="{min}")}):
+        assert found(path, indexed("{note}", "min", **index)) == (5, 0)
+    assert tm.migrate(path, scripts, to="first", rest=0, contract=contract).ok
+    assert found(path, other) == (5, 0)
+    for _ in range(2):
+        assert tm.migrate(path, scripts, rest=0).ok
+        assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part"]
+        if back is None:
+            with pytest.raises(tm.SchemaMismatch, match="the migration second replaced this form"):
+                tm.open(path, models=other)
+            break
+        assert found(path, other) == (5, 0)
+        assert tm.migrate(path, scripts, to="first", rest=0).ok
+        assert found(path, other) == (5, 0)
+    assert tm.migrate(path, scripts, rest=0, contract=True).ok
+    with pytest.raises(tm.SchemaMismatch, match="the migration second replaced this form"):
+        tm.open(path, models=other)
+    with tm.open(path, models=last) as store:
+        store.compact()
+        assert store.check().problems == ()
+        assert [one.size for one in store.query(last[0]).where(last[0].shelf == "a")] == [3] * 5
+
+
+@pytest.mark.parametrize("late", ["before the drop", "after it", "last"])
+@pytest.mark.parametrize("contract", [False, True], ids=["in use", "contracted"])
+def test_what_an_ended_version_brings_back_of_a_name_that_a_script_dropped_ends_with_its_class(
+    path: Path, late: str, *, contract: bool
+) -> None:
+    old, new, bare, last = world("min"), world("max"), world()[:1], world(kind=Decimal)[:1]
+    filled(path, old)
+    scripts = [
+        script(new, lambda m: m.convert(old[0].size, new[0].size, lambda size: size + 1), "first", None, old),
+        script(bare, lambda m: m.drop(new[1]), "second", "first", new),
+        script(last, lambda m: m.convert(bare[0].size, last[0].size, Decimal), "third", "second", bare),
+    ]
+
+    def opened(when: str) -> None:
+        """Open the store with the oldest version, which nothing but its aggregate tells apart."""
+        assert late != when or found(path, old) == (5, 0)
+
+    assert tm.migrate(path, scripts, to="first", rest=0, contract=True).ok
+    opened("before the drop")
+    assert tm.migrate(path, scripts, to="second", rest=0).ok
+    opened("after it")
+    assert tm.migrate(path, scripts, to="second", rest=0, contract=contract).ok
+    opened("last")
+    assert tm.migrate(path, scripts, rest=0).ok
+    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part"]
+    for models in (old, new):
+        with pytest.raises(tm.SchemaMismatch, match="the migration third replaced this form"):
+            tm.open(path, models=models)
+    with tm.open(path, models=last) as store:
+        assert [one.size for one in store.query(last[0]).where(last[0].shelf == "a")] == [4] * 5
+        store.compact()
+        assert store.check().problems == ()
+
+
+def test_a_copy_goes_on_that_declares_in_another_way_what_an_older_version_has_of_a_dropped_name(path: Path) -> None:
+    named, other, bare, last = world("max"), world("min"), world()[:1], world("max", kind=Decimal)
+    filled(path, named)
+    scripts = [
+        script(bare, lambda m: m.drop(named[1]), "first", None, named),
+        script(last, lambda m: m.convert(bare[0].size, last[0].size, Decimal), "second", "first", bare),
+    ]
+    assert found(path, other) == (5, 0)
+    assert tm.migrate(path, scripts, to="first", rest=0, contract=True).ok
+    assert not tm.migrate(path, scripts, rest=0, limit=3).done
+    assert tm.migrate(path, scripts, rest=0).done
+    assert found(path, last) == (5, 4)
+
+
+@pytest.mark.parametrize("contract", [False, True], ids=["in use", "contracted"])
+def test_a_program_that_declares_anew_what_a_script_dropped_keeps_it(path: Path, *, contract: bool) -> None:
+    old, bare, ahead, newest = world("max"), world()[:1], world("min"), world("min", kind=Decimal)
+    filled(path, old)
+    first = script(bare, lambda m: m.drop(old[1]), "first", None, old)
+    steps = lambda m: m.convert(ahead[0].size, newest[0].size, Decimal)  # noqa: E731
+    assert tm.migrate(path, [first], rest=0, contract=contract).ok
+    for _ in range(2):
+        assert found(path, ahead) == (5, 0)
+        assert tm.migrate(path, [first], rest=0, contract=contract).ok
+    assert tm.migrate(path, [first, script(newest, steps, "second", "first", ahead)], rest=0, contract=contract).ok
+    assert found(path, newest) == (5, 0)
+
+
+def test_a_script_names_what_an_earlier_one_declared_in_the_place_of_what_it_dropped(path: Path) -> None:
+    old, new, last = world("min"), world("max"), world(kind=Decimal)[:1]
+    filled(path, old)
+    first = script(new, lambda m: m.drop(old[1]), "first", None, old)
+    steps = lambda m: m.convert(new[0].size, last[0].size, Decimal)  # noqa: E731
+    second = script(last, steps, "second", "first", new[:1])
+    assert found(path, new) == (5, 4)
+    assert tm.migrate(path, [first], rest=0, contract=True).ok
+    assert found(path, new) == (5, 4)
+    with pytest.raises(tm.InvalidMigration, match="Total is maintained from what is migrated: name it in old="):
+        tm.migrate(path, [first, second], rest=0)
+
+
+def test_a_script_names_a_field_that_has_the_name_of_an_index_which_an_earlier_one_dropped(path: Path) -> None:
+    old = world(
+        of=entity("Part", "Parts", {"shelf": str, "number": int, "size": int}, KEY, by=tm.Index(partition="{number}"))
+    )
+    new, more, last = world(), world(by=int | None), world(kind=Decimal)
+    filled(path, old)
+    first = script(new, lambda m: m.drop(old[0].by), "first", None, old)
+    assert tm.migrate(path, [first], rest=0, contract=True).ok
+    assert found(path, more) == (5,)
+    steps = lambda m: m.convert(new[0].size, last[0].size, Decimal)  # noqa: E731
+    with pytest.raises(tm.InvalidMigration, match="Part.by: the field is in the store, and not in old"):
+        tm.migrate(path, [first, script(last, steps, "second", "first", new)], rest=0)
+
+
 def test_an_aggregate_with_an_index_is_renamed_beside_a_former_definition(path: Path) -> None:
     plain = {"by_count": tm.Index[int](partition="{count}")}
     oldest, old = world("min", more=plain), world("max", more=plain)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from ....errors import InvalidMigration
 from ....evolution.definitions import has_names_of, holds_all
 from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, Forms, VersionForm
-from ....schema.model import Schema
+from ....schema.forms import AppliedForm, Forms, VersionForm, bare_label, form_hash
+from ....schema.model import Model, Schema
 from ...migration import Copied, Edit, Fault, Transition, name_of
 from ...protocol import Pace
 from ..file.file import File
@@ -26,7 +26,16 @@ from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, Staged, publish_catalogue, read_catalogue, read_generation, trusted
+from ..sql.catalogue import (
+    COPIES,
+    Catalogue,
+    Staged,
+    labels_of,
+    publish_catalogue,
+    read_catalogue,
+    read_generation,
+    trusted,
+)
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, composed, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
@@ -112,6 +121,29 @@ class SqliteMigrations:
     def history(self) -> tuple[AppliedForm, ...]:
         """Return the migrations that were started, in that order."""
         return self._catalogue.history
+
+    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
+        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
+
+        Args:
+            new: by migration, its new classes; what they declare is not dropped any more.
+        """
+        catalogue, labels = self._catalogue, set[str]()
+        for entry in catalogue.history:
+            if entry.switched and entry.undone is None:
+                named = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
+                labels |= {label for label in map(bare_label, named) if self._is_older(label, entry.switched)}
+                labels -= {label for model in new.get(entry.id, ()) for label in labels_of(model.name, model.form)}
+        return frozenset(labels)
+
+    def _is_older(self, label: str, time: int) -> bool:
+        """Return whether the store has an aggregate as a version declared it before a time, or an index."""
+        form, state = self._catalogue.models.get(label), self._catalogue.states.get(label)
+        if form is None or state is None:
+            return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
+        versions = self._catalogue.versions.get(label, ())
+        opened = [version.since for version in versions if version.form == form_hash(form)]
+        return min([*opened, state.since]) < time
 
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
