@@ -1,4 +1,4 @@
-"""Aggregates: entities that the store keeps up to date over groups of other entities, and those that keep a field of an entity."""
+"""Aggregates: what the store keeps up to date over groups of entities, and those that keep a field of an entity."""
 
 from __future__ import annotations
 

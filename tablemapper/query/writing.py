@@ -363,7 +363,7 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
         yield from msgspec.msgpack.decode(text, type=list[Key])
 
 
-# ---------------------------------------------------------------------------------------------- the place of a named run
+# ---------------------------------------------------------------------------------------------- the place of a run
 
 
 class _UnderWay(msgspec.Struct, frozen=True):
