@@ -70,6 +70,18 @@ def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
         assert store.check().ok
 
 
+def test_a_script_that_was_edited_after_it_was_undone_goes_on_where_its_last_run_ended(path: Path) -> None:
+    edited = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, lambda price: Decimal(price) + 1), "first", None, [BARE])  # fmt: skip
+    migrate(path, TO_DECIMAL)
+    migrate(path, TO_DECIMAL, to="")
+    assert [migrate(path, edited, limit=12).entities for _ in range(2)] == [12, 12]
+    report = migrate(path, edited)
+    assert (report.done, report.entities) == (True, 6)
+    with tm.open(path, models=[PRICED]) as store:
+        assert store[PRICED.key("a", 7)].price == 8
+        assert store.check().ok
+
+
 def test_a_program_that_was_refused_goes_on_once_the_migration_is_undone(path: Path) -> None:
     reads = [
         lambda store: store.get(BARE.key("a", 1)),
