@@ -141,7 +141,10 @@ def _differences(
         undeclared += [
             ("index", index)
             for index in stored.indexes
-            if index not in stored_names.values() and not is_former(index) and not back
+            if index not in stored_names.values()
+            and index not in declared.indexes  # (else it is what the name stood for before)
+            and not is_former(index)
+            and not back
         ]
         yield from (
             _added(f"{name}.{part}", f"the {kind} is in the store")

@@ -153,3 +153,33 @@ def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_ver
         store.insert(old_part(2))
         assert [later[Part.key(number)].colour for number in (1, 2)] == [None, None]
         assert later.query(Part.by_colour("yellow")).count() == 0
+
+
+def test_an_index_that_has_the_name_of_a_former_one_is_no_hindrance_to_a_script_that_copies_its_class(
+    tmp_path: Path,
+) -> None:
+    def part(partition: str, **indexes: str) -> Any:
+        body = {name: tm.Index(partition=text) for name, text in indexes.items()}
+        body |= {"__annotations__": {"number": tm.Field[int], "name": tm.Field[str]}, "__module__": __name__}
+        body["key"] = tm.Key(partition=partition, row="{number}")
+        return type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+
+    first = part("all", by_name="{name}", by_any_case="{name:fold}")
+    second, third = (part(partition, by_name="{name:fold}") for partition in ("all", "parts"))
+
+    @tm.migration(after=None, old=[second], new=[third])
+    def copied(m: tm.Migration) -> None:
+        m.rekey(second, third)
+
+    with tm.open(tmp_path / "s.db", models=[first]) as store:
+        store.insert(first(1, "Ace"))
+    with tm.open(tmp_path / "s.db", models=[second]) as store:
+        assert store.query(second.by_name("ACE")).count() == 1
+    assert tm.migrate(tmp_path / "s.db", [copied], rest=0).ok
+    with tm.open(tmp_path / "s.db", models=[third]) as store:
+        assert store.query(third.by_name("ACE")).count() == 1
+        assert store.check().ok
+    assert tm.migrate(tmp_path / "s.db", [copied], to="", rest=0).ok
+    with tm.open(tmp_path / "s.db", models=[second]) as store:
+        assert store.query(second.by_name("ACE")).count() == 1
+        assert store.check().ok
