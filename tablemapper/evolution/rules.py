@@ -326,7 +326,9 @@ def _given(form: FieldForm) -> str:
 def _conversion(old: FieldForm, new: FieldForm) -> str:
     """Return the text of ``m.convert`` from its function on."""
     function, back = _LOSSLESS.get((old.type, new.type), ("", ""))
-    if not function or new.members is not UNSET or (old.optional and not new.optional):
+    # (What becomes of a few members is for a mapping to say; mypy does not infer the type of a function of an optional Literal.)
+    asks = new.members is not UNSET or (old.optional and old.members is not UNSET and new.type != "str")
+    if not function or asks or (old.optional and not new.optional):
         return "...)  # a function of the old value"
     return f"{function}, back={back})" if back and old.members is UNSET else f"{function})"
 
