@@ -332,7 +332,7 @@ def migration(
             for side, given in (("old", old), ("new", new))
             if not isinstance(given, list | tuple)
         ]
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if any(kind(function) for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction)):
             faults.append("it lists the steps at once; write it as a plain function, without async and yield")
         if faults:
             raise InvalidMigration(getattr(function, "__name__", "migration"), faults)
