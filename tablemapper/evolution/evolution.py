@@ -158,11 +158,10 @@ class _Comparison:
             versions = self.versions_after
             versions[name] = [ahead(version, model, self._schema, versions) for version in versions[name]]
             return
-        may_return = model.aggregate is not None or (old is None and dropped is not None)
         if opened and opened[-1].undone and dropped:
             self._refuse(name, dropped)
-        elif opened and opened[-1].retired_by is not None and not may_return:
-            self._refuse(name, retired(name, opened[-1], self._history))
+        elif opened and opened[-1].retired_by is not None and model.aggregate is None:
+            self._refuse(name, (dropped if old is None else None) or retired(name, opened[-1], self._history))
         elif opened and model.aggregate is not None and (stored_name or "") not in self._catalogue and dropped:
             self._refuse(name, dropped)
         elif old is None:

@@ -107,11 +107,6 @@ class Change:
         """The old classes of which functions make others."""
         return {name for names, _ in self.made for name in names}
 
-    @property
-    def dropped(self) -> set[str]:
-        """The old classes that nothing is made of."""
-        return self.old.keys() - self.links.keys() - self.rewritten
-
     def changed(self, name: str) -> bool:
         return any(one == name for one, _ in self.touched)
 

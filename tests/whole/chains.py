@@ -523,10 +523,9 @@ class Chain:
 
     def _may_differ(self, version: int) -> bool:
         """Whether a version before this one may find something else than is noted of it."""
-        dropped = any(change.dropped for change in self.changes[version : self.contracted])
         rewritten = any(self.changes[at].rewritten for at in range(version, self.at))
         alike = any(self._alike(version, later) for later in range(version + 1, self.at + 1))
-        return self.unsure > version or dropped or rewritten or alike
+        return self.unsure > version or rewritten or alike
 
     def _alike(self, version: int, later: int) -> bool:
         """Whether a class is another one in a later version, and nobody can tell the two apart."""
@@ -541,8 +540,6 @@ class Chain:
         with self._open(self.at) as store:
             compare(store, self.classes[self.at], self.data[self.at], self.at)
         for version in range(self.at):
-            if any(change.dropped for change in self.changes[version : self.contracted]):
-                continue  # (opened anew, it would add what was dropped)
             try:
                 store = self._open(version)
             except tm.SchemaMismatch as error:
