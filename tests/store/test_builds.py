@@ -185,7 +185,7 @@ def test_a_build_pauses_for_those_that_write(path: Path) -> None:
         other.insert(NEW("y", 1, "z"))
         batch = store._engine.build(100, None)
         assert batch is not None
-        assert batch.pace.delay >= 1.25 * batch.pace.seconds > 0
+        assert batch.pace.delay >= 1.5 * batch.pace.seconds > 0
         builds.build(store._engine, limit=100, hold=0, sleep=pauses.append)
         assert pauses
 

@@ -32,7 +32,7 @@ _GATHER = 0.02  # seconds after which a transaction takes up no further writes
 _EVER, _NEVER = float("inf"), -float("inf")
 _CHECK = 1.0  # seconds between two looks whether the file is where it was: one takes as long as a tenth of a write
 _COMPANY = 1.0  # seconds after a write of another process in which turns are taken
-_DELAY = 1.25  # of others, by the length of a long write: they sleep when it ends, and SQLite has emptied their caches
+_DELAY = 1.5  # of others, by the length of a long write: they sleep when it ends, and SQLite has emptied their caches
 _LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
 
 

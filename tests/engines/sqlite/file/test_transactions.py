@@ -337,7 +337,7 @@ def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkey
         monkeypatch.setattr(file._writes, "_was_long", True)
         assert file.write_alone(later(3)) == (None, 3.0, 0.0)
         monkeypatch.setattr(file._writes, "_beside_until", 1_000.0)  # others wrote
-        assert file.write_alone(later(3)) == (None, 3.0, 1.25 * (3.0 + 10.0))
+        assert file.write_alone(later(3)) == (None, 3.0, 1.5 * (3.0 + 10.0))
 
 
 def test_a_write_alone_tells_whether_others_wrote_within_a_second(path: Path) -> None:
