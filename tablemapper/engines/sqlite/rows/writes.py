@@ -68,9 +68,13 @@ class _Batch:
 
     def only(self, passed: Passed) -> _Batch:
         """Return the operations on entities that a cursor has passed."""
+        # (Each write beside a job comes here: most have one operation.)
+        inserts, updates, deletes = self.inserts, self.updates, self.deletes
         return _Batch(
             self.width,
-            *[[one for one in some if passed(one.key)] for some in (self.inserts, self.updates, self.deletes)],
+            [one for one in inserts if passed(one.key)] if inserts else inserts,
+            [one for one in updates if passed(one.key)] if updates else updates,
+            [one for one in deletes if passed(one.key)] if deletes else deletes,
         )
 
 
