@@ -84,8 +84,8 @@ def migrate(
     limit = check_pace("migrate", limit, hold, rest)
     scripts = scripts_of(migrations)
     if to is not None and to not in ("", *(script.id for script in scripts)):
-        names = ", ".join([script.id for script in scripts])
-        raise InvalidMigration("to=", [f"no script is called {shown(to)}; name one of {names}, or '' to undo all"])
+        names = ", ".join([script.id for script in scripts]) or "none"
+        raise InvalidMigration("to=", [f"no script is called {shown(to)}: there are {names}; '' undoes all"])
     if dry_run:
         return _rehearse(place, scripts, to, limit, progress, timeout)
     engine = open_migrations(place, durability=durability, timeout=timeout)

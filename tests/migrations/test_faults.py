@@ -201,8 +201,12 @@ def test_a_history_that_the_scripts_lack_is_refused(path: Path) -> None:
     migrate(path, TO_DECIMAL, second)
     with pytest.raises(tm.InvalidMigration, match="second ran over this store, and is not among the scripts"):
         migrate(path, TO_DECIMAL, third)
-    with pytest.raises(tm.InvalidMigration, match="no script is called 'fourth'"):
+    with pytest.raises(
+        tm.InvalidMigration, match="no script is called 'fourth': there are first, second; '' undoes all"
+    ):
         migrate(path, TO_DECIMAL, second, to="fourth")
+    with pytest.raises(tm.InvalidMigration, match="no script is called 'fourth': there are none"):
+        migrate(path, to="fourth")
     # Once every store is past the first ones, they may be deleted.
     assert migrate(path, script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "third", None, [SAME])).applied == ("third",)  # fmt: skip
 
