@@ -177,7 +177,7 @@ def _read(
             if f.required:
                 faults.append(f"{name}: it is missing")
             continue
-        if f.maintained:  # it was written for those who read it
+        if f.maintained:  # it was written for readers
             continue
         reader = form.readers[name]
         try:

@@ -164,7 +164,7 @@ class VersionForm(_Form):
     unkept: bool = False
     """Whether it was retired because a process wrote that did not know the script of that migration."""
     undone: bool = False
-    """Whether what retired it was undone: who opens the store with it again is compared with what is there."""
+    """Whether what retired it was undone: a program that opens the store with it again is compared with what is there."""
 
     @property
     def in_use(self) -> bool:
@@ -227,7 +227,7 @@ class TombstoneForm(_Form):
     by: str | None = None
     """The migration that dropped it."""
     instead: str | None = None
-    """The index that answers those who declare it: the same one, but not unique."""
+    """The index that answers programs that declare it: the same one, but not unique."""
     tables: list[str] = []
     """Physical names of tables that are still to be cleared."""
 

@@ -140,7 +140,7 @@ def _take_apart(value: Any, *, str_keys: bool = False) -> Any:
     except TypeError:  # keys, or members of a set, that do not compare
         if str_keys:
             raise
-        return builtins()  # refused by those who compare it, with its path
+        return builtins()  # the comparison refuses it, with its path
 
 
 def _plain_default(value: Any) -> Any:

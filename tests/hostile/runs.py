@@ -31,7 +31,7 @@ from .damage import Damage
 from .operations import raw, use
 
 SECONDS = 5  # of the processor, for one operation
-PATIENCE = 120  # seconds by the clock, for who waits instead of working
+PATIENCE = 120  # seconds by the clock, for a process that waits instead of working
 
 
 @attrs.frozen

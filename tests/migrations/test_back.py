@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def write_without_script(path: Path) -> None:
-    """End the old version: who writes so does not know how to keep it in step."""
+    """End the old version: a program that writes without the script cannot keep it in step."""
     with tm.open(path, models=[PRICED], durability="relaxed") as store:
         store.upsert(store[PRICED.key("a", 1)])
 
@@ -114,7 +114,7 @@ def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
         store.merge(PRICED.key("a", 1), price=Decimal(100))
         with pytest.raises(tm.InvalidMigration, match="the undoing of first has not finished; run it to its end first"):
             migrate(path, TO_DECIMAL, TO_NUMBER)
-        report = migrate(path, TO_DECIMAL, to="first")  # who says so gives it up
+        report = migrate(path, TO_DECIMAL, to="first")  # this gives it up
         assert (report.done, report.entities) == (True, 0)
         assert store[PRICED.key("a", 1)].price == 100
         assert migrate(path, TO_DECIMAL).ok

@@ -125,7 +125,7 @@ def test_a_change_of_one_of_the_combined_makes_them_anew(path: Path, seed: int) 
 
         def between(engine: SqliteMigrations) -> None:
             nonlocal writes_left
-            engine.clear(1_000)  # as who has come to the end of another migration
+            engine.clear(1_000)  # as a run that has come to the end of another migration
             for _ in range(draw.randrange(5) if writes_left > 0 else 0):
                 write(store, draw)
                 writes_left -= 1

@@ -123,7 +123,7 @@ def test_an_index_of_undeclared_properties_is_built_over_what_is_there_and_opene
         Indexed = declared(by_color=tm.Index[str](partition="{more[color]}"))
         with tm.open(tmp_path / "x.db", models=[Indexed]) as store:
             assert ids(store.query(Indexed.by_color("red"))) == ["a"]
-    with tm.open(tmp_path / "x.db", models=[Plain]) as store:  # it is maintained by who does not know of it
+    with tm.open(tmp_path / "x.db", models=[Plain]) as store:  # a program that does not know of it maintains it
         store.insert(Plain("c", tm.Extra(color="red")))
         assert store.check().ok
     with tm.open(tmp_path / "x.db", models=[Indexed]) as store:

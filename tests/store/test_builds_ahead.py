@@ -241,7 +241,7 @@ def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
             with pytest.raises(RuntimeError, match="stop") as caught:
                 build(store)
         steps.then = lambda number: None
-        store.compact()  # which nobody who reads lets happen
+        store.compact()  # which no reader lets happen
         assert caught is not None
         assert build(store).ok
         assert store.check().problems == ()

@@ -1,9 +1,10 @@
-"""Processes that are killed, or stopped for a while, at random over one store: writers of several versions, openers, builders,
-those who repair and compact it, runners of migrations.
+"""Processes that are killed, or stopped for a while, at random over one store.
+
+They are writers of several versions, openers, builders, runners of migrations, and processes that repair and compact.
 
 Each writer has a partition of its own, and writes to a log what it is about to change, and what was acknowledged. So what
 the store must hold is known without it: all that was acknowledged, and of the last change all or nothing. What is found
-wrong is compared at the end of a round, when all are killed, and beside the others by those who check.
+wrong is compared at the end of a round, when all are killed, and meanwhile by processes that check.
 
     python -m tests.whole.kills --seconds 3600
 """
@@ -239,7 +240,7 @@ def still(scene: Scene) -> State:
     return {number: a_value(draw) for number in range(scene.still)}
 
 
-# ---------------------------------------------------------------------------------------------- who is killed
+# ---------------------------------------------------------------------------------------------- what is killed
 
 
 STAGES = ("", " that reads ahead", " between slices")
@@ -247,7 +248,7 @@ STAGES = ("", " that reads ahead", " between slices")
 
 @attrs.frozen
 class Round:
-    """One store, and those who use it."""
+    """One store, and the processes that use it."""
 
     folder: Path
     scene: Scene

@@ -570,7 +570,7 @@ def _apply(
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:
-    """Write, and settle who holds contested values."""
+    """Write, and settle which entities hold contested values."""
     write(sqlite, writer)
     settle(sqlite, writer)
 

@@ -196,7 +196,7 @@ def _use_journal(connection: apsw.Connection) -> None:
 
 
 def _take_access(part: str, target: str) -> None:
-    """Let those use the copy who may use what it replaces."""
+    """Give the copy the permissions of the file that it replaces."""
     if hasattr(os, "chown"):
         before = os.stat(target)
         with suppress(PermissionError):

@@ -3,8 +3,8 @@
 What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
 generation first, and a store that was opened with an older one follows before it writes.
 
-A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of those who
-know an older one fail, and they read the catalogue again.
+A *physical name* is that of a table or a column in the file. It never gets a second meaning: statements of a program
+that knows an older one fail, and it reads the catalogue again.
 """
 
 from __future__ import annotations
@@ -458,7 +458,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
 
 
 def publish_catalogue(writer: Writer, catalogue: Catalogue) -> None:
-    """Write another catalogue, which everyone who has the file open has to follow."""
+    """Write another catalogue, which each process that has the file open has to follow."""
     write_catalogue(writer, catalogue)
     writer.bump_generation()
 
@@ -470,7 +470,7 @@ def read_states(writer: Writer) -> dict[str, StateForm]:
 
 
 def write_states(writer: Writer, states: dict[str, StateForm]) -> None:
-    """Write other states, which everyone who has the file open has to follow."""
+    """Write other states, which each process that has the file open has to follow."""
     writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", ("states", msgspec.json.encode(states).decode()))
     writer.bump_generation()
 

@@ -1,4 +1,4 @@
-"""A file is written anew, by who has it alone, and is whole whatever comes."""
+"""A process that has a file alone writes it anew; the file is whole whatever comes."""
 
 from __future__ import annotations
 
