@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
+import tablemapper as tm
 from tablemapper.migrations import run
+
+from .shapes import OLD, OLD_TOTALS, STOCK, parts, stocks
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a store of the old version, with entities of each class that the cases change."""
+    with tm.open(tmp_path / "s.db", models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
+        store.insert_many(parts(30, random.Random(1)))
+        store.insert_many(stocks())
+    return tmp_path / "s.db"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -31,7 +30,6 @@ from .shapes import (
     indexes,
     more_cases,
     part,
-    parts,
     script,
     stocks,
     totals,
@@ -155,14 +153,6 @@ EVERYTHING = READS.keys() | WRITES.keys()
 OF_THE_AGGREGATE = {
     "group", "groups of the aggregate", "count by the aggregate", "count of all", "async count", "max by the aggregate", "groups",
 }  # fmt: skip
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with tm.open(tmp_path / "s.db", models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
-        store.insert_many(parts(30, random.Random(1)))
-        store.insert_many(stocks())
-    return tmp_path / "s.db"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.migrations.script import MigrationFunction
 
-from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, more_cases, parts, stocks, texts, write
+from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, more_cases, texts, write
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
@@ -32,14 +32,6 @@ class Killed(BaseException):
 @pytest.fixture(params=CASES)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with tm.open(tmp_path / "s.db", models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
-        store.insert_many(parts(30, random.Random(1)))
-        store.insert_many(stocks())
-    return tmp_path / "s.db"
 
 
 @contextmanager

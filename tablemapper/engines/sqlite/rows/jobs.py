@@ -40,7 +40,7 @@ CREATE_JOBS = {
 # The cursor of a job that has built nothing is NULL, which is no key ("" is one). The frontier has a row of its own.
 _FRONTIER = "|| ' groups'"
 _OF_FRONTIER = f"FROM {BUILDS} WHERE name = ?1 {_FRONTIER}"
-# (Each write reads this. A join of the two rows takes 4 µs, subqueries 1.2.)
+# (Each write beside a build reads this. A join of the two rows takes 4 µs, subqueries 1.2.)
 CURSOR = f"SELECT pk, rk, (SELECT pk {_OF_FRONTIER}), (SELECT rk {_OF_FRONTIER}) FROM {BUILDS} WHERE name = ?1"
 _PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
 REACH = f"INSERT OR REPLACE INTO {BUILDS}(name, pk, rk, done, total) VALUES(? {_FRONTIER}, ?, ?, 0, 0)"
