@@ -65,6 +65,7 @@ from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
+from .planning.partitions import Partition
 from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
@@ -72,7 +73,7 @@ from .query.query import Query, Rows
 from .schema.check import Problem, RepairReport, Report
 from .store.builds import BuildReport
 from .store.opening import open as open
-from .store.store import Partition, Store, Unknown
+from .store.store import Store, Unknown
 from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint

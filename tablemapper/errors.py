@@ -87,6 +87,9 @@ class TableMapperError(Exception):
         return self.message
 
 
+_LISTED = 50  # faults in a message
+
+
 class _Faults(TableMapperError):
     """An error that reports everything wrong at once; ``faults`` holds one line each."""
 
@@ -96,7 +99,10 @@ class _Faults(TableMapperError):
         if len(self.faults) == 1:
             message = f"{subject}: {self.faults[0]}"
         elif self.faults:
-            message = "\n".join([f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults)])
+            lines = [f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults[:_LISTED])]
+            if (more := len(self.faults) - _LISTED) > 0:
+                lines.append(f"  - and {more} more, which the attribute faults has")
+            message = "\n".join(lines)
         else:
             message = subject
         super().__init__(message)
@@ -129,7 +135,10 @@ class EntityTooLarge(InvalidEntity):
 
 
 class InvalidTransaction(TableMapperError, ValueError):
-    """The operations are not an entity group transaction: one table and partition, at most 100 entities, each once."""
+    """The operations are not an entity group transaction: one table and partition, at most 100 entities, each once.
+
+    Or the block does not write what it changed of an entity that it read.
+    """
 
 
 class InvalidQuery(TableMapperError, ValueError):
@@ -243,11 +252,15 @@ class SchemaMismatch(_Faults, ValueError):
         super().__init__(subject, faults)
         self.script = script
         if script is not None:
-            needed = (
-                f"This needs a migration; write migrations/NNNN_{name}.py, or run: tablemapper migrations make {name}"
+            self.advise(
+                "This needs a migration. If its script is written, run: tablemapper migrate PLACE. If not, run: tablemapper "
+                f"migrations make {name}, or write migrations/NNNN_{name}.py: the attribute script of this error is its text"
             )
-            self.message = "\n".join([*self.faults, needed, "", script])
-            self.args = (self.message,)
+
+    def advise(self, remedy: str, /) -> None:
+        """Say what to do about the differences."""
+        self.message = "\n".join([*self.faults, remedy])
+        self.args = (self.message,)
 
 
 class SnapshotTooOld(TableMapperError, TimeoutError):
@@ -287,7 +300,7 @@ class StoreFull(StoreError):
 
 
 class NotAStore(StoreError):
-    """The file is not a tablemapper store, or was written by a newer format. It was left as it is."""
+    """The file is not a tablemapper store, or has a format that this version does not read. It was left as it is."""
 
 
 class CorruptStore(StoreError):

@@ -14,12 +14,15 @@ A check returns the fault as text, or None: callers collect faults and raise the
 
 from __future__ import annotations
 
+import keyword
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from .builtin import Builtin
 
 __all__ = [
     "FIXED_SIZES",
@@ -43,6 +46,7 @@ __all__ = [
     "check_value",
     "entity_size",
     "fixed_size",
+    "is_name",
     "key_size",
     "property_size",
     "string_size",
@@ -61,7 +65,7 @@ MIN_INT32: Final = -(2**31)
 MAX_INT32: Final = 2**31 - 1
 MIN_INT64: Final = -(2**63)
 MAX_INT64: Final = 2**63 - 1
-MIN_DATETIME: Final = datetime(1601, 1, 1, tzinfo=UTC)
+MIN_DATETIME: Final = Builtin.datetime(1601, 1, 1, tzinfo=UTC)
 
 Edm: TypeAlias = Literal["String", "Int32", "Int64", "Double", "Boolean", "DateTime", "Guid", "Binary"]
 
@@ -157,7 +161,7 @@ def check_property_name(name: str) -> str | None:
     if name == "odata" or name.startswith("odata."):
         return f'"{name}" would be read as an annotation of OData; choose another name'
     if not _is_identifier(name):
-        return f'"{name}" is not a C# identifier: a letter or "_", then letters, digits and "_"'
+        return f'"{name}" cannot be the name of a property: a letter or "_" comes first, then letters, digits and "_"'
     if (units := utf16_units(name)) > MAX_NAME:
         return f'"{name[:20]}…" has {units} characters, the most is {MAX_NAME}'
     return None
@@ -171,6 +175,11 @@ def _is_identifier(name: str) -> bool:
         and (name[0] == "_" or unicodedata.category(name[0]) in _STARTS)
         and all(unicodedata.category(character) in _CONTINUES for character in name)
     )
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a class or an attribute, and is that name to Python."""
+    return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.normalize("NFKC", text) == text
 
 
 def check_table_name(name: str) -> str | None:

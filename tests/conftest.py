@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tablemapper.engines import opening
+
+from .engines.dicts import DictPlace
 from .touched import Touched, touching
 
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
@@ -23,6 +26,7 @@ settings.register_profile("long", settings.get_profile("short"), max_examples=10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engine", choices=["dicts"], help="what keeps the stores of tests: SQLite, or this")
     parser.addoption(
         "--long", action="store_true", help="run properties with many examples, and tests marked long at full size"
     )
@@ -69,6 +73,16 @@ def no_warnings_of_scans() -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     yield
     logger.setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Open stores by another engine, if that is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("--engine") == "dicts":
+            place = lambda where: DictPlace(os.fspath(where)) if isinstance(where, str | os.PathLike) else where  # noqa: E731
+            patch.setattr(opening, "place_of", place)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,8 @@
 """Interrupts at any place where Python lets one come in.
 
 A ``KeyboardInterrupt`` does not come between any two instructions: CPython looks for signals when a function begins,
-after a call, and when a loop jumps back. `strike` raises one at a chosen of these places, in the thread that calls it.
+after a call, and when a loop jumps back. `strike` raises one at a chosen of these places, in the thread that calls it. It
+can also raise one at each line or at each instruction, which is more than Python does.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import traceback
 from collections.abc import Callable
 from itertools import pairwise
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tablemapper
 
-__all__ = ["places", "strike"]
+__all__ = ["Where", "names_of_places", "places", "strike"]
+
+Where: TypeAlias = Literal["delivery", "line", "instruction"]
+"""Where Python lets an interrupt in; at each line; at each instruction."""
 
 _PACKAGE = tablemapper.__file__.rsplit("/", 1)[0]
 _LOOKS = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "YIELD_VALUE"}
@@ -50,29 +54,35 @@ def _handler(entries: list[Any], offset: int) -> int | None:
 
 
 class _Counter:
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, where: Where) -> None:
         self.at = at
+        self.where = where
         self.count = 0
+        self.names: list[str] = []
 
     def trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "call":
-            if not frame.f_code.co_filename.startswith(_PACKAGE):
+            if not frame.f_code.co_filename.startswith((_PACKAGE, "<tablemapper ")):
                 return None
-            frame.f_trace_opcodes = True
-            frame.f_trace_lines = False
-        elif event == "opcode" and frame.f_lasti in _places_of(frame.f_code):
+            frame.f_trace_lines = self.where == "line"
+            frame.f_trace_opcodes = not frame.f_trace_lines
+        elif event == "line" or (
+            event == "opcode" and (self.where != "delivery" or frame.f_lasti in _places_of(frame.f_code))
+        ):
             self.count += 1
+            if self.count == self.at or not self.at:
+                self.names.append(f"{frame.f_code.co_qualname}, line {frame.f_lineno}, {frame.f_lasti}")
             if self.count == self.at:
                 raise KeyboardInterrupt
         return self.trace
 
 
-def strike(at: int, work: Callable[[], object]) -> bool:
-    """Interrupt ``work`` at the ``at``-th place in this package; tell whether it got that far.
+def strike(at: int, work: Callable[[], object], where: Where = "delivery") -> str:
+    """Interrupt ``work`` at the ``at``-th place in this package; return which one that is, "" if it did not get so far.
 
     What the work raises by itself comes out.
     """
-    counter = _Counter(at)
+    counter = _Counter(at, where)
     before = sys.gettrace()
     sys.settrace(counter.trace)
     try:
@@ -84,20 +94,25 @@ def strike(at: int, work: Callable[[], object]) -> bool:
         )  # else a generator may be closed later, by a thread without a trace
     finally:
         sys.settrace(before)
-    return counter.count >= at
+    return "".join(counter.names)
 
 
 def places(work: Callable[[], object]) -> int:
-    """Return at how many places an interrupt can come into ``work``.
+    """Return at how many places an interrupt can come into ``work``."""
+    return len(names_of_places(work))
+
+
+def names_of_places(work: Callable[[], object], where: Where = "delivery", times: int = 3) -> list[str]:
+    """Return the places at which an interrupt can come into ``work``, in order.
 
     The work is done three times: from Python 3.12 on, the instructions of a function are not seen before its second
     call, and by then neither statements nor plans are new.
     """
-    for _ in range(3):
-        counter = _Counter(0)
+    for _ in range(times):
+        counter = _Counter(0, where)
         sys.settrace(counter.trace)
         try:
             work()
         finally:
             sys.settrace(None)
-    return counter.count
+    return counter.names

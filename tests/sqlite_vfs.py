@@ -153,10 +153,11 @@ class Power:
             cls.events += 1
 
     @classmethod
-    def cut(cls, moment: int, draw: random.Random, image: Path, *, lost: float = 0.5) -> None:
+    def cut(cls, moment: int, draw: random.Random, image: Path, *, lost: float = 0.5, torn: float = 0.1) -> None:
         """Write the files as they can be once the power was cut after so many calls.
 
-        What was not synced is lost by chance, each sector of 512 bytes for itself, and each change of a name.
+        What was not synced is lost by chance, each sector of 512 bytes for itself, and each change of a name. Of a sector
+        that is not lost, a part may be.
         """
         disk = {end: _Content(bytearray(data)) for end, data in cls.start_with.items()}
         names = dict(disk)  # as programs see them
@@ -179,18 +180,31 @@ class Power:
                 changes.append((end, content))
             if op == "sync":
                 content.sync()
-                safe = [change for change in changes if change == (end, content)]  # the name of a new file goes with it
-                _rename(disk, safe)
-                changes = [change for change in changes if change not in safe]
+                if (end, content) in changes:  # the name of a new file goes with it, and what had that name before
+                    disk[end] = content
+                    changes = [change for change in changes if change[0] != end]
             elif op == "write":
                 content.pending += [(at + n, data[n : n + 512]) for n in range(0, len(data), 512)]
             else:
                 content.pending.append((at, None))
         _rename(disk, [change for change in changes if draw.random() >= lost])
         for end, content in disk.items():
-            content.pending = [part for part in content.pending if draw.random() >= lost]
+            content.pending = [_torn(part, draw, torn) for part in content.pending if draw.random() >= lost]
             content.sync()
             Path(f"{image}{end}").write_bytes(content.safe)
+
+
+_Part = tuple[int, bytes | None]
+"""Where something was written, and what; None where the file was cut off."""
+
+
+def _torn(part: _Part, draw: random.Random, chance: float) -> _Part:
+    """Return a part of a sector, up to any byte or from there, by chance; else all of it."""
+    place, data = part
+    if data is None or draw.random() >= chance:
+        return part
+    at = draw.randrange(len(data) + 1)
+    return (place, data[:at]) if draw.random() < 0.5 else (place + at, data[at:])
 
 
 class _Content:
@@ -198,7 +212,7 @@ class _Content:
 
     def __init__(self, safe: bytearray) -> None:
         self.safe = safe
-        self.pending: list[tuple[int, bytes | None]] = []
+        self.pending: list[_Part] = []
 
     def sync(self) -> None:
         for place, part in self.pending:
@@ -225,7 +239,7 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 class PowerFile(_Quiet, apsw.VFSFile):
     def __init__(self, name: Any, flags: list[int]) -> None:
-        self._name = name if isinstance(name, str) else name.filename()
+        self._name = name.filename() if isinstance(name, apsw.URIFilename) else name or ""  # one for a sort has none
         super().__init__("unix", name, flags)
 
     def xWrite(self, data: Any, offset: int) -> None:

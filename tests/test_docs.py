@@ -25,7 +25,7 @@ _BLOCK = re.compile(
 _FENCED = re.compile(r"^ *```[^\n]+\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 _OUTPUT = re.compile(r'^```text title="Output"\n(.*?)^```', re.MULTILINE | re.DOTALL)
-_OPTIONAL = re.compile(r"^ *import (fastapi|numpy|pandas|polars|pyarrow)\b", re.MULTILINE)
+_OPTIONAL = re.compile(r"^ *import (fastapi|numpy|pandas|polars|pyarrow|time_machine)\b", re.MULTILINE)
 _INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
 
 

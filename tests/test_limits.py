@@ -143,7 +143,7 @@ def test_a_csharp_identifier_is_a_property_name(name: str) -> None:
 def test_what_is_no_csharp_identifier_or_no_xml_name_is_no_property_name(name: str) -> None:
     fault = check_property_name(name)
     assert fault is not None
-    assert "is not a C# identifier" in fault
+    assert "cannot be the name of a property" in fault
 
 
 def test_a_property_name_has_at_most_255_units() -> None:

@@ -156,7 +156,7 @@ def test_the_documentation_names_every_field_and_constraint(client: httpx.Client
     document = client.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
     name = {"type": "string", "minLength": 1, "maxLength": 60}
-    price = {"type": "string", "format": "decimal", "minimum": 0}
+    price = {"type": "string", "format": "decimal", "description": "Decimal >= 0"}
     tags = {"type": "array", "items": {"type": "string"}, "maxItems": 8}
     assert schemas["Part"]["properties"] == {
         "shelf": {"type": "string"},

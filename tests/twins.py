@@ -38,7 +38,10 @@ def file_of(store: tm.Store) -> File:
 
 
 def turn_is_free(file: File) -> bool:
-    descriptor = os.open(file.path + "-turn", os.O_RDWR)
+    try:
+        descriptor = os.open(file.path + "-turn", os.O_RDWR)
+    except FileNotFoundError:
+        return True  # none was ever taken
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1 << 62, 0))
     except BlockingIOError:

@@ -14,6 +14,7 @@ from ..execution.totals import Groups, Owner
 from ..expressions.arithmetic import OfAnyClass
 from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from ..planning.partitions import Partition
 from ..progress import ProgressOption
 from ..query.pages import Page
 from ..query.query import ClassResults, Query, Rows
@@ -145,7 +146,7 @@ class AsyncQuery(AsyncColumnResults[E]):
 
     _sync: Query[E]
 
-    def where(self, *predicates: Predicate[E], **named: Never) -> Self:
+    def where(self, *predicates: Predicate[E] | Partition[E], **named: Never) -> Self:
         """Keep only results that satisfy every condition; as `Query.where`."""
         return self._with(self._sync.where(*predicates, **named))
 
@@ -288,9 +289,10 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
 
     def where(
         self,
-        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F],
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F]
+        | Partition[A] | Partition[B] | Partition[C] | Partition[D] | Partition[F],
         **named: Never,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Keep only results that satisfy every condition; as `MixedQuery.where`."""
         return self._with(self._sync.where(*predicates, **named))
 

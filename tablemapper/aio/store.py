@@ -22,14 +22,15 @@ from ..events import Event, Observer, observer
 from ..expressions.habits import STORE_HABITS, TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..migrations.migrations import ScriptsOption, ways_back
+from ..planning.partitions import Partition
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
 from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting
-from ..store.opening import check_limits, new_store
+from ..store.opening import check_limits, naming_scripts, new_store
 from ..store.operations import ByKey, Operations, not_found
-from ..store.store import Partition, Store, Unknown
+from ..store.store import Store, Unknown
 from ..store.transaction import Buffer
 from ..store.windows import WindowPace, write_many
 from .awaited import Face, awaited
@@ -95,7 +96,8 @@ def open_async(
     def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
         ways = ways_back(migrations)
-        engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways)
+        with naming_scripts(path, migrations):
+            engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways)
         if build:
             build_declared(engine, progress)
         return engine
@@ -226,11 +228,11 @@ class AsyncStore(Face[Store], ByKey):
         query: Any = self._sync.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
-    def partition(self, *where: Predicate[Any] | type[Record]) -> AsyncCursor[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> AsyncCursor[Record | Unknown]:
         """Return all entities of one partition, of every class, in order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
-    def partitions(self, cls: type[Record], /) -> AsyncCursor[Partition]:
+    def partitions(self, cls: type[R], /) -> AsyncCursor[Partition[R]]:
         """Return the partitions that hold entities of a class, for ``async for``; as `Store.partitions`."""
         return AsyncCursor(self._workers, partial(self._sync.partitions, cls))
 
@@ -486,7 +488,9 @@ class AsyncTransaction(ByKey):
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
         """Return whether an entity will have this key after the operations so far; as `Transaction.exists`."""
-        return await self.get(key) is not None
+        self._buffer.check_owner()
+        entity: Record | None = await self._run(partial(self._buffer.get, key, handed_out=False))
+        return entity is not None
 
     def insert(self, entity: Entity, /) -> Awaitable[None]:
         """Store a new entity; as `Transaction.insert`."""

@@ -194,8 +194,8 @@ class _Threads:
         if self._gathering:
             return
         if self._together or len(self._calls) > 1:
-            self._gathering = True
             self._loop.call_soon(self._gather)
+            self._gathering = True
         else:
             self._wake_unless_looking()
 
@@ -209,8 +209,8 @@ class _Threads:
 
     def _guard(self) -> None:
         """Look later whether a call that was to be brief keeps others waiting."""
-        self._guarded = True
         self._loop.call_later(_STUCK, self._relieve)
+        self._guarded = True
 
     def _relieve(self) -> None:
         self._guarded = False
@@ -312,13 +312,19 @@ class _Threads:
     # In the event loop
 
     def _settle(self) -> None:
-        self._settling = False
-        while self._ended:
-            call, (result, error) = self._ended.popleft()
-            if error is None:
-                call.set_result(result)
-            else:
-                call.set_exception(error)
+        try:
+            self._settling = False
+            while self._ended:
+                call, (result, error) = self._ended[0]
+                if not call.done():  # an interrupt came before it was taken out
+                    if error is None:
+                        call.set_result(result)
+                    else:
+                        call.set_exception(error)
+                self._ended.popleft()
+        except BaseException:
+            self._loop.call_soon(self._settle)
+            raise
 
 
 class OpenCursors:

@@ -4,6 +4,7 @@
 - `context`: the open transactions of the running thread or task.
 - `status`: what a store says of itself.
 - `protocol`: what a store needs of an engine.
+- `decide`: what operations do to a store, from the rows that are there.
 - `migration`: what a migration needs of an engine.
 - `opening`: from a path to an engine.
 """

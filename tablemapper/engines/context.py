@@ -23,18 +23,15 @@ class Block:
     """
 
     def __init__(self, engine: object) -> None:
-        check_outside(engine, "transaction")
+        if blocks := _open.get():
+            check_outside(engine, "transaction")
         self.engine: object = engine
-        _open.set((*_entered(), ref(self)))
+        _open.set((*[block for block in blocks if getattr(block(), "engine", None) is not None], ref(self)))
 
     def leave(self) -> None:
         """Let others write again; also where the block ends in another context than it began in."""
         self.engine = None
-        _open.set(_entered())
-
-
-def _entered() -> tuple[ref[Block], ...]:
-    return tuple([block for block in _open.get() if getattr(block(), "engine", None) is not None])
+        _open.set(tuple([block for block in _open.get() if getattr(block(), "engine", None) is not None]))
 
 
 def check_outside(engine: object, verb: str) -> None:

@@ -6,7 +6,7 @@ The runner has read the script; the engine gets data: classes, and functions of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -14,7 +14,23 @@ from ..schema.forms import AppliedForm, Forms, LinkForm
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
-__all__ = ["Conversion", "Copied", "Edit", "Fault", "Former", "MigrationEngine", "Transition", "WayBack", "name_of"]
+__all__ = [
+    "Batches",
+    "Conversion",
+    "Copied",
+    "Edit",
+    "Fault",
+    "Former",
+    "MigrationEngine",
+    "Outdated",
+    "Transition",
+    "WayBack",
+    "name_of",
+]
+
+
+class Outdated(Exception):
+    """Another program has changed the catalogue since the runner looked at it, so its plan may not fit any more."""
 
 
 @attrs.frozen
@@ -149,8 +165,21 @@ class Copied:
     """Whether only entities are left that cannot be converted."""
 
 
+Batches: TypeAlias = Callable[[Callable[[int], Pace | None]], None]
+"""Calls what does a transaction of a job, each time with how many rows it may have, until that returns None."""
+
+
 class MigrationEngine(Protocol):
-    """A store that is migrated; it needs none of its classes."""
+    """A store that is migrated; it needs none of its classes.
+
+    The runner looks at the catalogue, plans, and changes it once by that plan. What reads or changes the store for a plan
+    raises `Outdated` if the catalogue is another one by then: `adopt`, `count`, `lacking`, `start`, `discard`, `edit` and
+    `take_over`. The rest goes on by the catalogue that it finds.
+    """
+
+    def look(self) -> None:
+        """Read the catalogue as it is now."""
+        ...
 
     def forms(self) -> Forms:
         """Return the forms of the classes in its catalogue."""
@@ -168,6 +197,10 @@ class MigrationEngine(Protocol):
         """
         ...
 
+    def building(self) -> frozenset[str]:
+        """Return the classes over whose entities something is being built."""
+        ...
+
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
         ...
@@ -176,12 +209,8 @@ class MigrationEngine(Protocol):
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
         ...
 
-    def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
+    def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied.
-
-        Args:
-            transition: the migration.
-            check: raises if the forms of the store's classes are not those that the migration starts from.
 
         Raises:
             InvalidMigration: another one is under way.
@@ -204,12 +233,16 @@ class MigrationEngine(Protocol):
         """Abandon a migration that is under way, and drop the tables that it copied to."""
         ...
 
-    def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
+    def edit(self, edit: Edit) -> None:
         """Run a migration that copies nothing, in one transaction; errors as for `start`."""
         ...
 
-    def take_over(self, schema: Schema) -> None:
-        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing."""
+    def take_over(self, schema: Schema) -> bool:
+        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
+
+        Returns:
+            Whether anything was added.
+        """
         ...
 
     def step(self, most: int) -> Copied:
@@ -221,19 +254,23 @@ class MigrationEngine(Protocol):
         """The entities that could not be converted so far."""
         ...
 
-    def clear(self, most: int) -> int:
-        """Delete the notes of finished migrations in one transaction, at most so many rows; return how many."""
+    def clear(self, most: int) -> Pace | None:
+        """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
         ...
 
     def has_twin(self, id: str) -> bool:
         """Return whether the version before a migration goes on, in tables that are kept in step."""
         ...
 
-    def contract(self, id: str) -> bool:
+    def contract(self, id: str, batches: Batches) -> bool:
         """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then.
 
+        Args:
+            id: of the migration.
+            batches: runs what empties a table in short transactions.
+
         Returns:
-            Whether that is done; not if another run has undone the migration meanwhile.
+            Whether that is done; not if another run has undone the migration meanwhile, or is about to.
         """
         ...
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeAlias, cast
+
+import attrs
 
 from ..errors import NotAStore, shown
 from ..schema.model import Schema
@@ -13,17 +15,62 @@ from .migration import MigrationEngine, WayBack
 from .protocol import Engine
 from .status import Status
 
-__all__ = ["open_engine", "open_migrations", "restore", "status"]
+__all__ = ["Place", "Where", "open_engine", "open_migrations", "place_of", "restore", "status"]
 
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
+_MEMORY = re.compile(r"\s*:.*|\s*mem(ory)?:\s*", re.IGNORECASE | re.DOTALL).fullmatch
 _CONNECTION = re.compile(
     r"\s*(DefaultEndpointsProtocol|AccountName|AccountKey|TableEndpoint|SharedAccessSignature|UseDevelopmentStorage)\s*=",
     re.IGNORECASE,
 )
 
 
+class Place(Protocol):
+    """Where a store is kept: what a user names, as what can open it."""
+
+    def open(
+        self,
+        schema: Schema,
+        *,
+        durability: Literal["full", "relaxed"],
+        timeout: float,
+        waited: Callable[[], float],
+        ways_back: Sequence[WayBack],
+    ) -> Engine:
+        """Open the engine that keeps a schema in it; see `open_engine`."""
+        ...
+
+
+Where: TypeAlias = str | os.PathLike[str] | Place
+
+
+@attrs.frozen
+class _File:
+    """A SQLite file."""
+
+    path: str | os.PathLike[str]
+
+    def open(self, schema: Schema, **options: Any) -> Engine:
+        from .sqlite.engine import SqliteEngine
+
+        return SqliteEngine.open(self.path, schema, **options)
+
+
+def place_of(where: Where) -> Place:
+    """Return the place that a user names.
+
+    Raises:
+        NotAStore: it is no path, but a URL or a connection string.
+    """
+    if isinstance(where, str):
+        _check_path(where)
+    if isinstance(where, str | os.PathLike) or not hasattr(where, "open"):
+        return _File(cast("str | os.PathLike[str]", where))  # (what is neither is refused as a path)
+    return where
+
+
 def open_engine(
-    where: str | os.PathLike[str],
+    where: Where,
     schema: Schema,
     *,
     durability: Literal["full", "relaxed"] = "full",
@@ -34,7 +81,7 @@ def open_engine(
     """Open the engine that keeps what a user names.
 
     Args:
-        where: the path of a file, or ``":memory:"``.
+        where: the path of a file, ``":memory:"``, or a place.
         schema, durability, timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
@@ -43,11 +90,8 @@ def open_engine(
         NotAStore: it is no path, but a URL or a connection string.
         StoreError: as the engine raises.
     """
-    if isinstance(where, str):
-        _check_path(where)
-    from .sqlite.engine import SqliteEngine
-
-    return SqliteEngine.open(where, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back)
+    place = place_of(where)
+    return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back)
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -120,6 +164,8 @@ def _check_path(where: str) -> None:
             "a connection string is not a path: Azure Tables cannot be opened yet; name a file, such as "
             'tm.open("shop.db", models=…)'
         )
+    if where != ":memory:" and _MEMORY(where):
+        raise NotAStore(f'{shown(where)} is no path; write ":memory:" for a store that is never saved')
     if (url := _URL.match(where)) is None:
         return
     scheme, rest = url.groups()

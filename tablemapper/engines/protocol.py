@@ -7,13 +7,13 @@ maintenance is decided before or beside it, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from ..errors import NotReady
 from ..planning.budget import Spending
+from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
 from ..planning.parts import Place
 from ..planning.plan import Plan
@@ -256,10 +256,6 @@ class Reads(Protocol):
         """Yield what a function reads of one state of the store, as it is asked for."""
         ...
 
-    def snapshot(self) -> AbstractContextManager[Any]:
-        """Return one state of the store, for several searches."""
-        ...
-
 
 class Ahead(Protocol):
     """Builds the groups of aggregates, each at once, while nobody else writes."""
@@ -283,10 +279,14 @@ class Ahead(Protocol):
 class Engine(Protocol):
     """Keeps the rows of a schema, in one place."""
 
+    capabilities: Capabilities
     schema: Schema
     store_id: str
-    unready: Mapping[str, str]
-    """The indexes and aggregates that cannot be read yet: their states, by label; another object after a change."""
+
+    @property
+    def unready(self) -> Mapping[str, str]:
+        """The indexes and aggregates that cannot be read yet: their states, by label; another object after a change."""
+        ...
 
     @property
     def reads(self) -> Reads:
@@ -311,6 +311,10 @@ class Engine(Protocol):
 
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
+        ...
+
+    def together(self, operations: Sequence[Operation]) -> int:
+        """Return how many of the first operations, which is at least one, a transaction can hold."""
         ...
 
     def apply(
@@ -387,18 +391,6 @@ class Engine(Protocol):
 
         Args:
             labels: what is wanted; None for everything.
-        """
-        ...
-
-    def drop(self, label: str, by: str | None = None) -> None:
-        """Maintain something no more, which then is cleared as what is new is built.
-
-        Args:
-            label: of an index, an aggregate or a class with all that is maintained from it.
-            by: the migration that drops it.
-
-        Raises:
-            InvalidQuery: there is no such thing.
         """
         ...
 

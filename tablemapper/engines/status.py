@@ -23,7 +23,8 @@ class Item:
     built anew; ``dropping``, then ``dropped``. Of a copy ``copying``, or ``one way`` where an entity was found that the
     way back does not lead to."""
     declared: bool
-    """Whether the newest version of its class declares it."""
+    """Whether the newest version of its class declares it. A class and an aggregate count as declared until a script drops
+    them: a program may open the store without them."""
     done: int = 0
     """Entities that are in it, while it is being built or copied, of ``total``."""
     total: int = 0

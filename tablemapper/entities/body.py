@@ -10,35 +10,55 @@ import builtins
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from enum import Enum
 from types import FrameType
 from typing import Annotated, Any, ClassVar, Generic, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import did_you_mean, shown
 from ..limits import check_property_name
 from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
 from ..values.precision import with_precision
+from ..values.scalars import SCALARS
+from ..values.spellings import package_of, with_meta
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
 
-__all__ = ["annotations_of", "calling_frame", "read_bases", "read_body"]
+__all__ = ["annotations_of", "calling_frame", "is_time_of", "read_bases", "read_body"]
 
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARED = (FieldOptions, Measure, Key, Index)
 _FAULTY = object()
+_NOW = 60.0  # seconds between the arguments of a field and the end of its class
+_GREGORIAN = 12_219_292_800_000  # ms from 1582, where the time of a UUID of version 1 begins, to 1970
 _ELSEWHERE = {
     "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
     "__table_args__": "a key and indexes are declared in the class body, as tm.Key and tm.Index",
     "Meta": 'options belong in the class statement: class {cls}(…, table="…")',
     "__post_init__": "__post_init__ is never called; name it __attrs_post_init__",
     "__attrs_pre_init__": "__attrs_pre_init__ is never called; __attrs_post_init__ is",
+    "model_post_init": "model_post_init is never called; name it __attrs_post_init__",
+    "model_config": "it is never read; an entity checks each value as strictly as it can, and refuses unknown fields",
+    "Config": "it is never read; an entity checks each value as strictly as it can, and refuses unknown fields",
 }
 """What other libraries read in a class body."""
+_CLASSES = ("Meta", "Config")
+_DECORATED = {
+    "FieldValidator": "write tm.field(validator=…), a function of (entity, attribute, value)",
+    "Validator": "write tm.field(validator=…), a function of (entity, attribute, value)",
+    "ModelValidator": "name the method __attrs_post_init__, without a decorator",
+    "RootValidator": "name the method __attrs_post_init__, without a decorator",
+    "Computed": "make it a plain @property, which is not stored",
+}
+"""What pydantic alone would call, by the beginning of the name of its kind."""
 _OPTIONS = {
     "default_factory": "say factory=",
     "alias": "write name= for the name of the property",
@@ -55,6 +75,15 @@ _OPTIONS = {
     "converter": "a field has none; convert the value before",
 }
 """What other libraries take as an option of a field."""
+_INDEX_OPTIONS = {
+    **dict.fromkeys(("fields", "columns", "keys", "on"), 'templates name them: partition="{city}", row="{name}"'),
+    **dict.fromkeys(("hash_key", "pk", "partition_key"), 'say partition="{city}"'),
+    **dict.fromkeys(("range_key", "sk", "sort_key", "row_key", "order_by"), 'say row="{name}"'),
+    **dict.fromkeys(("projection", "covering", "including"), 'say include=("name",), or "all"'),
+    "condition": "say where=lambda p: p.price > 10",
+    "name": "say table= for the name of its table; the attribute of the class is its own name",
+}
+"""What other libraries take as an option of an index."""
 
 
 def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
@@ -129,7 +158,12 @@ def read_body(
         elif FIELD in _metadata(value):
             faults.append(f'{key}: write a colon, "{key}: tm.Field[…]"')
             del body[key]
-        elif key in _ELSEWHERE and (key != "Meta" or isinstance(value, type)):
+        elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
+            mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
+            faults.append(f"{key}: only pydantic would call it; {mend}")
+        elif (
+            key in _ELSEWHERE and not isinstance(value, _DECLARED) and (key not in _CLASSES or isinstance(value, type))
+        ):
             mend = _ELSEWHERE[key].format(cls=name)
             faults.append(mend if mend.startswith(key) else f"{key}: {mend}")
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
@@ -168,8 +202,16 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
         if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
             yield f'{part}=: expected text such as "{{name}}", or a tuple of texts, got {shown(value)}'
             setattr(declared, part, "")
+    if declared.misplaced:
+        yield f"{shown(declared.misplaced[0])}: name the argument, partition= or row="
     if not isinstance(declared, Index):
         return
+    for option in declared.unknown:
+        mend = _INDEX_OPTIONS.get(option)
+        near = (
+            f"; {mend}" if mend else did_you_mean(option, ("partition", "row", "include", "where", "unique", "table"))
+        )
+        yield f"{option}= is not an option of an index{near}"
     include: Any = declared.include
     if not (
         isinstance(include, str) or (isinstance(include, tuple | list) and all(isinstance(n, str) for n in include))
@@ -229,7 +271,8 @@ def _unreadable(name: str, error: Exception, known: list[str]) -> str:
         )
     hint = ""
     if isinstance(error, NameError) and error.name:
-        hint = did_you_mean(error.name, [*known, *dir(builtins)])
+        types = [name for name, value in vars(builtins).items() if isinstance(value, type)]
+        hint = did_you_mean(error.name, [*known, *types])
         hint = hint or "; an import under TYPE_CHECKING does not exist when the program runs"
     return f"its annotation cannot be read: {error}{hint}"
 
@@ -261,6 +304,7 @@ def _field(
         faults.append(f"{name}: a field of an aggregate is a group_by(…), count(), sum(…), avg(…), min(…) or max(…)")
     faults += [f"{name}: {fault}" for fault in _option_faults(name, settings)]
     try:
+        annotation = with_meta(annotation)
         kind, optional = value_type(annotation)
         kind = kind if settings.precision is None else with_precision(kind, settings.precision)
         constraint = constraint_of(annotation, kind)
@@ -281,8 +325,13 @@ def _field(
         faults.append(f"{name}: the store computes the value, so it cannot have constraints")
     if default is None and not optional:
         faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
-    if kind.kind is object and factory is None and default not in (attrs.NOTHING, None):
-        faults.append(f"{name}: a default that can be changed is shared; use field(factory=…)")
+    if kind.kind is object and default not in (attrs.NOTHING, None) and not _is_fixed(default):
+        faults.append(
+            f"{name}: a default is one value, or a tuple or frozenset of such; another one, which all entities would "
+            "share, is given as factory="
+        )
+    if is_time_of(default, Builtin.datetime.now(UTC)):
+        faults.append(f"{name}: its default is the time of now, which is evaluated once; give factory=")
     if constraint is not None:
         annotation = known_to_msgspec(annotation, optional=optional)
     return FieldModel(
@@ -299,6 +348,28 @@ def _field(
         validator=settings.validator,
         measure=measure,
     )
+
+
+def is_time_of(default: object, now: datetime) -> bool:
+    """Return whether a default is the time of now, or a UUID of it: a program meant that of each entity.
+
+    A UUID of version 4 says no time: it may be one that someone chose once, and wrote down.
+    """
+    if isinstance(default, UUID) and default.version in (1, 7):
+        milliseconds = default.int >> 80 if default.version == 7 else default.time // 10_000 - _GREGORIAN
+        seconds = milliseconds / 1_000 - now.timestamp()
+    elif isinstance(default, datetime) and default.tzinfo is not None:
+        seconds = (default - now).total_seconds()
+    else:
+        return False
+    return abs(seconds) < _NOW
+
+
+def _is_fixed(value: object) -> bool:
+    """Return whether a value of a nested type cannot be changed: a tuple or a frozenset of such, or one that is no container."""
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_fixed, value))
+    return value is None or isinstance(value, (*SCALARS, Enum))
 
 
 def _place_faults(name: str, measure: Measure, *, aggregate: bool) -> Iterator[str]:

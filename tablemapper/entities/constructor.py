@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
+import msgspec
 
 from ..codegen import Names
 from ..errors import InvalidEntity
@@ -72,7 +73,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
     if any(attribute.validator for attribute in attributes.values()):
         yield "    validate(self)"
-    if hasattr(declaration.cls, "__attrs_post_init__"):
+    if declaration.has_rule:
         yield "    self.__attrs_post_init__()"
     for at, f in enumerate(declaration.fields):
         if f.maintained:
@@ -84,7 +85,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
         yield f"def set_{at}(self, value):"
         if f.name in declaration.key_fields:
             yield "    try:"
-            yield f"        if self._row is not None: read_only(self, {f.name!r})"
+            yield f"        if self._row is not None and self.{f.name} != value: read_only(self, {f.name!r})"
             yield "    except AttributeError: pass"
         yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
         if (validator := attributes[f.name].validator) is not None:
@@ -131,12 +132,23 @@ def normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any
             try:
                 checked.append(check_value(f, value))
             except ValueError as error:
-                faults.append(located(f.name, error))
+                faults.append(f"{located(f.name, error)}{_json_mend(declaration, f, value, str(error))}")
         if faults:
             raise InvalidEntity(declaration.name, faults)
         return checked
 
     return normalise
+
+
+def _json_mend(declaration: Declaration, f: FieldModel, value: object, fault: str) -> str:
+    """Return what to write where a text stands for a value as JSON has it, if the fault names nothing."""
+    if value.__class__ is not str or f.type.kind in (str, object) or "; use " in fault:
+        return ""
+    try:
+        msgspec.convert(value, f.type.kind)
+    except (msgspec.ValidationError, TypeError):
+        return ""
+    return f"; tm.from_dict({declaration.name}, …) reads values as JSON has them"
 
 
 def key_normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:

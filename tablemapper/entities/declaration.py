@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple, get_args, overload
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
 from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, Predicate, as_predicate
+from ..keys.compilation import compile_template
 from ..keys.composed import composed, composed_fields
-from ..keys.template import Slot, Template, compile_template
-from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name
+from ..keys.template import Slot, Template
+from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
 from ..values.extra import indexed_as
 from ..values.nested import value_type
 from ..values.scalars import TIMESTAMP, ValueType
@@ -89,7 +90,7 @@ class IndexModel:
 
 
 _TIMESTAMP = FieldModel(
-    name=TIMESTAMP_NAME, property="Timestamp", type=TIMESTAMP, annotation=datetime, optional=False, constraint=None,
+    name=TIMESTAMP_NAME, property="Timestamp", type=TIMESTAMP, annotation=Builtin.datetime, optional=False, constraint=None,
     default=attrs.NOTHING, factory=None, stored=True, kw_only=True, validator=None, measure=None,
 )  # fmt: skip
 """When an entity was last written, as if it were a field."""
@@ -130,6 +131,11 @@ class AbstractDeclaration:
     def maintained(self) -> tuple[FieldModel, ...]:
         """The fields of an entity that the store maintains."""
         return tuple([field for field in self.fields if field.maintained])
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether a method of its own looks at each entity that is built or written."""
+        return hasattr(self.cls, "__attrs_post_init__")
 
     @property
     def properties(self) -> dict[str, str]:
@@ -227,8 +233,10 @@ def check_type(f: FieldModel, value: Any) -> Any:
 
 def check_value(f: FieldModel, value: Any) -> Any:
     """Return a field's value as it is kept; raise ValueError if it cannot be."""
-    value = check_type(f, value)
-    if f.constraint is not None and value is not None:
+    if value is None:
+        return check_type(f, value)
+    value = f.type.check(value)
+    if f.constraint is not None:
         f.constraint.check(value)
     return value
 
@@ -278,21 +286,8 @@ def declare(
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
-    kinds = {m.name: m.type.key_kind for m in models if m.type.keyable and not m.optional and not m.maintained}
     judged = {name for name, value in declared.items() if faulty.isdisjoint(_named(value))}
-    partition, row = (
-        _templates("key", keys["key"], kinds, fields, faults) if "key" in judged & keys.keys() else (None, None)
-    )
-    if partition is not None and row is not None:
-        for name in dict.fromkeys((*partition.fields, *row.fields)):
-            if name not in (*partition.arguments, *row.arguments):
-                faults.append(
-                    f"key: {name} is in it under shard only, so all entities of a bucket would have the same key; "
-                    f"add {{{name}}} to row"
-                )
-        faults += _too_fine(fields, partition, row)
-        arguments = dict.fromkeys((*partition.fields, *row.fields))
-        _compare_parameters("key", keys["key"], {name: fields[name].type for name in arguments}, fields, faults)
+    partition, row = _key_templates(keys["key"], fields, faults) if "key" in judged & keys.keys() else (None, None)
     compiled = [
         model
         for name, index in indexes.items()
@@ -314,6 +309,26 @@ def declare(
     if (properties := len(models) - len(declaration.key_only)) > MAX_PROPERTIES:
         faults.append(f"{properties} properties, but an entity may have {MAX_PROPERTIES}")
     return declaration
+
+
+def _key_templates(
+    key: Key[Any], fields: Mapping[str, FieldModel], faults: list[str]
+) -> tuple[Template, Template] | tuple[None, None]:
+    """Return the templates of a key, and judge them; None for both if they cannot be compiled."""
+    kinds = {m.name: m.type.key_kind for m in fields.values() if m.type.keyable and not (m.optional or m.maintained)}
+    partition, row = _templates("key", key, kinds, fields, faults)
+    if partition is None or row is None:
+        return None, None
+    arguments = dict.fromkeys((*partition.fields, *row.fields))
+    faults += [
+        f"key: {name} is in it under shard only, so all entities of a bucket would have the same key; "
+        f"add {{{name}}} to row"
+        for name in arguments
+        if name not in (*partition.arguments, *row.arguments)
+    ]
+    faults += _too_fine(fields, partition, row)
+    _compare_parameters("key", key, {name: fields[name].type for name in arguments}, fields, faults)
+    return partition, row
 
 
 def _too_fine(fields: Mapping[str, FieldModel], partition: Template, row: Template) -> Iterator[str]:
@@ -483,6 +498,8 @@ def compile_index(
                 faults.append(
                     f'{name}: no field "{wanted}" (fields: {", ".join(fields)}){did_you_mean(wanted, fields)}'
                 )
+    if not is_name(name.partition("#")[0]):  # (a former definition has a number)
+        faults.append(f"{name}: this is no name of an attribute in Python; choose another for the index")
     named = index_table(table, name) if index.table is None else index.table
     if (fault := check_table_name(named)) is not None:
         faults.append(f"{name}: its table {shown(named)}: {fault}; write table=…")

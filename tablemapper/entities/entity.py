@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 import attrs
 
+from ..builtin import builtin_time
 from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
 from ..expressions.arithmetic import Number
+from ..expressions.habits import RECORD_HABITS, habit_fault, refuse_habits, without_habits
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.forms import check_key
+from ..limits import is_name
 from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueType
 from .body import annotations_of, calling_frame, read_bases, read_body
@@ -55,9 +58,11 @@ __all__ = [
     "Entity",
     "Info",
     "Record",
+    "check_rule",
     "check_whole",
     "info",
     "key_of",
+    "refusal",
     "set_maintained",
     "set_row",
     "stored_row",
@@ -85,6 +90,7 @@ def _make_class(
     mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options, unknown: Iterable[str]
 ) -> Any:
     faults = [f"{keyword}= is not an option of a class{did_you_mean(keyword, Options._fields)}" for keyword in unknown]
+    faults += [] if is_name(name) else [f"{shown(name)} is no name of a class in Python"]
     kind: Any = next(base for base in bases if isinstance(base, RecordType))
     options = kind._options(options, faults)
     before = len(faults)
@@ -240,6 +246,9 @@ class RecordType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
         super().__init__(name, bases, body)
 
+    def __dir__(cls) -> list[str]:
+        return without_habits(cls, super().__dir__())
+
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> Any:
@@ -250,6 +259,8 @@ class RecordType(type):
             known = [model.name for model in declaration.fields]
             if declaration.table is None and name in known:
                 return Attr(cls, name, declaration.field(name).type)
+            if name in RECORD_HABITS:
+                raise AttributeError(habit_fault(cls.__name__, name, RECORD_HABITS[name], cls.__name__))
             raise AttributeError(
                 f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
             )
@@ -358,11 +369,14 @@ class Record(metaclass=RecordType):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         values, *row = state
         for model, value in zip(declaration_of(type(self)).fields, values, strict=True):
+            if model.type.cuttable and builtin_time(value.__class__) is not value.__class__:
+                value = model.type.check(value)  # (a test that freezes the time also replaces what is unpickled)
             type(self).__dict__[model.name].__set__(self, value)
         if row:
             set_row(self, row[0])
 
 
+refuse_habits(RECORD_HABITS, lambda entity: (f"the {type(entity).__name__} entity", type(entity).__name__))(Record)
 set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
@@ -391,6 +405,26 @@ def check_whole(entity: Record) -> None:
         raise InvalidEntity(cls.__name__, faults)
     set_row(entity, None)
     _validate(entity)
+
+
+def check_rule(entity: Any) -> None:
+    """Ask the rule of an entity's class, which may set fields, too.
+
+    Raises:
+        InvalidEntity: it refuses the entity.
+    """
+    try:
+        entity.__attrs_post_init__()
+    except Exception as error:  # a user's method may raise anything
+        raise refusal(f"{type(entity).__name__} {key_of(entity)[1:]}", error) from error
+
+
+def refusal(subject: str, error: Exception) -> InvalidEntity:
+    """Return the error of what a user's function refused by raising another one."""
+    text = str(error)
+    return InvalidEntity(
+        subject, [text if text and isinstance(error, ValueError) else f"{type(error).__name__}: {text}"]
+    )
 
 
 class Entity(Record):

@@ -140,7 +140,8 @@ def field(
     """Give a field options.
 
     Args:
-        default: the default value, which is immutable. Rows that are older than the field also read as this value.
+        default: the default value: one value, or a tuple or frozenset of such. Rows that are older than the field also
+            read as this value.
         factory: a function that returns the default value.
         name: the name of its property, if it differs from the name of the field.
         stored: also store it as a property if the key holds it without loss.

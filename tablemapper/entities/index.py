@@ -5,8 +5,8 @@ A declaration is text and names only; it is compiled against the fields when its
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple, overload
 
 import attrs
 
@@ -53,13 +53,14 @@ class Index(Generic[*Ts]):
 
     def __init__(
         self,
-        *,
+        *misplaced: Never,
         partition: TemplateText,
         row: TemplateText = "",
         include: tuple[str, ...] | str = (),
         where: Callable[[Any], Predicate[Any]] | None = None,
         unique: bool = False,
         table: str | None = None,
+        **unknown: Never,
     ) -> None:
         self.partition = dotted(partition)
         self.row = dotted(row)
@@ -67,6 +68,8 @@ class Index(Generic[*Ts]):
         self.where = where
         self.unique = unique
         self.table = table
+        self.misplaced: tuple[object, ...] = misplaced
+        self.unknown: Mapping[str, object] = unknown
 
     if TYPE_CHECKING:
 

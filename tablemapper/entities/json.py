@@ -7,14 +7,17 @@ null. Properties that the class does not declare stand behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import attrs
 import msgspec
 
+from ..builtin import Builtin
 from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity, did_you_mean, shown
+from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
 from ..values.extra import read_members
 from ..values.geo import GeoPoint
@@ -32,7 +35,7 @@ __all__ = ["from_dict", "from_json", "json_form", "json_schema", "to_dict", "to_
 R = TypeVar("R", bound="Record")
 
 _ETAG = "odata.etag"
-_AWARE: Any = Annotated[datetime, msgspec.Meta(tz=True)]
+_AWARE: Any = Annotated[Builtin.datetime, msgspec.Meta(tz=True)]
 _encode = msgspec.json.Encoder().encode
 _BOUNDS = {
     "ge": "minimum",
@@ -184,9 +187,13 @@ def _read(
             values[f.name] = check_value(f, value_of(reader, name))
         except ValueError as error:
             faults.append(located(name, error))
-        faults += [located(name, fault) for fault in reader.unknown(members[name])]
+        faults += [located(name, fault) for fault in islice(reader.unknown(members[name]), MAX_PROPERTIES)]
     rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
-    if form.extra is not None:
+    if len(rest) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
+        faults.append(
+            f"{len(rest)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
+        )
+    elif form.extra is not None:
         values[form.extra.name], wrong = read_members(rest)
         faults += wrong
     else:
@@ -229,7 +236,9 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
     schemas, definitions = msgspec.json.schema_components(
         [_annotation(f) for f in fields], schema_hook=_custom, ref_template="#/$defs/{name}"
     )
-    properties = {f.property: schema | _bounds(f) | _default(f) for f, schema in zip(fields, schemas, strict=True)}
+    properties = {
+        f.property: schema | _bounds(f, schema) | _default(f) for f, schema in zip(fields, schemas, strict=True)
+    }
     if etag:
         properties = {_ETAG: {"type": "string"}, **properties}
     schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": cls.__name__}
@@ -246,15 +255,19 @@ def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
 
 def _annotation(f: FieldModel) -> Any:
     """Return the type of a field for its schema: msgspec takes a datetime that may be naive for text of any form."""
-    if f.type.kind is not datetime:
+    if f.type.kind is not Builtin.datetime:
         return f.annotation
     return _AWARE | None if f.optional else _AWARE
 
 
-def _bounds(f: FieldModel) -> dict[str, Any]:
+def _bounds(f: FieldModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a field asks of its values that msgspec does not know of, in the words of JSON Schema."""
     if f.constraint is None or constraint_of(f.annotation, f.type) is not None:
         return {}
+    if f.type.kind is Decimal:  # which is text there: no word of JSON Schema bounds its number
+        return {
+            "description": f"{said}; {f.constraint.text}" if (said := schema.get("description")) else f.constraint.text
+        }
     return {_BOUNDS[name]: bound for name, bound in f.constraint.bounds.items()}
 
 

@@ -6,7 +6,7 @@ A declaration is text and names only; it is compiled against the fields when its
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple, overload
 
 __all__ = ["Key", "KeyOf", "TemplateText", "dotted"]
 
@@ -40,9 +40,10 @@ class Key(Generic[*Ts]):
     templates, each once, in order of first appearance.
     """
 
-    def __init__(self, *, partition: TemplateText, row: TemplateText = "") -> None:
+    def __init__(self, *misplaced: Never, partition: TemplateText, row: TemplateText = "") -> None:
         self.partition = dotted(partition)
         self.row = dotted(row)
+        self.misplaced: tuple[object, ...] = misplaced
 
     if TYPE_CHECKING:
 

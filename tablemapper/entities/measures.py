@@ -6,7 +6,7 @@ entity's key, and the source has fields of the same names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -95,6 +95,20 @@ def _listed(names: set[str] | frozenset[str]) -> str:
 
 
 def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
+    """Return the first fault of a measure: of what it reads, of what it is of, or of the type of its field."""
+    fault = _source_fault(measure, source)
+    if fault is None and measure.kind == "count":
+        fault = None if field.type.name == "int" else f"a count is an int, not {field.type.name}"
+    elif fault is None:
+        wanted = _kind_of(measure)
+        fault = _KIND_FAULTS[measure.kind](field, measure, source, wanted)
+        if fault is None and field.type.name != wanted and (field.type.name, wanted) != ("int", "int32"):
+            fault = f"{measure.kind} of {measure.attr!r} is {wanted}, but the field is {field.type.name}"
+    return [] if fault is None else [fault]
+
+
+def _source_fault(measure: Measure, source: type[Any]) -> str | None:
+    """Return why nothing can be maintained from what a measure reads."""
     attr = measure.attr
     try:
         read = [
@@ -102,47 +116,68 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
             *([] if measure.where is None else as_predicate(measure.where).attributes()),
         ]
     except InvalidQuery as error:
-        return [f"where=: {error}"]
+        return f"where=: {error}"
     for one in read:
         if not isinstance(one, Attr):
-            return [f"{measure.kind}({shown(one)}): expected a field, as in {source.__name__}.name"]
+            return f"{measure.kind}({shown(one)}): expected a field, as in {source.__name__}.name"
         if not issubclass(source, one.owner):
-            return [f"{shown(one)} is not a field of {source.__name__}, the class that it aggregates"]
+            return f"{shown(one)} is not a field of {source.__name__}, the class that it aggregates"
         if one.name == TIMESTAMP_NAME:
-            return [f"{one!r} changes with each write; nothing can be maintained by it"]
+            return f"{one!r} changes with each write; nothing can be maintained by it"
         if abstract_declaration(source).field(one.name).maintained:
-            return [f"{one!r} is a maintained field itself; measure its source"]
+            return f"{one!r} is a maintained field itself; measure its source"
     if isinstance(attr, Each) and measure.kind != "group":
-        return [f"{attr!r} is a group field, and cannot be measured"]
-    if measure.kind == "count":
-        return [] if field.type.name == "int" else [f"a count is an int, not {field.type.name}"]
+        return f"{attr!r} is a group field, and cannot be measured"
+    return None
+
+
+def _kind_of(measure: Measure) -> str:
+    """Return the name of the type that a measure gives."""
+    assert measure.attr is not None
+    name = measure.attr.type.plain.name
+    if measure.kind == "avg" and name in ("int", "int32"):
+        return "float"
+    return "int" if measure.kind == "sum" and name == "int32" else name
+
+
+def _group_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+    attr = measure.attr
     assert attr is not None
-    optional = any(_may_be_missing(one, source) for one in attr.attributes())
-    wanted = attr.type.plain.name
-    if measure.kind == "group":
-        if isinstance(attr, Computed):
-            return [f"{attr!r} is calculated; group by a field"]
-        if not attr.type.keyable:
-            hint = f", or by {attr!r}.each()" if attr.type.element is not None else ""
-            return [f"{attr!r} is {wanted}; group by a scalar field{hint}"]
-        if field.optional:
-            return [f"a group is never None; make it Field[{wanted}]"]
-    elif measure.kind in ("sum", "avg"):
-        if not attr.type.summable:
-            return [f"{attr!r} is {wanted}; only numbers and timedeltas have a sum"]
-        if measure.kind == "avg" and wanted in ("int", "int32"):
-            wanted = "float"
-        if wanted == "int32":
-            wanted = "int"
-        if not field.optional and (measure.kind == "avg" or optional or measure.where is not None):
-            return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
-    elif not attr.type.ordered:
-        return [f"{attr!r} is {wanted}, which has no order"]
-    elif not field.optional:
-        return [f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"]
-    if field.type.name != wanted and (field.type.name, wanted) != ("int", "int32"):
-        return [f"{measure.kind} of {attr!r} is {wanted}, but the field is {field.type.name}"]
-    return []
+    if isinstance(attr, Computed):
+        return f"{attr!r} is calculated; group by a field"
+    if not attr.type.keyable:
+        hint = f", or by {attr!r}.each()" if attr.type.element is not None else ""
+        return f"{attr!r} is {wanted}; group by a scalar field{hint}"
+    return f"a group is never None; make it Field[{wanted}]" if field.optional else None
+
+
+def _sum_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+    attr = measure.attr
+    assert attr is not None
+    if not attr.type.summable:
+        return f"{attr!r} is {attr.type.plain.name}; only numbers and timedeltas have a sum"
+    can_lack = measure.where is not None or any(_may_be_missing(one, source) for one in attr.attributes())
+    return None if field.optional or not (measure.kind == "avg" or can_lack) else _no_value(attr, wanted)
+
+
+def _extreme_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+    attr = measure.attr
+    assert attr is not None
+    if not attr.type.ordered:
+        return f"{attr!r} is {wanted}, which has no order"
+    return None if field.optional else _no_value(attr, wanted)
+
+
+def _no_value(attr: object, wanted: str) -> str:
+    return f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"
+
+
+_KIND_FAULTS: dict[str, Callable[[FieldModel, Measure, type[Any], str], str | None]] = {
+    "group": _group_fault,
+    **dict.fromkeys(("sum", "avg"), _sum_fault),
+    **dict.fromkeys(("min", "max", "min_ever", "max_ever"), _extreme_fault),
+}
+"""Why a measure of each kind cannot be of an attribute, or be in its field."""
 
 
 def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:

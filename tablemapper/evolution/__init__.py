@@ -3,6 +3,8 @@
 - `members`: how a nested type may change.
 - `definitions`: the definitions of a catalogue by name: declared, former, and those that keep maintained fields.
 - `renames`: the form of a class after a rename.
+- `literals`: Python source of values, names and calls.
+- `nested_sources`: classes of nested values as Python source.
 - `sources`: forms as Python source.
 - `changes`: one difference, and what a rule may ask of a store.
 - `scripts`: migration scripts as text.

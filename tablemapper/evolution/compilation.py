@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import IndexModel, compile_index
 from ..entities.entity import Entity, Record
-from ..entities.fields import FIELD, FieldOptions, Measure, SourceName
+from ..entities.fields import FIELD, FieldOptions, Measure, MeasureKind, SourceName
 from ..entities.index import Index
 from ..entities.key import Key
 from ..errors import InvalidModel
@@ -67,14 +67,19 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
     """
     declaration = known.declaration
     body = _Body(declaration.cls.__module__)
+    grouped = declaration.key_fields if declaration.maintained else ()  # (their types are those of the class measured)
     for field in declaration.fields:
         if field.measure is not None:
-            body.add(field.property, field.annotation, field.measure, field.name)
+            # (Its source is the class of the code, whose fields may be of other types than those of the catalogue: an Enum
+            # is a Literal there.)
+            measure = _measure(field.measure.kind, field.measure.of.__name__, field.property)
+            body.add(field.property, field.annotation, measure, field.name)
             continue
         # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more
         # by now.
         own, stored = known.form.fields[field.property], form.fields[field.property]
         as_is = own.json is not UNSET and (own.json == stored.json or not _is_readable(stored))
+        as_is |= field.name in grouped and own.members == stored.members
         kind = field.annotation if as_is else _kind(stored)
         body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
     for property, hidden in form.fields.items():
@@ -83,10 +88,14 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
     for property, keeper in keepers.items():
         shape = keeper.aggregate
         assert shape is not UNSET
-        measure = Measure(shape.measures[property][0], None, None, property, SourceName(shape.of))
-        body.add(property, _kind(keeper.fields[property]), measure)
+        body.add(property, _kind(keeper.fields[property]), _measure(shape.measures[property][0], shape.of, property))
     body.attributes["key"] = Key(partition=declaration.partition.text, row=declaration.row.text)
     return model_of(_Entities(known.name, (Entity,), body.attributes, table=form.table, type=form.type))
+
+
+def _measure(kind: MeasureKind, source: str, name: str) -> Measure:
+    """Return what a maintained field of a followed class measures: what that is, the aggregate says which keeps it."""
+    return Measure(kind, None, None, name, SourceName(source))
 
 
 def aggregate_model(

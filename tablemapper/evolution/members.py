@@ -16,7 +16,7 @@ __all__ = ["Members", "follow"]
 
 _Schema: TypeAlias = dict[str, Any]
 
-_COMPARED = frozenset({"$ref", "$defs", "anyOf", "default", "enum", "factory", "items", "additionalProperties", "partial",
+_COMPARED = frozenset({"$ref", "$defs", "anyOf", "attribute", "default", "enum", "factory", "items", "additionalProperties", "partial",
                        "prefixItems", "order", "properties", "required"})  # fmt: skip
 """The keys of a schema that are compared one by one; the values of all other keys must stay equal."""
 

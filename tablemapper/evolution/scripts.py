@@ -12,7 +12,8 @@ from ..entities.aggregates import kept_field
 from ..schema.forms import Forms
 from .changes import Change
 from .definitions import is_former
-from .sources import Shape, call, imports_of
+from .literals import call, imports_of, value_source
+from .sources import Shape
 
 __all__ = ["script_name", "script_source"]
 
@@ -38,10 +39,10 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
     steps = _steps(changes)
     old_names, new_names = _needed_classes(old, new, steps)
     old_shape = Shape("old", {name: old[name] for name in old_names})
-    shapes = [old_shape, Shape("new", {name: new[name] for name in new_names}, old_shape)]
+    shapes = [old_shape, Shape("new", {name: new.get(name) or old[name] for name in new_names}, old_shape)]
     body = [line for shape in shapes for line in shape.lines()]
     listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
-    previous = "None" if after is None else f'"{after}"'
+    previous = value_source(after)
     body += ["", "", *call("@tm.migration", [f"after={previous}", *listed]), "def migrate(m: tm.Migration) -> None:"]
     body += [line for code in steps for line in _step_lines(code)] or ["    pass"]
     classes = dict.fromkeys([change.where.partition(".")[0] for change in changes])
@@ -60,9 +61,30 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[str]) -> tuple[list[
     for name, form in old.items():  # (a class is written with its maintained fields)
         if (kept := kept_field(name)) is not None and kept[0] in stays and form.source is not None:
             stays |= {name, form.source}
-    old_names = [name for name in _closed(old, named["old"] | on_both_sides) if name in stays]
     dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
-    return old_names, _closed(new, (named["new"] | on_both_sides | (set(old_names) & new.keys())) - dropped)
+    together = _copies(old, steps)
+    old_names = _closed(old, named["old"] | on_both_sides, together=together)
+    if not together:
+        old_names = [name for name in old_names if name in stays]
+    goes_on = {name for name in old_names if name in new or (together and name not in named["old"])}
+    new_names = _closed({**old, **new}, (named["new"] | on_both_sides | goes_on) - dropped, together=False)
+    return old_names, [name for name in new_names if name in new or name in goes_on]
+
+
+def _copies(old: Forms, steps: Sequence[str]) -> bool:
+    """Return whether steps copy classes, each with all that share its table."""
+    renamed: list[str] = []
+    for code in steps:
+        match re.match(r"m\.(\w+)\((.*?)\)?(?:  # .*)?$", code):
+            case re.Match() as call if call[1] == "rename":
+                renamed += {before_and_after.partition(".")[2] for before_and_after in call[2].split(", ")}
+            case re.Match() as call if call[1] == "drop":
+                _, name, *part = call[2].split(".")
+                if part and part[0] not in old[name].indexes:
+                    return True
+            case _:
+                return True
+    return len(renamed) > len(set(renamed))  # (names that take each other's place)
 
 
 def _steps(changes: Sequence[Change]) -> list[str]:
@@ -75,14 +97,20 @@ def _steps(changes: Sequence[Change]) -> list[str]:
     ]
 
 
-def _closed(forms: Forms, names: set[str]) -> list[str]:
-    """Return classes with their aggregates, and with the classes that their maintained fields are maintained from."""
+def _closed(forms: Forms, names: set[str], *, together: bool) -> list[str]:
+    """Return classes with their aggregates, and with the classes that their maintained fields are maintained from.
+
+    ``together``: also with the classes that share their tables.
+    """
     closed = set(names)
     while True:
         more = {source for name in closed if name in forms and (source := forms[name].source) is not None}
+        tables = {forms[name].table for name in closed if name in forms} if together else set()
         for name, form in forms.items():
             if (kept := kept_field(name)) is not None and form.source is not None and {kept[0], form.source} & closed:
                 more |= {name, kept[0]}
+            if not is_former(name) and (form.table in tables or (together and form.source in closed)):
+                more.add(name)
         if more <= closed:
             break
         closed |= more

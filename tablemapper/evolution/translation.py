@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import UNSET
 
+from ..builtin import Builtin
 from ..keys.forms import check_key
 from ..keys.template import Template
 from ..schema.forms import FieldForm, LinkForm, ModelForm, stored_default
@@ -19,7 +19,7 @@ from ..schema.rows import FIRST, Row
 __all__ = ["FUNCTIONS", "Translation", "function_name"]
 
 FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
-    {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": date.isoformat}
+    {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": Builtin.date.isoformat}
 )
 """The functions that a link can name, by name: they need no migration script."""
 _TOTAL = {

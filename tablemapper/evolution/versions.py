@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from ..builtin import Builtin
 from ..schema.forms import AppliedForm, VersionForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Versions", "ahead", "ended", "newest", "retired", "retirement", "revived", "steps_of"]
+__all__ = ["Versions", "ahead", "ended", "names_class", "newest", "retired", "retirement", "revived", "steps_of"]
 
 Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
 """Every version that was ever opened, by the name of the class."""
@@ -78,8 +79,18 @@ def steps_of(migration: str, name: str, history: Sequence[AppliedForm]) -> str:
     """Return what a migration changed of a class, or of others, in words; "" if the store does not know it any more."""
     steps = [entry.steps for entry in history if entry.id == migration][-1:]
     words = [str(step) for step in steps[0]] if steps else []
-    words = [step for step in words if re.search(rf"\b{name}\b", step)] or words
+    words = [step for step in words if _is_in(name, step)] or words
     return ", and ".join([*words[:_SHOWN], *([f"{len(words) - _SHOWN} more"] if words[_SHOWN:] else [])])
+
+
+def names_class(migration: str, name: str, history: Sequence[AppliedForm]) -> bool:
+    """Return whether the steps of a migration name a class, or the store does not know its steps any more."""
+    steps = [entry.steps for entry in history if entry.id == migration][-1:]
+    return not steps or any(_is_in(name, str(step)) for step in steps[0])
+
+
+def _is_in(name: str, step: str) -> bool:
+    return re.search(rf"\b{name}\b", step) is not None
 
 
 def retired(name: str, version: VersionForm, history: Sequence[AppliedForm]) -> str:
@@ -104,4 +115,4 @@ def retired(name: str, version: VersionForm, history: Sequence[AppliedForm]) -> 
 
 
 def _date(time: int) -> str:
-    return str(datetime.fromtimestamp(time / 1e6, UTC).date())
+    return str(Builtin.datetime.fromtimestamp(time / 1e6, UTC).date())

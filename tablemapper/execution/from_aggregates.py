@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..engines.protocol import Reads
 from ..errors import ScanRefused
 from ..expressions.arithmetic import Computed
@@ -245,7 +246,7 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
         case In(attr=Attr(part=Cut()) as attr, values=values) if values:
             return Or(parts=tuple([Compare(attr=attr, op="==", value=value) for value in values]))
         case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value) if not isinstance(value, Attr):
-            if attr.time_kind is not datetime:
+            if attr.time_kind is not Builtin.datetime:
                 return None
             bounds: list[AnyPredicate] = []
             for time_op, end in time_comparisons(op, part):

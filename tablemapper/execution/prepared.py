@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
 from ..expressions.tree import Attr
 from ..keys.template import Template
+from ..keys.times import first_moment
 from ..planning.parts import narrowed
 from ..planning.plan import Access, Plan
 from ..planning.planner import plan
@@ -47,6 +48,7 @@ class PreparedPlan:
         partition: the function from a query's values to the entities of the one partition that is the result, or to
             None if they are many; None if the result is something else.
         columns: how rows become columns, once that was needed; see `columns`.
+        at_edges: the same plan without filters that say nothing if values begin buckets, once that was needed.
         scans: how often a scan was looked at, to warn of it.
         scan_logged: whether the warning was logged.
     """
@@ -65,6 +67,7 @@ class PreparedPlan:
         self.scans = 0
         self.scan_logged = False
         self.columns: Any = None
+        self.at_edges: PreparedPlan | None = None
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
         self.whole = not self.residual and not plan.distinct
         steps = len(plan.sort)
@@ -186,6 +189,14 @@ _MANY = 10_000  # rows: a scan of more is logged
 _scans = logging.getLogger("tablemapper.query")
 
 
+@attrs.frozen(eq=False)
+class _Plans:
+    """Prepared plans, by the form of the query, and what was not ready when they were planned."""
+
+    unready: Mapping[str, str]
+    prepared: dict[Hashable, PreparedPlan] = attrs.field(factory=dict)
+
+
 class PlanCache:
     """The prepared plans of one store, by the form of the query."""
 
@@ -195,8 +206,7 @@ class PlanCache:
         self.batch_limits = BatchLimits()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
-        self._prepared: dict[Hashable, PreparedPlan] = {}
-        self._unready = engine.unready
+        self._plans = _Plans(engine.unready)
         self._look_at = 0.0
         self._fingerprints: dict[Model, Any] = {}
 
@@ -227,6 +237,14 @@ class PlanCache:
         except TooManyRanges:
             prepared, values = self.prepared(spec, wanted, state=state, by_time=False)
             bound = prepared.bind(values)
+        edges = prepared.plan.edges
+        if edges and all(values[number] == first_moment(values[number], unit) for _, number, unit in edges):
+            if prepared.at_edges is None:
+                exact = tuple([one for one in prepared.plan.filter if all(one is not edge for edge, _, _ in edges)])
+                plan = attrs.evolve(prepared.plan, filter=exact, edges=(), lowered={})
+                prepared.at_edges = self._new(spec, plan, wanted, state=state)
+            prepared = prepared.at_edges
+            bound = attrs.evolve(bound, plan=prepared.plan)
         return prepared, bound if spec.part is None else narrowed(bound, spec.part)
 
     def prepared(
@@ -243,23 +261,30 @@ class PlanCache:
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        if self._unready or self.engine.unready is not self._unready:
-            self._look()
+        plans = self._plans
+        if plans.unready or self.engine.unready is not plans.unready:
+            if (now := self.batch_limits.monotonic()) >= self._look_at:
+                self._look_at = now + _LOOK
+                self.engine.catch_up()
+            plans = self._latest()
         form, values = spec.parts()
         selected = tuple([attr.source for attr in wanted]) if wanted else wanted
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
-        prepared = self._prepared.get(key)
+        prepared = plans.prepared.get(key)
         if prepared is None:
-            if len(self._prepared) >= MAX_PLANS:
-                self._prepared.clear()
-            unready = self._refusals(spec) if self._unready else {}
+            if len(plans.prepared) >= MAX_PLANS:
+                plans.prepared.clear()
+            unready = self._refusals(spec, plans.unready) if plans.unready else {}
             lacking = self.engine.lacking(spec.model)
             new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking))
-            prepared = PreparedPlan(
-                self.engine, new, wanted, filtering=spec.budget is None, state=state, part=spec.part is not None
-            )
-            self._prepared[key] = prepared
+            prepared = plans.prepared[key] = self._new(spec, new, wanted, state=state)
         return prepared, values
+
+    def _new(
+        self, spec: QuerySpec, plan: Plan, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool
+    ) -> PreparedPlan:
+        part = spec.part is not None
+        return PreparedPlan(self.engine, plan, wanted, filtering=spec.budget is None, state=state, part=part)
 
     def warn_of_scan(self, prepared: PreparedPlan, bound: BoundPlan, what: Callable[[], str], most: int | None) -> None:
         """Log that a query scans a table with many rows, once for each form.
@@ -282,16 +307,14 @@ class PlanCache:
             prepared.scan_logged = True
             _scans.warning("%s reads the whole table %s", what(), plan.model.table)
 
-    def _look(self) -> None:
+    def _latest(self) -> _Plans:
         """Forget the plans if other indexes are ready; the builds of other processes are seen within a second."""
-        if (now := self.batch_limits.monotonic()) >= self._look_at:
-            self._look_at = now + _LOOK
-            self.engine.catch_up()
-        if self.engine.unready is not self._unready:
-            self._unready = self.engine.unready
-            self._prepared.clear()
+        plans, unready = self._plans, self.engine.unready
+        if unready is not plans.unready:
+            self._plans = plans = _Plans(unready)
+        return plans
 
-    def _refusals(self, spec: QuerySpec) -> dict[str, str]:
+    def _refusals(self, spec: QuerySpec, unready: Mapping[str, str]) -> dict[str, str]:
         """Return the indexes of a class that are not ready, with the reasons.
 
         Raises:
@@ -299,12 +322,15 @@ class PlanCache:
         """
         model = spec.model
         label_of = self.engine.label
-        named = label_of(model, spec.range and spec.range.name)
-        for label in (label_of(model), *self.engine.needed(model), named):
-            if label in self._unready:
+        needed = (label_of(model), *self.engine.needed(model), label_of(model, spec.range and spec.range.name))
+        if not unready.keys().isdisjoint(needed):
+            self.engine.catch_up()  # (it may be ready since the last look: a write of this store may have ended that)
+            unready = self._latest().unready
+        for label in needed:
+            if label in unready:
                 raise self.engine.describe(label).error()
         labels = {index.name: label_of(model, index.name) for index in model.indexes}
-        return {name: str(self.engine.describe(label)) for name, label in labels.items() if label in self._unready}
+        return {name: str(self.engine.describe(label)) for name, label in labels.items() if label in unready}
 
     def fingerprint(self, model: Model) -> Any:
         """Return the declaration of a class as JSON: a page token is valid only for the same."""

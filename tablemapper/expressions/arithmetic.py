@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Ty
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
 from ..values.scalars import SCALARS, ValueType
 
@@ -105,8 +106,11 @@ _RULES: tuple[tuple[str, type, type, type], ...] = (
     ("+-", timedelta, timedelta, timedelta), ("/", timedelta, timedelta, float),
     ("*/", timedelta, int, timedelta), ("*/", timedelta, float, timedelta),
     ("*", int, timedelta, timedelta), ("*", float, timedelta, timedelta),
-    ("+-", datetime, timedelta, datetime), ("+", timedelta, datetime, datetime), ("-", datetime, datetime, timedelta),
-    ("+-", date, timedelta, date), ("+", timedelta, date, date), ("-", date, date, timedelta),
+    *[
+        rule
+        for time in (Builtin.datetime, Builtin.date)
+        for rule in (("+-", time, timedelta, time), ("+", timedelta, time, time), ("-", time, time, timedelta))
+    ],
 )  # fmt: skip
 """Operations, the kinds of their operands, and that of the result."""
 _PLAIN: dict[str, Function] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
@@ -118,7 +122,7 @@ _CALCULATIONS: dict[tuple[str, type, type], tuple[type, Function]] = {
     for ops, left, right, result in _RULES
     for op in ops
 }
-_KINDS = (datetime, date, timedelta, Decimal, float, int)
+_KINDS = (Builtin.datetime, Builtin.date, timedelta, Decimal, float, int)
 
 
 def calculation(op: str, left: Any, right: Any) -> tuple[type, Function] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
@@ -15,8 +15,9 @@ from typing import Any, get_args
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
-from ..keys.cuts import CUT, cut_of
+from ..keys.cuts import CUT, Cut, cut_of
 from .arithmetic import Computed, kind_of
 from .tree import (
     And,
@@ -44,6 +45,7 @@ __all__ = [
     "dump_value",
     "filled",
     "forms",
+    "label_parts",
     "load",
     "load_constant",
     "load_group",
@@ -120,12 +122,14 @@ def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
         return IsNull(attr=attr)
     value = rest[1]
     if op == "startswith":
-        return StartsWith(attr=attr, text=attr.type.undump(value))
+        text = attr.type.undump(value)
+        return StartsWith(attr=known_as(attr, text), text=text)
     if op == "in":
         values = tuple(map(attr.type.undump, value))
         return In(attr=known_as(attr, *values), values=values)
     if op == "contains":
-        return Contains(attr=attr, value=(attr.type.element or attr.type).undump(value))
+        part = (attr.type.element or attr.type).undump(value)
+        return Contains(attr=known_as(attr, part), value=part)
     if op not in _COMPARISONS:
         raise ValueError(f"{shown(op)} is no condition")
     if isinstance(value, dict) and value.keys() == {"field"}:
@@ -137,20 +141,33 @@ def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
 _STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
 
 
-def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any]:
-    """Return the attribute of a label; arguments and errors as `load` has them."""
+def label_parts(label: str) -> tuple[str, tuple[str, ...], Cut | None]:
+    """Return what an attribute is called, the steps to a nested value, and what a time is cut down to.
+
+    Raises:
+        ValueError: it is no label.
+    """
     name = re.split(r'[.\["]', label, maxsplit=1)[0]
-    attr, at = field(name), len(name)
+    steps: list[str] = []
+    at = len(name)
     while at < len(label):
         if (cut := CUT.match(label, at)) is not None:
-            return cut_down(attr, cut_of(cut))
+            return name, tuple(steps), cut_of(cut)
         step = _STEP.match(label, at)
         if step is None:
             raise ValueError(f"{shown(label)} is no field")
-        path = (str(step[1] or step[2]),)
-        attr = attrs.evolve(attr, path=attr.path + path, type=attr.type.nested(path))
+        steps.append(str(step[1] or step[2]))
         at = step.end()
-    return attr
+    return name, tuple(steps), None
+
+
+def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any]:
+    """Return the attribute of a label; arguments and errors as `load` has them."""
+    name, steps, cut = label_parts(label)
+    attr = field(name)
+    for step in steps:
+        attr = attrs.evolve(attr, path=(*attr.path, step), type=attr.type.nested((step,)))
+    return attr if cut is None else cut_down(attr, cut)
 
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -159,8 +176,8 @@ _CONSTANTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     float: (lambda value: repr(float(value)), float),
     Decimal: (str, Decimal),
     timedelta: (lambda value: str(value // _MICROSECOND), lambda text: int(text) * _MICROSECOND),
-    datetime: (datetime.isoformat, datetime.fromisoformat),
-    date: (date.isoformat, date.fromisoformat),
+    Builtin.datetime: (Builtin.datetime.isoformat, Builtin.datetime.fromisoformat),
+    Builtin.date: (Builtin.date.isoformat, Builtin.date.fromisoformat),
 }
 """How a constant of a calculation is written, and read: JSON has too few types, and ints of 64 bits."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..codegen import Names
 from ..errors import InvalidQuery, shown
+from ..values.extra import TEXT
 from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
@@ -96,6 +97,10 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     def given(constant: Any) -> str:
         return f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
 
+    def there(attr: Attr[Any, Any]) -> str:
+        # An undeclared property may hold a number where a text is looked for.
+        return f"isinstance(a := {value(attr)}, str)" if attr.type is TEXT else f"(a := {value(attr)}) is not None"
+
     def lower(predicate: Predicate[Any]) -> str:
         match predicate:
             case And(parts=parts):
@@ -124,7 +129,9 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
             case StartsWith(attr=attr, text=text):
                 if attr.type.hierarchy:
                     return f"((a := {value(attr)}) is not None and a[:len({given(text)})] == {given(text)})"
-                return f"((a := {value(attr)}) is not None and a.startswith({given(text)}))"
+                return f"({there(attr)} and a.startswith({given(text)}))"
+            case Contains(attr=attr, value=constant) if attr.type.element is None:
+                return f"({there(attr)} and {given(constant)} in a)"
             case Contains(attr=attr, value=constant):
                 return f"((a := {value(attr)}) is not None and {given(constant)} in a)"
             case SameText(attr=attr, value=constant):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, T
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
 from ..keys.codec import KeyCodec
 from ..keys.cuts import Cut
@@ -24,6 +25,7 @@ from ..values.scalars import SCALARS, ValueType
 from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
 from .elements import Each, Recorder
 from .habits import FIELD_HABITS, refuse_habits
+from .junctions import joined, taken_apart
 from .steps import Assignment, Order
 
 __all__ = [
@@ -74,10 +76,10 @@ class Predicate(Generic[O_contra]):
     """How many predicates stand in each other, at most."""
 
     def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _joined(And, self, as_predicate(other))
+        return _not_too_deep(joined(And, self, as_predicate(other)))
 
     def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _joined(Or, self, as_predicate(other))
+        return _not_too_deep(joined(Or, self, as_predicate(other)))
 
     def __invert__(self) -> Predicate[O_contra]:
         return self.part if isinstance(self, Not) else _not_too_deep(Not(part=self))
@@ -113,17 +115,6 @@ def as_predicate(value: object) -> Predicate[Any]:
     if isinstance(value, Predicate):
         return value
     raise InvalidQuery(f"expected a condition, got {shown(value)}: compare a field, as in Product.price > 10")
-
-
-def _joined(kind: type[And[Any] | Or[Any]], left: Predicate[Any], right: Predicate[Any]) -> Predicate[Any]:
-    """Return what holds where both predicates do, or one of them; those of the same kind become one."""
-    parts: tuple[Predicate[Any], ...] = ()
-    depth = 0
-    for one in (left, right):
-        same = isinstance(one, kind)
-        parts += one.parts if isinstance(one, kind) else (one,)
-        depth = max(depth, one.depth + (not same))
-    return _not_too_deep(kind(parts=parts, depth=depth))
 
 
 def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
@@ -269,9 +260,10 @@ class Attr(Number[O, T]):
         """
         if self.type.hierarchy and isinstance(prefix, tuple):
             return StartsWith(attr=self, text=self._operand(prefix, "begins with"))
-        if not self.type.text or prefix.__class__ is not str:
+        attr = known_as(self, prefix)
+        if not attr.type.text or prefix.__class__ is not str:
             raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text, or a tuple of texts")
-        return StartsWith(attr=self, text=prefix)
+        return StartsWith(attr=attr, text=prefix)
 
     @overload
     def contains(self: Attr[O, str] | Attr[O, str | None], value: str, /) -> Predicate[O]: ...
@@ -289,9 +281,10 @@ class Attr(Number[O, T]):
                 return Contains(attr=self, value=element.operand(value))
             except ValueError as error:
                 raise InvalidQuery(f"{self!r}.contains({shown(value)}): {error}") from None
-        if not self.type.text or not isinstance(value, str):
+        attr = known_as(self, value)
+        if not attr.type.text or not isinstance(value, str):
             raise InvalidQuery(f"{self!r}.contains({shown(value)}): expected a part of a text, or an element of a list")
-        return Contains(attr=self, value=value)
+        return Contains(attr=attr, value=value)
 
     @overload
     def each(self: Attr[O, list[U]]) -> Each[O, U]: ...
@@ -311,7 +304,7 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is not a datetime, or there is no such zone.
         """
-        return cut_down(self, Cut(_Date, "%Y-%m-%d", zone))
+        return cut_down(self, Cut(Builtin.date, "%Y-%m-%d", zone))
 
     def truncate(
         self: Attr[O, datetime] | Attr[O, datetime | None] | Attr[O, _Date] | Attr[O, _Date | None],
@@ -336,7 +329,7 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is not a datetime, or the step does not divide a day evenly.
         """
-        return cut_down(self, Cut(datetime, step=step))
+        return cut_down(self, Cut(Builtin.datetime, step=step))
 
     @overload
     def at(self: Attr[O, N | None], get: Callable[[N], U], /) -> Attr[O, U | None]: ...
@@ -405,17 +398,16 @@ class Attr(Number[O, T]):
 
 def cut_down(attr: Attr[O, Any], part: Cut) -> Attr[O, Any]:
     """Return a time that is cut down; raise InvalidQuery if it cannot be."""
-    base = attr.type.kind
-    if not attr.type.cuttable or attr.part is not None or (base is date and part.kind is not str):
+    if not attr.type.cuttable or attr.part is not None or (attr.type.kind is Builtin.date and part.kind is not str):
         mend = "; declare a field for the time" if attr.name == TIMESTAMP_NAME else ""
         raise InvalidQuery(f"{attr!r}: only a datetime can be truncated, or a date to a text{mend}")
-    if (fault := part.fault(base)) is not None:
+    if (fault := part.fault(attr.type.kind)) is not None:
         raise InvalidQuery(f"{attr!r}.{part}: {fault}")
     return attrs.evolve(attr, part=part, type=SCALARS[part.kind], uncut=attr.type)
 
 
 def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:
-    """Return an undeclared property that equals texts as what it is then, a text: an index can be followed."""
+    """Return an undeclared property that is like texts as what it is then, a text: an index can be followed."""
     narrow = attr.type.dynamic and all(value.__class__ is str for value in values)
     return attrs.evolve(attr, type=TEXT) if narrow else attr
 
@@ -557,7 +549,15 @@ class Junction(Predicate[O_contra]):
         default=attrs.Factory(lambda self: 1 + max((part.depth for part in self.parts), default=0), takes_self=True),
         repr=False,
     )
+    joined: tuple[Predicate[Any], ...] = attrs.field(default=(), init=False, repr=False)
+    """What was joined, if the parts are found when they are asked for: see `junctions`."""
     word: ClassVar[str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "parts":
+            raise AttributeError(name)
+        object.__setattr__(self, "parts", taken_apart(self.__class__, self.joined))
+        return self.parts
 
     def shape(self, constants: list[Any], /) -> Hashable:
         return self.word, *[part.shape(constants) for part in self.parts]

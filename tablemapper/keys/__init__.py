@@ -5,7 +5,8 @@
 - `zones`: time zones: the local time of a moment, and the moments of a local time.
 - `cuts`: what a time is cut down to, in UTC or in a zone.
 - `codec`: the escaping of texts.
-- `template`: templates, from class body to generated functions.
+- `template`: compiled templates: what they encode, decode and bound, and the generated functions.
+- `compilation`: from the text of a template to that, with all its faults.
 - `composed`: times that stand in a key in pieces.
 - `overlap`: whether two templates can make the same key.
 """

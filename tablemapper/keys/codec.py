@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..limits import MAX_KEY_UNITS
 from .forms import (
@@ -74,8 +75,8 @@ def _moment(value: Any) -> datetime:
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    moment: datetime = datetime.combine(date(2000, 1, 1), value, UTC)
+        return Builtin.datetime(value.year, value.month, value.day, tzinfo=UTC)
+    moment: datetime = Builtin.datetime.combine(Builtin.date(2000, 1, 1), value, UTC)
     return moment
 
 
@@ -288,7 +289,7 @@ class KeyCodec:
 
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
-        step = timedelta(days=1) if self.base is date else MICROSECOND
+        step = timedelta(days=1) if self.base is Builtin.date else MICROSECOND
         return _moment(value) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
@@ -343,8 +344,8 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         "unescape": unescape,
         "utc": UTC,
         "iso": iso,
-        "datetime": datetime.fromisoformat,
-        "date": date.fromisoformat,
+        "datetime": Builtin.datetime.fromisoformat,
+        "date": Builtin.date.fromisoformat,
         **attributes.pop("names", {}),
     }
     decode = attributes.get("decode")
@@ -486,7 +487,7 @@ def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str],
         shape += (DIGITS,) * UNITS[part].width if part in UNITS else tuple(frozenset(char) for char in part)
     pattern, values = time_pattern(spec, "x")
     read = eval(f"lambda x: {values}")
-    utc = in_utc(refuse) if base is datetime else None
+    utc = in_utc(refuse) if base is Builtin.datetime else None
 
     def encode(value: Any) -> str:
         text: str = pattern % read(utc(value) if utc else value)

@@ -7,11 +7,12 @@ knows nothing of that, so the templates of a key are gone through once, together
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime, time
+from datetime import time
 from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from .forms import bind
 from .template import Slot, Template
 from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
@@ -125,8 +126,8 @@ def decode_source(
 
 
 _READ: dict[type, Callable[[str], Any]] = {
-    datetime: datetime.fromisoformat,
-    date: date.fromisoformat,
+    Builtin.datetime: Builtin.datetime.fromisoformat,
+    Builtin.date: Builtin.date.fromisoformat,
     time: time.fromisoformat,
 }
 
@@ -134,7 +135,7 @@ _READ: dict[type, Callable[[str], Any]] = {
 def _iso(base: type, pieces: Mapping[str, str]) -> str:
     """Return the ISO text of a time, each part given as source."""
     day = "-".join([pieces[unit] for unit in ("%Y", "%m", "%d")]) if base is not time else ""
-    if base is date:
+    if base is Builtin.date:
         return day
     fraction = pieces.get("%f") or pieces.get("%L", "")
     clock = ":".join([pieces[unit] for unit in ("%H", "%M", "%S")]) + (f".{fraction}" if fraction else "")

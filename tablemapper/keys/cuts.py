@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..codegen import Names, compile_functions
 from ..errors import shown
 from .forms import MICROSECOND
@@ -19,7 +20,7 @@ from .zones import crosses_back, edges, local_time, zone_fault
 __all__ = ["CUT", "Cut", "cut_of"]
 
 _DAY = timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _STEPS = {
     "days": ("%d", _DAY), "hours": ("%H", timedelta(hours=1)), "minutes": ("%M", timedelta(minutes=1)),
     "seconds": ("%S", timedelta(seconds=1)), "milliseconds": ("%L", timedelta(milliseconds=1)),
@@ -49,16 +50,16 @@ class Cut:
 
     def __str__(self) -> str:
         """Return it as a user writes it."""
-        if self.kind is datetime:
+        if self.kind is Builtin.datetime:
             return f"floor({_written(self.step)})"
         arguments: list[Any] = [self.format] * (self.kind is str) + [self.zone] * self.is_local
         listed = ", ".join([f'"{one}"' if isinstance(one, str) else shown(one) for one in arguments])
-        return f"{'date' if self.kind is date else 'truncate'}({listed})"
+        return f"{'date' if self.kind is Builtin.date else 'truncate'}({listed})"
 
     def fault(self, base: type) -> str | None:
         """Say why datetimes, or dates, cannot be cut so; None if they can."""
         given: Any = self.format
-        if self.kind is datetime:
+        if self.kind is Builtin.datetime:
             step: Any = self.step
             if isinstance(step, timedelta) and step > timedelta() and not _DAY % step:
                 return None
@@ -69,7 +70,7 @@ class Cut:
             return "no time format has '\", \"' in it"
         if (fault := time_format_fault(base, given)) is not None or not self.is_local:
             return fault
-        return "a date is of no time zone" if base is date else zone_fault(self.zone)
+        return "a date is of no time zone" if base is Builtin.date else zone_fault(self.zone)
 
     def source(self, time: str, names: Names) -> str:
         """Return Python source of what a time is cut to; None where that is None."""
@@ -77,7 +78,7 @@ class Cut:
             time = f"{names.name('local', local_time(self.zone))}({time})"
         if self.step:
             cut = f"time - (time - {names.name('epoch', _EPOCH)}) % {names.name('step', self.step)}"
-        elif self.kind is date:
+        elif self.kind is Builtin.date:
             cut = "time.date()"
         else:
             pattern, values = time_pattern(self.format, "time")
@@ -132,15 +133,17 @@ class Cut:
                 return first if first == value and not end else first + self.step
             except OverflowError:
                 return None
-        moment = bucket_edge(self.format, value.isoformat() if self.kind is date else value, end=end)
+        moment = bucket_edge(self.format, value.isoformat() if self.kind is Builtin.date else value, end=end)
         if moment is None:
             return None
-        return moment.date() if base is date else edges(self.zone, moment)[for_good] if self.is_local else moment
+        if base is Builtin.date:
+            return moment.date()
+        return edges(self.zone, moment)[for_good] if self.is_local else moment
 
     def exact_edge(self, value: Any, *, end: bool) -> datetime | None:
         """Return the edge if it parts all times by their cuts; else None."""
-        first: datetime | None = self.edge(value, datetime, end=end)
-        return first if first == self.edge(value, datetime, end=end, for_good=True) else None
+        first: datetime | None = self.edge(value, Builtin.datetime, end=end)
+        return first if first == self.edge(value, Builtin.datetime, end=end, for_good=True) else None
 
 
 def _written(step: object) -> str:
@@ -154,5 +157,5 @@ def cut_of(label: re.Match[str]) -> Cut:
     """Return the cut that the end of a label says; raise ValueError if there is none."""
     day_zone, format, zone, name, number = label.groups()
     if name is not None:
-        return Cut(datetime, step=timedelta(**{name: int(number)}))
-    return Cut(str, format, zone or "UTC") if format is not None else Cut(date, "%Y-%m-%d", day_zone or "UTC")
+        return Cut(Builtin.datetime, step=timedelta(**{name: int(number)}))
+    return Cut(str, format, zone or "UTC") if format is not None else Cut(Builtin.date, "%Y-%m-%d", day_zone or "UTC")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import UUID
@@ -28,6 +28,7 @@ from uuid import UUID
 import attrs
 import msgspec
 
+from ..builtin import Builtin
 from ..errors import InvalidEntity
 from ..limits import MAX_KEY_UNITS, utf16_units
 
@@ -289,7 +290,7 @@ def _decode_decimal(text: str) -> Decimal:
 # -- times, identifiers, bytes -------------------------------------------------------------------------------------
 
 iso = msgspec.to_builtins  # 60 ns; isoformat takes 700, a format of the seven parts 1,000
-_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_FIRST = Builtin.datetime(1, 1, 1, tzinfo=UTC)
 _LAST_TICK, _LAST_DAY = 3_155_378_975_999_999_999, 3_652_059
 MICROSECOND = timedelta(microseconds=1)
 
@@ -436,12 +437,12 @@ FORMS: dict[type, Form] = {
         _decimal, _decode_decimal, shape=(frozenset("nop"),), tail=frozenset(LENGTH) | DIGITS | {"~"},
         prefix_free=False, beyond=_beyond_decimal,
     ),
-    datetime: Form(
-        _datetime, datetime.fromisoformat, shape=places("9999-99-99T99:99:99.999999Z"),
+    Builtin.datetime: Form(
+        _datetime, Builtin.datetime.fromisoformat, shape=places("9999-99-99T99:99:99.999999Z"),
         inline=_INLINE_DATETIME, inline_decode="$datetime($t)", beyond=beyond_datetime,
     ),
-    date: Form(
-        _always(date.isoformat), date.fromisoformat, shape=places("9999-99-99"),
+    Builtin.date: Form(
+        _always(Builtin.date.isoformat), Builtin.date.fromisoformat, shape=places("9999-99-99"),
         inline="$x.isoformat()", inline_decode="$date($t)",
     ),
     time: Form(_time, time.fromisoformat, shape=places("99:99:99.999999")),
@@ -476,10 +477,10 @@ DESCENDING: dict[type, Form] = {
     float: _mirrored(float, lambda x: -x, lambda x: -x + 0.0),
     bool: _mirrored(bool, lambda x: not x),
     Decimal: _mirrored(Decimal, lambda x: x.copy_negate(), lambda x: x.copy_negate() if x else x),
-    datetime: Form(_datetime_desc, _decode_datetime_desc, shape=places("9" * 19), beyond=beyond_datetime),
-    date: Form(
+    Builtin.datetime: Form(_datetime_desc, _decode_datetime_desc, shape=places("9" * 19), beyond=beyond_datetime),
+    Builtin.date: Form(
         _always(lambda x: "%07d" % (_LAST_DAY - x.toordinal())),
-        lambda text: date.fromordinal(_LAST_DAY - int(text)), shape=places("9" * 7),
+        lambda text: Builtin.date.fromordinal(_LAST_DAY - int(text)), shape=places("9" * 7),
     ),
     timedelta: Form(
         _always(lambda x: _encode_int(~_microseconds(x))), lambda text: timedelta(microseconds=~_decode_int(text)),

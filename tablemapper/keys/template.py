@@ -5,7 +5,7 @@ joined by ``" !"``, which no component holds, so that a key sorts as the tuple o
 the text of one value. This module defines how several share a key: what delimits them, which of them a range can bound,
 and between which two texts the keys lie that match a predicate.
 
-A template is compiled once, by `compile_template`, and never changes. It encodes and decodes by itself, and it gives
+A template is compiled once, by `compilation`, and never changes. It encodes and decodes by itself, and it gives
 the Python source of both for the functions that are generated for an entity.
 """
 
@@ -19,14 +19,12 @@ from typing import Any
 
 import attrs
 
-from ..errors import InvalidModel, did_you_mean, shown
+from ..errors import shown
 from ..limits import utf16_units
-from .codec import KeyCodec, key_codec, literal_fault
+from .codec import KeyCodec
 from .forms import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
-__all__ = ["NotAKey", "Parts", "Slot", "Template", "compile_template", "renamed_text"]
-
-_DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
+__all__ = ["NotAKey", "Parts", "Slot", "Template", "renamed_text"]
 
 
 @attrs.frozen(kw_only=True)
@@ -383,25 +381,8 @@ _QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation 
 def _component_source(component: Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
     """Return statements that read the values of some slots from the text of a component, which a variable holds."""
     statements: list[str] = []
-    pieces: dict[int, str] = {}
-    widths = [_width(part) for part in component]
-    static = True
-    for place, part in enumerate(component):
-        if isinstance(part, str) or part.index not in wanted:
-            continue
-        before, after = widths[:place], widths[place + 1 :]
-        end = "" if not after else None if None in after else str(-sum(filter(None, after)))
-        width = widths[place]
-        if len(component) == 1:
-            pieces[part.index] = name
-        elif None not in before and (width is not None or end is not None) and not part.delimiter:
-            start = sum(filter(None, before))
-            pieces[part.index] = f"{name}[{start or ''}:{start + width if width is not None else end}]"
-        elif None not in after and width is not None:
-            pieces[part.index] = f"{name}[{-sum(filter(None, after)) - width}:{end}]"
-        else:
-            static = False
-    if not static:
+    pieces = _slices(component, name, wanted)
+    if pieces is None:
         slots = [part for part in component if isinstance(part, Slot)]
         pieces = {slot.index: f"{name}_{number}" for number, slot in enumerate(slots) if slot.index in wanted}
         heads = ", ".join(pieces.get(slot.index, "_") for slot in slots)
@@ -416,6 +397,27 @@ def _component_source(component: Parts, name: str, wanted: Mapping[int, str], en
                 piece = f"{name}_piece"
             statements.append(f"{wanted[part.index]} = {part.text.decode_source(piece, env)}")
     return statements
+
+
+def _slices(component: Parts, name: str, wanted: Mapping[int, str]) -> dict[int, str] | None:
+    """Return source of the text of each wanted slot, by its number; None if only reading tells where one is."""
+    pieces: dict[int, str] = {}
+    widths = [_width(part) for part in component]
+    for place, part in enumerate(component):
+        if isinstance(part, str) or part.index not in wanted:
+            continue
+        before, width, after = widths[:place], widths[place], widths[place + 1 :]
+        end = "" if not after else None if None in after else str(-sum(filter(None, after)))
+        if len(component) == 1:
+            pieces[part.index] = name
+        elif None not in before and (width is not None or end is not None) and not part.delimiter:
+            start = sum(filter(None, before))
+            pieces[part.index] = f"{name}[{start or ''}:{start + width if width is not None else end}]"
+        elif None not in after and width is not None:
+            pieces[part.index] = f"{name}[{-sum(filter(None, after)) - width}:{end}]"
+        else:
+            return None
+    return pieces
 
 
 def _width(part: str | Slot) -> int | None:
@@ -447,70 +449,6 @@ def _cut(component: Parts, text: str) -> Iterator[str]:
         raise NotAKey(f"{shown(text)} goes on after {shown(text[:at])}")
 
 
-# -- compiling ---------------------------------------------------------------------------------------------------------
-
-
-def compile_template(
-    text: str | tuple[str, ...], kinds: Mapping[str, Any], *, subject: str, raw: bool = True
-) -> Template:
-    """Return the compiled form of a template.
-
-    Args:
-        text: a text with ``{field}`` and ``{field:spec}``, or a tuple of them.
-        kinds: the type of each field by name; nested ones by their path, ``address.city``.
-        subject: what is declared, for the messages: ``Product.key, partition``.
-        raw: whether the spec ``raw`` may be used. It may not in an index.
-
-    Raises:
-        InvalidModel: All that is wrong with the template.
-    """
-    faults: list[str] = []
-    texts = (text,) if isinstance(text, str) else tuple(text)
-    if not texts:
-        raise InvalidModel(subject, ['an empty tuple has no text: give a component, or the text ""'])
-    drafts = [list(_parse(one, kinds, subject, raw, faults)) for one in texts]
-    components: list[Parts] = []
-    index = 0
-    for number, draft in enumerate(drafts):
-        parts: list[str | Slot] = []
-        for place, part in enumerate(draft):
-            if isinstance(part, str):
-                parts.append(part)
-                continue
-            field, key = part
-            rest = draft[place + 1 :]
-            delimiter, after = _ended(texts[number], field, key, rest, faults)
-            following = rest[0] if rest else None
-            ends = key.fixed is not None or key.prefix_free or following is None
-            parts.append(
-                Slot(
-                    field=field,
-                    spec=key.spec,
-                    index=index,
-                    component=number,
-                    text=key,
-                    ordered=key.ordered and (ends or (isinstance(following, str) and following[0] < key.least)),
-                    delimiter=delimiter,
-                    after=after,
-                    ends_component=not rest,
-                    ends_key=not rest and number == len(drafts) - 1,
-                )
-            )
-            index += 1
-        components.append(tuple(parts))
-    slots = [part for component in components for part in component if isinstance(part, Slot)]
-    faults += [
-        f"{slot} is a tuple of any length, and nothing can follow it in a key: put it last"
-        for slot in slots
-        if slot.open_ended and not slot.ends_key
-    ]
-    if any(slot.spec == "raw" for slot in slots) and (len(slots) > 1 or len(texts) > 1):
-        faults.append('"raw" has to be the only slot of a template of one text, since it may hold any separator')
-    if faults:
-        raise InvalidModel(subject, faults)
-    return Template(text if isinstance(text, str) else texts, subject, tuple(components))
-
-
 def _renamed(field: str, names: Mapping[str, str]) -> str:
     head, dot, path = field.partition(".")
     return names.get(head, head) + dot + path
@@ -524,60 +462,3 @@ def renamed_text(text: str, names: Mapping[str, str]) -> str:
         if field is not None:
             parts.append(f"{{{_renamed(field, names)}{':' + spec if spec else ''}}}")
     return "".join(parts)
-
-
-_Draft = str | tuple[str, KeyCodec]
-
-
-def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults: list[str]) -> Iterator[_Draft]:
-    """Yield literals and (field, codec) of a component; what cannot be one is a fault instead."""
-    literal = ""
-
-    def checked() -> str:
-        if fault := literal_fault(literal):
-            faults.append(fault)
-        return literal
-
-    try:
-        pieces = list(string.Formatter().parse(text))
-    except ValueError as error:
-        faults.append(f"{text!r} cannot be read: {error}; a literal brace is written twice")
-        return
-    for piece, field, spec, conversion in pieces:
-        literal += piece
-        if field is None:
-            continue
-        if literal:
-            yield checked()
-            literal = ""
-        if conversion:
-            faults.append(f"{{{field}!{conversion}}}: there are no conversions; write a spec after a colon")
-        if field not in kinds:
-            faults.append(f'no field "{field}" (fields: {", ".join(kinds)}){did_you_mean(field, kinds)}')
-            continue
-        try:
-            yield field, key_codec(kinds[field], spec or "", field=field, subject=subject, raw=raw)
-        except InvalidModel as error:
-            faults.extend(error.faults)
-    if literal:
-        yield checked()
-
-
-def _ended(text: str, field: str, key: KeyCodec, rest: list[_Draft], faults: list[str]) -> tuple[str, int | None]:
-    """Return what ends the text of a slot: a character, or the number of those that follow; a fault if nothing does."""
-    if key.fixed is not None or key.prefix_free or not rest:
-        return "", None
-    widths = [len(part) if isinstance(part, str) else part[1].fixed for part in rest]
-    if None not in widths:
-        return "", sum(filter(None, widths))
-    following = rest[0]
-    if not isinstance(following, str):
-        faults.append(f"{text!r}: nothing separates {field} and {following[0]}: use a tuple of two texts")
-    elif following[0] not in _DELIMITERS:
-        faults.append(
-            f"{text!r}: {following[0]!r} cannot end the text of {field}, because that text may contain it: "
-            "use punctuation (not a space, quote or ~), or a tuple of two texts"
-        )
-    else:
-        return following[0], None
-    return "", None

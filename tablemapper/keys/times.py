@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import attrs
 
+from ..builtin import Builtin
 from .forms import MICROSECOND
 
 __all__ = [
@@ -66,10 +67,10 @@ UNITS: dict[str, Unit] = {
 """By directive, from coarse to fine; ``%G`` and ``%V`` are the year and the week of ISO 8601, ``%q`` the quarter."""
 _ALL = tuple(UNITS)
 _DATES = _ALL.index("%H")
-UNITS_OF: dict[type, tuple[str, ...]] = {datetime: _ALL, date: _ALL[:_DATES], time: _ALL[_DATES:]}
+UNITS_OF: dict[type, tuple[str, ...]] = {Builtin.datetime: _ALL, Builtin.date: _ALL[:_DATES], time: _ALL[_DATES:]}
 """The directives of each type."""
 
-_PLAIN = {datetime: "%Y-%m-%dT%H:%M:%S.%fZ", date: "%Y-%m-%d", time: "%H:%M:%S.%f"}
+_PLAIN = {Builtin.datetime: "%Y-%m-%dT%H:%M:%S.%fZ", Builtin.date: "%Y-%m-%d", time: "%H:%M:%S.%f"}
 
 
 split_format = re.compile(r"%.|[^%]+|%").findall
@@ -161,7 +162,7 @@ def bucket_edge(format: str, text: str, *, end: bool) -> datetime | None:
         fields = {UNITS[code].source: int(digits) for code, digits in parts.items() if code != "%L"}
         if "%L" in parts:
             fields["microsecond"] = int(parts["%L"]) * 1000
-        moment = datetime(**{"year": 1, "month": 1, "day": 1} | fields, tzinfo=UTC)
+        moment = Builtin.datetime(**{"year": 1, "month": 1, "day": 1} | fields, tzinfo=UTC)
         if write(moment) == text:
             return next_moment(first_moment(moment, finest_unit(parts)), finest_unit(parts)) if end else moment
     except (ValueError, OverflowError) as error:
@@ -175,7 +176,7 @@ def bucket_edge(format: str, text: str, *, end: bool) -> datetime | None:
     return _FIRST + low * MICROSECOND if low <= (_LAST - _FIRST) // MICROSECOND else None
 
 
-_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_FIRST, _LAST = Builtin.datetime.min.replace(tzinfo=UTC), Builtin.datetime.max.replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=256)
@@ -190,7 +191,7 @@ _FRACTIONS = {"s": frozenset[str](), "ms": frozenset({"%L", "%f"}), "us": frozen
 def has_all(base: type, codes: Collection[str], precision: str) -> bool:
     """Return whether directives hold all of a time that is cut to a precision; without one to microseconds."""
     whole = {unit for unit in ("%Y", "%m", "%d", "%H", "%M", "%S") if unit in UNITS_OF[base]}
-    fraction = frozenset[str]() if base is date else _FRACTIONS[precision or "us"]
+    fraction = frozenset[str]() if base is Builtin.date else _FRACTIONS[precision or "us"]
     return whole <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
 
 
@@ -204,7 +205,7 @@ def first_moment(moment: datetime, unit: str) -> datetime:
         return moment.replace(month=(moment.month - 1) // 3 * 3 + 1, day=1)
     if unit in ("%G", "%V"):
         year, week, _ = moment.isocalendar()
-        return _day(date.fromisocalendar(year, 1 if unit == "%G" else week, 1))
+        return _day(Builtin.date.fromisocalendar(year, 1 if unit == "%G" else week, 1))
     return moment
 
 
@@ -212,7 +213,7 @@ _PLAIN_UNITS = ("%Y", "%m", "%d", "%H", "%M", "%S", "%f")
 
 
 def _day(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return Builtin.datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def next_moment(moment: datetime, unit: str) -> datetime:
@@ -222,7 +223,7 @@ def next_moment(moment: datetime, unit: str) -> datetime:
     if unit == "%G":
         if moment.year >= 9999:
             raise OverflowError
-        return _day(date.fromisocalendar(moment.isocalendar()[0] + 1, 1, 1))
+        return _day(Builtin.date.fromisocalendar(moment.isocalendar()[0] + 1, 1, 1))
     months = moment.year * 12 + moment.month - 1 + {"%Y": 12, "%q": 3, "%m": 1}[unit]
     if months >= 120_000:
         raise OverflowError

@@ -18,16 +18,17 @@ from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from ..builtin import Builtin
 from .forms import MICROSECOND
 
 __all__ = ["crosses_back", "edges", "fingerprint", "local_time", "release", "zone_fault"]
 
-_FIRST = datetime.min.replace(tzinfo=UTC)
-_LAST = (datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
-_LOCAL_LAST = datetime.max.replace(tzinfo=UTC)  # (a local time, of whatever zone)
+_FIRST = Builtin.datetime.min.replace(tzinfo=UTC)
+_LAST = (Builtin.datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
+_LOCAL_LAST = Builtin.datetime.max.replace(tzinfo=UTC)  # (a local time, of whatever zone)
 _HOUR = timedelta(hours=1) // MICROSECOND
 _DAY = 24 * _HOUR
-_EARLY, _LATE = [(datetime(year, 1, 1, tzinfo=UTC) - _FIRST) // MICROSECOND for year in (1800, 2100)]
+_EARLY, _LATE = [(Builtin.datetime(year, 1, 1, tzinfo=UTC) - _FIRST) // MICROSECOND for year in (1800, 2100)]
 """Between these years every change of an offset is looked at. Earlier there is none, and later ones are as the last."""
 
 _RELEASE = re.compile(r"\b\d{4}[a-z]+\b")

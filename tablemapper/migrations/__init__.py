@@ -10,6 +10,7 @@
 - `validation`: the faults of a script.
 - `chain`: the scripts of a package, or of a list of functions, in order.
 - `comparison`: the changes between schema.json and the classes.
+- `trial`: a script is tried before it is stored.
 - `migrations`: the scripts of an application: checked against its classes, and written.
 - `run`: running scripts over a store.
 """

@@ -87,6 +87,8 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
     """Yield why scripts do not form one chain."""
     ids = [script.id for script in scripts]
     for id in dict.fromkeys(ids):
+        if not id.isprintable() or not id or " " in id:
+            yield f"{shown(id)} cannot be the name of a script: use letters, digits and underscores"
         if ids.count(id) > 1:
             yield f"{ids.count(id)} scripts are called {id}; give each a name of its own"
     followers: dict[str | None, list[str]] = {}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import attrs
 import msgspec
 
 from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change
 from ..evolution.evolution import form_changes
-from ..schema.forms import ModelForm
+from ..schema.forms import ModelForm, check_names
 from ..schema.model import compile_schema
 
-__all__ = ["Since", "changes", "dump_form", "load_form", "schema_form"]
+__all__ = ["Since", "Snapshot", "changes", "dump_snapshot", "load_form", "load_snapshot", "schema_form"]
 
 Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 """A path of a schema.json, or its content."""
@@ -48,8 +49,23 @@ def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Ch
     return form_changes(load_form(form), compile_schema(models))
 
 
+@attrs.frozen
+class Snapshot:
+    """What a schema.json holds: the classes of an application, and the script that led to them."""
+
+    classes: dict[str, ModelForm]
+    script: str | None = None
+    before: Sequence[str] | None = None
+    """The names of the classes that there were before the script; None if the file has classes only."""
+
+
 def load_form(since: Since) -> dict[str, ModelForm]:
-    """Return the forms that a file holds, or that `schema_form` gave.
+    """Return the forms that a file holds, or that `schema_form` gave; errors as `load_snapshot` has them."""
+    return load_snapshot(since).classes
+
+
+def load_snapshot(since: Since) -> Snapshot:
+    """Return what a file holds; of the result of `schema_form`, the classes.
 
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.
@@ -59,11 +75,15 @@ def load_form(since: Since) -> dict[str, ModelForm]:
     name = "the form" if isinstance(since, Mapping) else str(since)
     try:
         plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))
-        return msgspec.convert(plain, dict[str, ModelForm])
+        is_whole = isinstance(plain, Mapping) and set(plain) == {"script", "before", "classes"}
+        snapshot = msgspec.convert(plain if is_whole else {"classes": plain}, Snapshot)
+        check_names(snapshot.classes)
+        return snapshot
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise InvalidMigration(name, [f"it cannot be read: {error}; it is what tm.schema_form gives"]) from error
 
 
-def dump_form(models: Sequence[type[Record]]) -> str:
+def dump_snapshot(models: Sequence[type[Record]], script: str | None, before: Iterable[str] | None) -> str:
     """Return the text of a schema.json."""
-    return json.dumps(schema_form(models), indent=2, ensure_ascii=False) + "\n"
+    plain = {"script": script, "before": None if before is None else sorted(before), "classes": schema_form(models)}
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

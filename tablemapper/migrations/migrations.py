@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -17,10 +18,12 @@ from ..evolution.evolution import form_changes
 from ..evolution.scripts import script_source
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
+from ..schema.rows import DAMAGE
 from .chain import load_functions, load_package
-from .comparison import Since, dump_form, load_form
+from .comparison import Since, Snapshot, dump_snapshot, load_form, load_snapshot
 from .links import way_back
 from .script import MigrationFunction, Script
+from .trial import gaps, try_script
 
 __all__ = ["Migrations", "ScriptsOption", "scripts_of", "ways_back"]
 
@@ -59,7 +62,8 @@ class Migrations:
                 default, the schema.json of the package.
 
         Raises:
-            InvalidMigration: the earlier classes cannot be read, or there is neither a schema.json nor a script.
+            InvalidMigration: the earlier classes cannot be read, there is neither a schema.json nor a script, the script
+                that schema.json belongs to is missing, or a script does not name a class that it affects.
             InvalidModel: the classes do not fit together.
         """
         schema = compile_schema(models)
@@ -67,10 +71,14 @@ class Migrations:
         if not forms and since is None and self._package is not None:
             missing = "it has no schema.json and no script to compare with; run: tablemapper migrations make first"
             raise InvalidMigration(f"migrations {self._package.__name__!r}", [missing])
+        if (snapshot := self._snapshot()) is not None and (faults := gaps(self.scripts, snapshot)):
+            raise InvalidMigration("migrations", faults)
         return tuple([change for change in form_changes(forms, schema) if change.stops])
 
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
         """Write the next script, and store a description of the classes in schema.json beside it.
+
+        The script is tried first: it is imported, compared with both shapes, and checked as `tablemapper.migrate` would.
 
         Where only you can write a function, the script contains ``...``. You cannot load it until you replace that.
 
@@ -82,8 +90,8 @@ class Migrations:
             The path of the script, or that of schema.json if no change needs one.
 
         Raises:
-            InvalidMigration: the scripts are not a package, its schema.json cannot be read, or no script can make a
-                change.
+            InvalidMigration: the scripts are not a package, its schema.json cannot be read, the script that this belongs to
+                is missing, no script can make a change, or the script would not run. Nothing is written then.
             InvalidModel: the classes do not fit together.
         """
         folder = self._folder
@@ -95,17 +103,48 @@ class Migrations:
         if refused := [str(change) for change in changes if change.stops and not change.code]:
             raise InvalidMigration("no script can make these changes", refused)
         steps = [change for change in changes if change.code]
-        path = folder / "schema.json"
-        text = dump_form(models)
+        snapshot = self._snapshot()
+        last = self.ids[-1] if self.ids else None
+        path = schema_path = folder / "schema.json"
+        texts: dict[Path, str] = {}
+        before: Sequence[str] | None = list(forms)
         if steps:
             new = {model.name: model.form for model in schema.models}
-            script = script_source(forms, new, steps, after=self.ids[-1] if self.ids else None)
-            with (folder / f"{self._next_id(name)}.py").open("x", encoding="utf-8") as file:
-                file.write(script)
-            path.write_text(text, encoding="utf-8")
-            return Path(file.name)
-        path.write_text(text, encoding="utf-8")
+            path = folder / f"{self._next_id(name)}.py"
+            try:
+                texts[path] = script_source(forms, new, steps, after=last)
+            except DAMAGE as error:
+                fault = f"it cannot be read: {error!r}; it is what tm.schema_form gives"
+                raise InvalidMigration(str(schema_path), [fault]) from error
+            try_script(texts[path], f"{self._package_name}.{path.stem}", path, forms, schema)
+            last = path.stem
+        elif snapshot is not None:
+            kept = snapshot.script == last or snapshot.before is None
+            before = snapshot.before if kept else list(snapshot.classes)
+        _put({**texts, schema_path: dump_snapshot(models, last, before)})
         return path
+
+    def _snapshot(self) -> Snapshot | None:
+        """Return what schema.json holds; None if there is none.
+
+        Raises:
+            InvalidMigration: the script that it belongs to is missing.
+        """
+        path = None if self._folder is None else self._folder / "schema.json"
+        if path is None or not path.exists():
+            return None
+        snapshot = load_snapshot(path)
+        if snapshot.script is not None and snapshot.script not in self.ids:
+            missing = (
+                f"it belongs to {snapshot.script}.py, which is missing: get that back; to write the script anew, get back the "
+                f"schema.json from before it, as with git checkout HEAD~1 -- {path.name}, and run: tablemapper migrations make"
+            )
+            raise InvalidMigration(str(path), [missing])
+        return snapshot
+
+    @property
+    def _package_name(self) -> str:
+        return "" if self._package is None else self._package.__name__
 
     @property
     def _folder(self) -> Path | None:
@@ -117,10 +156,12 @@ class Migrations:
 
     def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelForm]:
         """Return the forms of the classes in schema.json, after the scripts that were written by hand since."""
-        path = None if self._folder is None else self._folder / "schema.json"
-        if since is None and path is not None and path.exists():
-            since = path
-        forms = {} if since is None else load_form(since)
+        if since is None:
+            snapshot = self._snapshot()
+            forms = {} if snapshot is None else dict(snapshot.classes)
+            known_since = snapshot is not None
+        else:
+            forms, known_since = load_form(since), True
         last: dict[str, ModelForm | None] = {}
         """The form of each class after the last script that names it; None if that ends it."""
         known: dict[str, set[str]] = {}
@@ -135,7 +176,7 @@ class Migrations:
             if form is None:
                 if model is None:
                     forms.pop(name, None)
-            elif since is None or (model is not None and _is_last(form, forms.get(name), known[name], model)):
+            elif not known_since or (model is not None and _is_last(form, forms.get(name), known[name], model)):
                 forms[name] = form
         return forms
 
@@ -160,6 +201,19 @@ def ways_back(migrations: ScriptsOption | None) -> tuple[WayBack, ...]:
 def _way_back(script: Script) -> WayBack:
     classes = {cls.__name__: cls for cls in script.old}, {cls.__name__: cls for cls in script.new}
     return WayBack(script.id, script.digest, lambda new, old: way_back(script, classes[0][old], classes[1][new]))
+
+
+def _put(texts: Mapping[Path, str]) -> None:
+    """Write files one after the other, each whole or not at all."""
+    for path, text in texts.items():
+        part = path.with_name(".part")
+        try:
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _is_last(form: ModelForm, stored: ModelForm | None, known: Set[str], model: Model) -> bool:

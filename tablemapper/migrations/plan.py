@@ -20,7 +20,7 @@ from ..evolution.changes import Anything
 from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
 from ..evolution.evolution import evolve
 from ..evolution.renames import with_properties, with_source
-from ..evolution.rules import reads
+from ..evolution.rules import nested_members, reads
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.model import Schema, compile_schema, model_of
@@ -158,14 +158,13 @@ def _differences(
 
 
 def _same_field(one: FieldForm | None, other: FieldForm) -> bool:
-    return one is not None and _comparable(one) == _comparable(other)
-
-
-def _comparable(form: FieldForm) -> FieldForm:
-    """Return a field without its default, and without the note which nested members older values may lack."""
-    if form.json is UNSET:
-        return replace(form, default=None)
-    return replace(form, default=None, json={name: part for name, part in form.json.items() if name != "partial"})
+    """Return whether two fields hold the same values, whatever their defaults and the names of nested classes are."""
+    if one is None or one.json is UNSET or other.json is UNSET:
+        return one is not None and replace(one, default=None) == replace(other, default=None)
+    if (one.optional, one.in_key) != (other.optional, other.in_key):
+        return False
+    both = nested_members(one, other), nested_members(other, one)
+    return not any(members.faults or members.extends for members in both)
 
 
 def _added(label: str, how: str) -> str:

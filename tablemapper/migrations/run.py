@@ -6,21 +6,29 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 
-from ..engines.migration import Copied, Fault, MigrationEngine, Transition, WayBack, name_of
+from ..engines.migration import Copied, Fault, MigrationEngine, Outdated, Transition, WayBack, name_of
 from ..engines.opening import open_engine, open_migrations
-from ..engines.protocol import Violation
-from ..entities.entity import stored_row
-from ..errors import InvalidEntity, InvalidMigration, MigrationStopped, StoreFull, shown
+from ..errors import (
+    InvalidMigration,
+    MigrationStopped,
+    SchemaMismatch,
+    StoreFull,
+    TableMapperError,
+    shown,
+)
 from ..progress import ProgressOption, start_meter
-from ..schema.forms import AppliedForm, Forms
+from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema, model_of
-from ..store.builds import FIRST, HOLD, REST, build, check_pace, steered
+from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches, steered
+from ..store.duplicates import duplicates, resolve
 from ..store.store import Store
 from .migrations import ScriptsOption, scripts_of, ways_back
 from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
@@ -31,7 +39,6 @@ from .undoing import undoing
 
 __all__ = ["migrate"]
 
-_CLEARED = 5_000  # notes that are deleted in one transaction, once a migration is done
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
 _LONGEST = 10  # times as long; without a pause from then on
 _SHOWN = 20  # faults in a message
@@ -93,21 +100,23 @@ def migrate(
         ways = ways_back(migrations)
 
         def settle(script: Script) -> tuple[Fault, ...]:
-            _build_new(place, script, durability, timeout, hold, rest)
-            return _resolved(place, script, durability, timeout, ways)
+            return _settled(place, script, durability, timeout, hold, rest, ways)
 
         run = _Run(engine, scripts, limit, progress, hold, rest, settle)
         report = run.to(to)
         if contract and report.done:
+            batches = partial(in_batches, hold=hold, rest=rest)
             for entry in engine.history():
                 done = entry.contracted and not entry.kept and not entry.drops
-                if entry.switched and not done and entry.undone is None and engine.contract(entry.id):
+                if entry.switched and not done and entry.undone is None and engine.contract(entry.id, batches):
                     report = attrs.evolve(report, contracted=(*report.contracted, entry.id))
             engine.drop_former()
+        if report.done and run.last is not None and run.last.new:
+            with suppress(Outdated):  # (the other run does that)
+                if faults := run.settle(run.last):
+                    raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     finally:
         engine.close()
-    if report.done and run.last is not None and run.last.new and (faults := settle(run.last)):
-        raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     return report
 
 
@@ -131,8 +140,7 @@ def _rehearse(
         engine = open_migrations(copy, durability="relaxed")
 
         def settle(script: Script) -> tuple[Fault, ...]:
-            _build_new(copy, script, "relaxed", timeout, 1.0, 0.0)
-            return _resolved(copy, script, "relaxed", timeout, ())
+            return _settled(copy, script, "relaxed", timeout, 1.0, 0.0, ())
 
         try:
             run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
@@ -181,75 +189,125 @@ class _Run:
         self._hold = hold
         self._rest = rest
         self._settle = settle
-        """Builds the indexes of a script's new classes, resolves their duplicates, and returns those that are left."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._start = monotonic()
         self._plan: list[Step] = []
         self._applied: list[str] = []
         self._entities = 0
+        self._ahead: list[str] | None = None
+        """What the plan has still to run; None before there is a plan."""
+        self._reached = -1
+        """How many scripts were done when this run had run one."""
         self.last: Script | None = None
-        """The script that was run last; for an undoing, the one that undoes."""
+        """The script that this run ran last, if the store is still where that led; for an undoing, the one that undoes."""
 
     def to(self, target: str | None) -> MigrationReport:
-        """Migrate forth or back to a script, and return the report; None: to the last script."""
-        done = check_history(self._scripts, self._engine.history())
-        ids = [script.id for script in self._scripts]
+        """Migrate forth or back to a script, and return the report; None: to the last script.
+
+        Each round plans by the catalogue as it is and changes it at most once. If another program changed it meanwhile, the
+        next round makes another plan.
+        """
+        done: bool | None = None
+        while done is None:
+            # (In batches: a start deletes in one transaction what a run that was killed at its end has left.)
+            in_batches(self._engine.clear, hold=self._hold, rest=self._rest, sleep=self._sleep)
+            self._engine.look()
+            with suppress(Outdated):
+                done = self._next(target)
+        return self._report(done=done)
+
+    def _next(self, target: str | None) -> bool | None:
+        """Do what comes next by the catalogue as it is; return whether the run is done, or None if it goes on."""
+        scripts = self._scripts
+        done = check_history(scripts, self._engine.history())
+        ids = [script.id for script in scripts]
         end = len(ids) if target is None else ids.index(target) + 1 if target else 0
         back = end < done
         if back:
-            ahead = [undoing(script) for script in reversed(self._scripts[end:done])]
+            ahead = [undoing(script) for script in reversed(scripts[end:done])]
             ids_ahead = {script.id for script in ahead}
             for entry in self._engine.history():
                 if entry.id in ids_ahead and entry.contracted and entry.undone is None:
                     raise InvalidMigration(
                         entry.id, ["it was contracted: the old tables are gone, so it cannot be undone"]
                     )
-            check_back(ahead, self._engine.forms())
         else:
-            done = self._adopted(done, end)
-            ahead = list(self._scripts[done:end])
-            if done:  # a run may have been killed before it resolved duplicates
-                last = self._scripts[done - 1]
-                if ahead:
-                    self._resolve(last)
-                elif _resolves(last):
-                    self.last = last
-        self._abandon_other(ahead, back=back, named=target is not None)
-        self._clear()  # the notes of a run that was killed at its end, in batches: a start deletes all in one transaction
-        self._plan += plan_steps([(script, back) for script in ahead], self._engine.forms(), self._engine.count)
-        for at, script in enumerate(ahead):
-            if not self._run_script(script, back=back):
-                return self._report(done=False)
-            if at + 1 < len(ahead) and script.new:
-                self._engine.take_over(compile_schema(script.new))  # the next script expects what no step says, too
-                if not back:
-                    self._resolve(script)
-        self._clear()
-        return self._report(done=True)
+            ahead = list(scripts[done:end])
+        if self._is_behind(done, ahead, back=back):
+            return None
+        if not back and done != self._reached and self._adopt(done, end):
+            return None
+        if self._abandon_other(ahead, back=back, named=target is not None):
+            return None
+        names = [name_of(script.id, back=back) for script in ahead]
+        if self._ahead != names:  # (else the plan holds)
+            if back:
+                check_back(ahead, self._engine.forms())
+            own = [step for step in self._plan if step.migration in self._applied]
+            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), self._engine.count)
+            self._plan = [*own, *planned]
+        if not ahead:
+            return True
+        if not self._run_script(ahead[0], back=back):
+            return False
+        self._ahead, self.last, self._reached = names[1:], ahead[0], done + (-1 if back else 1)
+        return None
 
-    def _resolve(self, script: Script) -> None:
-        """Resolve the duplicates of a script before the next one starts.
+    def _is_behind(self, done: int, ahead: Sequence[Script], *, back: bool) -> bool:
+        """Bring the store to where the script that led to it leaves it, before the next one starts.
+
+        A run may have been killed between the two, or have not come so far yet.
+
+        Returns:
+            Whether that changed the catalogue.
 
         Raises:
-            MigrationStopped: some are left.
+            MigrationStopped: some duplicates cannot be resolved.
         """
-        if _resolves(script) and (faults := self._settle(script)):
-            raise _stopped(script.id, attrs.evolve(self._report(done=False), faults=faults))
+        last = self._scripts[done - 1] if done and not back else None
+        if done == self._reached:
+            last = self.last
+        elif not ahead and last is not None and _resolves(last):
+            self.last, self._reached = last, done
+        else:
+            self.last = None
+        if not ahead or last is None or self._engine.under_way() is not None:  # (then a run has done it)
+            return False
+        # The next script expects what this one declares and no step says, too.
+        if last.new and (done == self._reached or not matches(last.new, self._engine.forms())):
+            with suppress(SchemaMismatch):  # (a version that is newer has changed them: the script says what differs)
+                if self._engine.take_over(compile_schema(last.new)):
+                    return True
+        if not back and _resolves(last) and (faults := self.settle(last)):
+            raise _stopped(last.id, attrs.evolve(self._report(done=False), faults=faults))
+        return False
 
-    def _clear(self) -> None:
-        while self._engine.clear(_CLEARED):
-            pass
+    def settle(self, script: Script) -> tuple[Fault, ...]:
+        """Build the indexes of a script's new classes and resolve their duplicates; return those that are left.
 
-    def _abandon_other(self, ahead: Sequence[Script], *, back: bool, named: bool) -> None:
-        """Discard the copy of a migration that was started, unless it is the next one.
+        Raises:
+            Outdated: another run has gone on from there meanwhile.
+        """
+        engine = self._engine
+        before = engine.history(), engine.under_way()
+        try:
+            return self._settle(script)
+        except TableMapperError:
+            engine.look()
+            if (engine.history(), engine.under_way()) == before:
+                raise
+            raise Outdated from None
+
+    def _abandon_other(self, ahead: Sequence[Script], *, back: bool, named: bool) -> bool:
+        """Discard the copy of a migration that was started, unless it is the next one; return whether there was one.
 
         Raises:
             InvalidMigration: the caller named no target, so another program may be copying for it just now.
         """
         name = self._engine.under_way()
         if name is None or [name] == [name_of(script.id, back=back) for script in ahead[:1]]:
-            return
+            return False
         if not named:
             last = self._scripts[-1].id if self._scripts else ""
             raise InvalidMigration(
@@ -257,6 +315,7 @@ class _Run:
                 [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
         self._engine.discard(name)
+        return True
 
     def _report(self, *, done: bool) -> MigrationReport:
         faults = tuple(self._engine.faults.values())
@@ -264,19 +323,19 @@ class _Run:
             done, tuple(self._plan), tuple(self._applied), self._entities, self._monotonic() - self._start, faults
         )
 
-    def _adopted(self, done: int, end: int) -> int:
-        """Note scripts as done that are older than the store, as it has their new classes; return how many are done."""
+    def _adopt(self, done: int, end: int) -> bool:
+        """Note scripts as done that are older than the store, as it has their new classes; return whether there are any."""
         if done == end or self._is_started(self._scripts[done]):
-            return done
+            return False
         forms = self._engine.forms()
         if matches(self._scripts[done].old, forms):
-            return done
+            return False
         later = [at for at in range(done, end) if self._scripts[at].new and matches(self._scripts[at].new, forms)]
         if forms and not later:
-            return done  # the start of the script raises, with the differences
+            return False  # the start of the script raises, with the differences
         to = later[-1] + 1 if later else end
         self._engine.adopt([(script.id, script.digest) for script in self._scripts[done:to]])
-        return to
+        return True
 
     def _is_started(self, script: Script) -> bool:
         history = self._engine.history()
@@ -284,25 +343,23 @@ class _Run:
 
     def _run_script(self, script: Script, *, back: bool) -> bool:
         """Run one script, which may undo another; return whether it came to its end."""
-        self.last = script
         engine = self._engine
         dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
-
-        def check(forms: Forms) -> None:
-            check_old(script, forms, dropped, back=back)
-
-        check(engine.forms())
+        check_old(script, engine.forms(), dropped, back=back)
         transition = transition_of(script, engine.forms(), dropped, back=back)
         if transition is None:
-            engine.edit(edit_of(script, engine.forms(), back=back), check)
+            engine.edit(edit_of(script, engine.forms(), back=back))
             self._applied.append(script.id)
             return True
+        if transition.links and transition.ending & engine.building():
+            # The version before goes on, and nothing is built any more in the tables that it has then.
+            self.settle(attrs.evolve(script, new=script.old, steps=()))
         if faults := engine.lacking(transition):
             raise MigrationStopped(
                 f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
-        if engine.start(transition, check) and not self._copy(transition):
+        if engine.start(transition) and not self._copy(transition):
             return False
         if transition.links and not engine.has_twin(script.id):  # an entity has no way back, or a version only reads
             self._plan = [
@@ -360,78 +417,27 @@ def _resolves(script: Script) -> bool:
     return any(isinstance(step, Resolve) for step in script.steps)
 
 
-def _resolved(
+def _settled(
     place: str | os.PathLike[str],
     script: Script,
     durability: Literal["full", "relaxed"],
     timeout: float,
+    hold: float,
+    rest: float,
     ways: Sequence[WayBack],
 ) -> tuple[Fault, ...]:
-    """Resolve the duplicates of new unique indexes by the functions of a script; return those that are left.
-
-    The entities with one value are changed in one transaction. If a run is killed, the next one resolves the rest.
-    """
-    functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
-    if not functions:
-        return ()
+    """Build the indexes and aggregates of a script's new classes, and resolve their duplicates; return those that are left."""
     engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
-    faults: dict[tuple[Any, ...], Fault] = {}
     with Store(engine) as store:
-        while duplicates := [
-            duplicate
-            for duplicate in engine.violations(100 + len(faults))
-            if duplicate.index in functions and (duplicate.index, duplicate.value) not in faults
-        ]:
-            for duplicate in duplicates:
-                model = engine.schema.by_name[duplicate.index.partition(".")[0]]
-                rows = [engine.get(model, *key) for key in sorted(duplicate.holders)]
-                holders = {row[:2]: model.build_one(row) for row in rows if row is not None}
-                try:
-                    changed = {
-                        (entity.key.partition, entity.key.row): entity
-                        for entity in functions[duplicate.index](list(holders.values()))
-                    }
-                    if not changed.keys() <= holders.keys():
-                        raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
-                    _replace(store, holders, changed)
-                except Exception as error:  # whatever the function of a script raises
-                    faults[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
-            left = {(duplicate.index, duplicate.value) for duplicate in engine.violations(100 + len(faults))}
-            for duplicate in duplicates:
-                index, value = duplicate.index, duplicate.value
-                if (index, value) in left and (index, value) not in faults:
-                    detail = f"it still has {value} of {index}, as {duplicate.holders[0]} has"
-                    faults[index, value] = _fault(duplicate, detail)
-    return tuple(faults.values())
-
-
-def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any]) -> None:
-    """Write the changed entities of some, by key, and delete the others, in one transaction."""
-    with store.transaction(across_partitions=True) as tx:
-        for key, entity in holders.items():
-            if key in changed:
-                tx.replace(changed[key], if_match=None if stored_row(changed[key]) is not None else "*")
-            else:
-                tx.delete(entity)
+        build(engine, hold=hold, rest=rest)
+        functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
+        return resolve(store, engine, functions) if functions else ()
 
 
 def _duplicates(place: str | os.PathLike[str], script: Script) -> tuple[Fault, ...]:
     """Return the entities with a value of a unique index that another entity has, too."""
-    engine = open_engine(place, compile_schema(script.new))
-    try:
-        return tuple(
-            [
-                _fault(duplicate, f"it has {duplicate.value} of {duplicate.index}, as {duplicate.holders[0]} has", at)
-                for duplicate in engine.violations(_LISTED)
-                for at in range(1, len(duplicate.holders))
-            ]
-        )
-    finally:
-        engine.close()
-
-
-def _fault(duplicate: Violation, detail: str, holder: int = -1) -> Fault:
-    return Fault(duplicate.index.partition(".")[0], duplicate.holders[holder], detail)
+    with closing(open_engine(place, compile_schema(script.new))) as engine:
+        return duplicates(engine, _LISTED)
 
 
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> int:
@@ -461,19 +467,3 @@ def check_history(scripts: Sequence[Script], history: Iterable[AppliedForm]) -> 
     if faults:
         raise InvalidMigration("the scripts are not those that the store has seen", faults)
     return sum(1 for entry in ran if entry.switched)
-
-
-def _build_new(
-    place: str | os.PathLike[str],
-    script: Script,
-    durability: Literal["full", "relaxed"],
-    timeout: float,
-    hold: float,
-    rest: float,
-) -> None:
-    """Build the new indexes and aggregates of a script over classes that it does not copy."""
-    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout)
-    try:
-        build(engine, hold=hold, rest=rest)
-    finally:
-        engine.close()

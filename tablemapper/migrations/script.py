@@ -341,22 +341,29 @@ def migration(
     return decorate
 
 
-def load_script(id: str, declared: MigrationFunction, *, module: Any = None) -> Script:
+def load_script(id: str, declared: MigrationFunction, *, module: Any = None, source: str | None = None) -> Script:
     """Return the script of a decorated function.
 
     Args:
         id: its name in the chain.
         declared: the function.
         module: the module of the script; None for a function without one.
+        source: the text of the module, if no file has it yet.
     """
     m = Migration()
     declared.function(m)
     doc = inspect.getdoc(declared.function) or (module is not None and inspect.getdoc(module)) or ""
-    text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
+    if source is not None:
+        text = source.encode()
+    else:
+        text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
     digest = hashlib.blake2b(text, digest_size=16).hexdigest()
     old, new = _with_keepers(declared.old), _with_keepers(declared.new)
-    steps = tuple([expanded for step in m.steps for expanded in _with_keeper_steps(step)])
-    return Script(id, declared.after, old, new, steps, digest, doc.partition("\n")[0].strip())
+    # (Last, what a class is dropped with: a step of its own may name it, too.)
+    steps = [expanded for step in m.steps for expanded in _with_keeper_steps(step)]
+    dropped = [step.what for step in steps if isinstance(step, Drop) and isinstance(step.what, type)]
+    steps += [Drop(keeper) for cls in dropped for keeper in _keepers(cls).values() if keeper not in dropped]
+    return Script(id, declared.after, old, new, tuple(steps), digest, doc.partition("\n")[0].strip())
 
 
 def _with_keepers(classes: Sequence[type[Record]]) -> tuple[type[Record], ...]:

@@ -38,15 +38,15 @@ _CALLS: dict[type, tuple[str, ...]] = {
 """How a script calls for each step: the method, and the attributes of the step that are its arguments."""
 
 
-def script_faults(script: Script) -> list[str]:
-    """Return everything that is wrong with a script."""
+def script_faults(script: Script, *, unwritten: bool = False) -> list[str]:
+    """Return everything that is wrong with a script; ``unwritten``: functions may be missing."""
     faults: list[str] = []
     old, new = (_shape(side, classes, faults) for side, classes in (("old", script.old), ("new", script.new)))
     if old is None or new is None:
         return faults
     for step in script.steps:
         faults += [f"{_text(step, script)}: {fault}" for fault in _step_faults(step, script)]
-    faults += _placeholders(script)
+    faults += [] if unwritten else _placeholders(script)
     if not faults:
         faults += _twice(script)
     if not faults:

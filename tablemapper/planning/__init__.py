@@ -2,10 +2,12 @@
 
 - `bounds`: from conditions on a template to two texts.
 - `budget`: what one run of a query may use.
+- `capabilities`: what an engine can do.
 - `conditions`: predicates, normalised and taken apart by field.
 - `partitions`: what fixes one partition.
 - `plan`: what a plan is.
 - `ranges`: a plan with values.
+- `walk`: partitions that are found one by one.
 - `parts`: ranges of keys that together are a plan.
 - `question`: what a query wants, with its values and as a form.
 - `advice`: why a scan was refused, and the index that would serve.

@@ -51,6 +51,8 @@ class Reach:
         ops: the comparisons of its field that narrow the bound.
         fields: the fields that are fixed or ranged.
         inexact: those of them whose conditions have to be checked again, since other values of them lie in the bound.
+        rest: how many characters follow what is fixed in its component, where another number tells of other values. So
+            these values are told apart, and keys with others are passed over.
     """
 
     template: Template
@@ -61,6 +63,7 @@ class Reach:
     ops: frozenset[str]
     fields: frozenset[str]
     inexact: frozenset[str]
+    rest: int | None = None
 
     @property
     def point(self) -> bool:
@@ -74,10 +77,8 @@ class Reach:
 
     @property
     def loose(self) -> bool:
-        """Whether other values of a fixed slot lie between the bounds: its text ends by what follows it."""
-        at = None if self.slot is None else self.slot.component
-        fixed = [part for part in self.fixed if isinstance(part, Slot) and part.component == at]
-        return any(part.after is not None for part in fixed)
+        """Whether other values of a fixed slot lie between the bounds, and are not passed over."""
+        return self.rest is None and _loose(self.fixed, self.slot) is not None
 
     def goes_on(self, front: Reach) -> bool:
         """Return whether it bounds what is finer of the values whose coarser part a whole partition key ends with."""
@@ -136,8 +137,8 @@ class Reach:
                     high = at if high is None else min(high, at)
         return NOTHING if high is not None and low >= high else Bound(low, high)
 
-    def front(self, values: Mapping[str, Any], texts: Mapping[int, str] | None, slots: int) -> str:
-        """Return what keys begin with, up to what follows so many slots."""
+    def front(self, values: Mapping[str, Any], texts: Mapping[int, str] | None, slots: int | None = None) -> str:
+        """Return what keys begin with, up to what follows so many slots, or up to the first one that is not fixed."""
         return self._front(values, texts, slots) or ""
 
     def _front(
@@ -191,6 +192,15 @@ def _is_slot(part: str | Slot) -> bool:
     return isinstance(part, Slot)
 
 
+def _loose(fixed: Parts | list[str | Slot], slot: Slot | None) -> int | None:
+    """Return the place of a fixed slot whose text ends by what follows it, in the component of the one that is not."""
+    at = None if slot is None else slot.component
+    loose = [
+        n for n, one in enumerate(fixed) if isinstance(one, Slot) and one.component == at and one.after is not None
+    ]
+    return loose[-1] if loose else None
+
+
 def _written(part: str | Slot, values: Mapping[str, Any], texts: Mapping[int, str] | None = None) -> str:
     if isinstance(part, str):
         return part
@@ -202,6 +212,8 @@ def reach(
     equal: Container[str] = (),
     compared: Mapping[str, Collection[str]] | None = None,
     texts: Container[int] = (),
+    *,
+    passing: bool = False,
 ) -> Reach:
     """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
 
@@ -210,6 +222,7 @@ def reach(
         equal: the fields whose values are known.
         compared: the comparisons that fields have.
         texts: the slots whose texts are known, by their index.
+        passing: whether keys in the bound can be passed over.
     """
     fixed: list[str | Slot] = []
     known: list[Slot] = []
@@ -222,7 +235,13 @@ def reach(
             known.append(part)
         fixed.append(part)
     # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
-    exact = tuple(one for one in known if one.after is None or slot is None or one.component != slot.component)
+    exact, rest = tuple(known), None
+    if slot is not None and (at := _loose(fixed, slot)) is not None:
+        if passing and (loose := fixed[at]) and isinstance(loose, Slot):
+            behind = fixed[at + 1 :]
+            rest = (loose.after or 0) - sum(len(one) if isinstance(one, str) else one.text.fixed or 0 for one in behind)
+        else:
+            exact = tuple(one for one in known if one.after is None or one.component != slot.component)
     fields = {one.field for one in known}
     whole = {one.field for one in exact if one.lossless or one.complete}
     ops = frozenset[str]()
@@ -233,7 +252,7 @@ def reach(
         if ops:
             fields.add(slot.field)
             whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
-    return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole))
+    return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole), rest)
 
 
 def _run(parts: Parts) -> Parts:

@@ -11,6 +11,7 @@ import msgspec
 from ..errors import shown
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
+from .capabilities import Capabilities
 from .conditions import AnyPredicate
 from .plan import Plan
 from .ranges import KeyRange
@@ -38,8 +39,10 @@ class Explanation:
     """What the rows are sorted by, by the database; empty if the path gives the order."""
     rows: int
     """How many rows are between the bounds, those of other classes of the table too, counted up to 10,000."""
+    capabilities: Capabilities = attrs.field(repr=False)
+    """What the engine can do."""
     database: tuple[str, ...]
-    """SQLite's own EXPLAIN QUERY PLAN, of the first range."""
+    """What the database itself says of the first range: of SQLite, its EXPLAIN QUERY PLAN."""
     totals: Mapping[str, str] = {}
     """What is answered from a declared aggregate instead, as ``{"avg(price)": "PricesByMaker"}``."""
     unfit: tuple[str, ...] = ()
@@ -63,7 +66,8 @@ class Explanation:
     def __str__(self) -> str:
         plan = self.plan
         head = f"reads {'the whole table of ' if plan.scan else ''}{self.path}"
-        head += ", backwards" if plan.descending else ""
+        ways = [["forwards", "backwards"][way] for way in (plan.descending, plan.rows_descending)]
+        head += f", partitions {ways[0]}, rows {ways[1]}" if plan.turned else ", backwards" if plan.descending else ""
         head += ", which holds all needed fields" if plan.covering else ""
         lines = [head]
         if not plan.scan:
@@ -72,13 +76,15 @@ class Explanation:
                 lines.append(f"  … {len(self.ranges)} ranges in all")
             if not self.ranges:
                 lines.append("  nothing: no row can match")
+            if plan.by_partition and any(not one.partition.point for one in self.ranges):
+                lines.append("  partition by partition")
             if plan.merged:
                 lines.append(f"  side by side, merged in the order of {self._merged_by()}")
         lines.append(f"  {self._expected()}")
         lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
-        lines += [f"sorts by {', '.join(self.sort)} (SQLite, on disk past its cache)"] if self.sort else []
+        lines += [f"sorts by {', '.join(self.sort)} ({self.capabilities.sorts})"] if self.sort else []
         lines += [f"not {one}" for one in self.reasons]
-        lines += [f"SQLite: {one}" for one in self.database]
+        lines += [f"{self.capabilities.engine}: {one}" for one in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
         return "\n".join(lines)
 
@@ -110,6 +116,8 @@ class Explanation:
                 for one in self.ranges
             ],
             "descending": self.plan.descending,
+            "rows_descending": self.plan.rows_descending,
+            "by_partition": self.plan.by_partition,
             "merged": bool(self.plan.merged),
             "filter": list(self.filter),
             "checked": list(self.checked),

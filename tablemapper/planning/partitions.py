@@ -1,9 +1,11 @@
-"""What fixes one partition: equalities of the fields that its key is made of."""
+"""What fixes one partition: itself, or equalities of the fields that its key is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import attrs
 
 from ..errors import InvalidQuery, shown
 from ..expressions.predicates import conjuncts
@@ -13,7 +15,21 @@ from ..keys.times import is_within
 from ..schema.model import Model
 from .conditions import AnyPredicate
 
-__all__ = ["equalities", "partition_key"]
+__all__ = ["Partition", "equalities", "partition_key"]
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@attrs.frozen
+class Partition(Generic[R_co]):
+    """A partition of a class, which `Store.partition` reads, and `where` of a query takes as a condition."""
+
+    key: str
+    """The partition key, as it is stored."""
+    values: dict[str, Any]
+    """The fields that the key gives back."""
+    cls: type[R_co]
+    """The class."""
 
 
 def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[Any, Any], Any]]:

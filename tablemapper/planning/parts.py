@@ -5,7 +5,7 @@ The places are texts of keys, so every row is in one part, whoever writes it and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -27,14 +27,23 @@ class Part:
     """The index that is followed; None for the key."""
     low: Place | None = None
     high: Place | None = None
+    partition: str | None = None
+    """The key of the one partition that it is in, if that is given."""
 
     @classmethod
-    def of(cls, form: Iterable[Any]) -> Part:
-        """Return the part of which a token has the three."""
-        index, *ends = form
-        return cls(index, *[None if end is None else tuple(end) for end in ends])
+    def of(cls, form: Sequence[Any]) -> Part:
+        """Return the part of which a token has the four."""
+        index, low, high, partition = form
+        return cls(index, low and tuple(low), high and tuple(high), partition)
+
+    @property
+    def form(self) -> tuple[str | None, bool]:
+        """What plans of parts depend on: the index, and whether the partition is given."""
+        return self.index, self.partition is not None
 
     def __str__(self) -> str:
+        if self.partition is not None and self.low is self.high is None:
+            return f"partition {self.partition!r}"
         low, high = ("…" if place is None else repr(place) for place in (self.low, self.high))
         return f"part [{low}, {high})"
 
@@ -42,6 +51,8 @@ class Part:
 def narrowed(bound: BoundPlan, part: Part) -> BoundPlan:
     """Return a plan that reads of its ranges what is in a part."""
     ranges: Iterable[KeyRange] = bound.ranges
+    if part.partition is not None:  # (of which the plan has the rows)
+        ranges = [attrs.evolve(one, partition=Bound(part.partition, None, True)) for one in ranges]
     if part.low is not None:
         ranges = [kept for one in ranges for kept in _split(one, part.low) if kept.start >= part.low]
     if part.high is not None:

@@ -86,6 +86,10 @@ class Access:
         """Whether there can be several ranges."""
         return bool(self.among or self.spread or self.windows or self.edge)
 
+    def loose(self, name: str) -> bool:
+        """Return whether rows of other values than the fixed ones are between the bounds of a field."""
+        return any(one.range_field == name and one.loose for one in self.reaches)
+
     def unit(self, name: str) -> str:
         """Return the finest unit of a time at whose edges the bounds of it lie; nothing if they do not bound it so."""
         slots = [slot for slot in self.spread if slot.field == name]
@@ -146,8 +150,19 @@ class Plan:
     """Why the planner did not choose other paths."""
     by_key: bool = False
     """Whether what is read of an index is sorted by the entities' keys."""
+    turned: bool = False
+    """Whether the rows of each partition are followed the other way than the partitions."""
+    edges: tuple[tuple[AnyPredicate, int, str], ...] = ()
+    """The filters that the bounds say already if a value begins a bucket: each with the number of that, and the unit."""
+    by_partition: bool = False
+    """Whether partitions are read one by one: these have rows that are turned, or others between them."""
     lowered: dict[Any, Any] = attrs.field(factory=dict, repr=False)
     """What each engine has made of it, for as long as it lives."""
+
+    @property
+    def rows_descending(self) -> bool:
+        """Whether the rows of a partition are followed backwards."""
+        return self.descending is not self.turned
 
     @property
     def sorted(self) -> bool:
@@ -164,8 +179,14 @@ class Plan:
 
     @property
     def whole_partition(self) -> bool:
-        """Whether entities are bounded by their partitions only."""
-        return self.index is None and not any(access.row is not None and access.row.fields for access in self.accesses)
+        """Whether entities are bounded by their partitions only, and can be several."""
+        rows = [access.row for access in self.accesses if access.row is not None]
+        return self.index is None and not any(row.fields or row.point for row in rows)
+
+    @property
+    def some(self) -> bool:
+        """Whether the index holds only entities that satisfy a condition, which the query repeats."""
+        return self.index is not None and self.index.where is not None
 
     @property
     def bound(self) -> frozenset[str]:

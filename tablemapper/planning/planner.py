@@ -7,18 +7,19 @@ numbers, so one plan serves all queries of its form. `planning.ranges` makes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..entities.declaration import IndexModel
 from ..errors import InvalidQuery, ScanRefused
-from ..expressions.tree import Attr, Contains, In, IsNull, Not, Order, Parameter, SameText
-from ..keys.template import Slot
+from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Parameter, SameText
+from ..keys.template import Slot, Template
 from ..keys.times import is_within
 from .advice import lack, refusal
-from .bounds import reach
+from .bounds import Reach, reach
 from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
@@ -38,7 +39,7 @@ def plan(form: QueryForm) -> Plan:
     """
     possible, refused = candidates(form)
     if form.part is not None:
-        possible = [one for one in possible if (one.index and one.index.name,) == form.part]
+        possible = [one for one in possible if (one.index and one.index.name) == form.part[0]]
         if not possible:
             why = "; ".join(one for one in refused if one.startswith(f"{form.model.name}.{form.part[0]}: "))
             raise InvalidQuery(
@@ -57,9 +58,9 @@ def plan(form: QueryForm) -> Plan:
 
 def _rank(one: Plan, place: int, partition: Plan | None) -> tuple[Any, ...]:
     # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then an index by
-    # other fields before a whole partition of entities; then what is read from one table; then the key; then indexes
-    # as they were declared.
-    other = partition is not None and one.bound != partition.bound
+    # other fields, or of some entities only, before a whole partition of entities; then what is read from one table;
+    # then the key; then indexes as they were declared.
+    other = partition is not None and (one.bound != partition.bound or one.some)
     return one.bound_fields, not one.sorted, other, one.covering or one.index is None, one.index is None, -place
 
 
@@ -73,6 +74,8 @@ def _worse(one: Plan, best: Plan) -> str:
         return f"bounds as many fields as {best.path}, which holds all needed fields"
     if one.whole_partition and one.bound != best.bound:
         return f"bounds as many fields as {best.path}, but only to whole partitions"
+    if one.whole_partition and best.some:
+        return f"bounds as many fields as {best.path}, which holds only entities that satisfy its condition"
     if best.index is None:
         return "bounds as many fields as the key, but leads to it only"
     return f"as good as {best.path}, which is declared before it"
@@ -126,20 +129,28 @@ def _known(slot: Slot, way: Conditions) -> bool:
 # ---------------------------------------------------------------------------------------------- along one path
 
 
-def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
-    """Return the plan that follows the key or an index."""
-    index = path.index
+def _along(
+    form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions], *, sorting: bool = False
+) -> Plan:
+    """Return the plan that follows the key or an index; in any order if what it reads is known to need sorting."""
+    index, unchanged = path.index, ways
     if index is not None and index.fan_out is not None:
         ways = [of_elements(way, index.fan_out) for way in ways]
-    accesses = [_access(form, path, way) for way in ways]
+    # (Several values could have one of their partitions between those of another.)
+    one_by_one = len(ways) == 1 and bool(path.templates[1].slots) and (index is None or index.fan_out is None)
+    passing = one_by_one and not sorting
+    accesses = [_access(form, path, way, passing=passing) for way in ways]
     partition = path.templates[0]
     # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
-    scan = bool(partition.slots) and form.along is None and not all(access.fields for access in accesses)
+    given = _in_partition(form, path)
+    scan = bool(partition.slots) and form.along is None and not given and not all(one.fields for one in accesses)
     if scan:
         accesses = [_access(attrs.evolve(form, by_time=False), path, Conditions(), spread=False)]
     fixed = {name for name, number in ways[0].equal.items() if all(way.equal.get(name) == number for way in ways)}
 
     def varies(slot: Slot) -> bool:
+        if given and any(slot is one for one in partition.slots):
+            return False
         text = accesses[0].text(slot)
         return text is None or any(access.text(slot) != text for access in accesses)
 
@@ -148,15 +159,19 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
         left = tuple(p for p in left if p not in implied)
     if not scan and len(ways) == 1:
         left = tuple(p for p in left if not _is_in_bounds(path, accesses[0], ways[0], p))
+    edges = () if scan or len(ways) > 1 else tuple(_edges(accesses[0], ways[0], left))
     slots = (*path.templates[0].slots, *path.templates[1].slots)
     distinct = index is not None and any(slot.field == index.fan_out and varies(slot) for slot in slots)
     if form.mixed:
-        direction = (form.backwards, 0) if index is None and not form.order else None
+        direction = (form.backwards, 0, False) if index is None and not form.order else None
     else:
         several = not scan and (len(accesses) > 1 or accesses[0].several)
         alike = min(access.alike for access in accesses) if several else 0
         fronts = [one for one in range(alike + 1) if not distinct or one in (0, len(partition.slots))]
         direction = _direction(form, path, fronts, fixed, varies)
+    by_partition = any(access.partition.rest is not None for access in accesses)
+    if direction is None and by_partition:  # (one SELECT sorts all rows between the bounds)
+        return _along(form, path, where, unchanged, sorting=True)
     needed = [*(form.wanted or ()), *(attr for p in left for attr in p.attributes())]
     needed += [step.attr for step in form.order] if direction is None else []
     return Plan(
@@ -170,7 +185,15 @@ def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: l
         covering=_covers(form, path, needed) and not distinct,
         scan=scan,
         by_key=direction is None and not form.order,
+        edges=edges,
+        turned=(turned := direction is not None and direction[2]),
+        by_partition=by_partition or turned,
     )
+
+
+def _in_partition(form: QueryForm, path: Path) -> bool:
+    """Return whether a path is followed in one partition, of which the key is given."""
+    return path.index is None and form.part is not None and form.part[1]
 
 
 def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
@@ -181,7 +204,7 @@ def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bo
     return all(path.holds(attr) and attr.name not in lacking for attr in needed)
 
 
-def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True) -> Access:
+def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True, passing: bool = False) -> Access:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
     equal = {**way.equal, **way.texts}
@@ -195,8 +218,13 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
     def fits(name: str) -> bool:
         return name in way.windows and ranges * len(way.windows[name][2]) <= MAX_RANGES
 
+    given = _in_partition(form, path)
     for slot, leads in [*((slot, True) for slot in partition.slots), *((slot, False) for slot in row.slots)]:
         name = slot.field
+        if given and (leads or not slot.lossless):
+            if leads:
+                continue
+            break  # (the partition may say more of the field)
         if name in equal or name in among:
             continue
         if name in way.among and ranges * len(way.among[name]) <= MAX_RANGES:
@@ -218,7 +246,12 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
     for name in windows:
         compared[name] = compared.get(name, set()) | {">=", "<"}
     known = equal.keys() | among.keys()
-    first = reach(partition, known, compared, {slot.index for slot in spreading})
+    passing = passing and ranges == 1 and not spreading
+    if given:
+        first = Reach(partition, (), (), None, (), frozenset(), frozenset(), frozenset())
+        known, compared = _lossless(row, known), {name: ops for name, ops in compared.items() if _lossless(row, {name})}
+    else:
+        first = reach(partition, known, compared, {slot.index for slot in spreading}, passing=passing)
     second = reach(row, known, compared) if first.point else None
     timed = {slot.field for slot in spreading} | {one.range_field for one in (first, second) if one is not None}
     bounding = tuple([(name, *window) for name, window in windows.items() if name in timed])
@@ -226,6 +259,11 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
     if edge is not None and not edge.goes_on(first):
         edge = None
     return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, bounding, edge)
+
+
+def _lossless(template: Template, names: Collection[str]) -> set[str]:
+    """Return those of some fields that each slot holds without loss."""
+    return {name for name in names if all(slot.lossless for slot in template.slots if slot.field == name)}
 
 
 def _two_sided(compared: list[Comparison] | None) -> bool:
@@ -245,7 +283,7 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
         return all(access.text(slot) == predicate.value for slot in slots)
     if name is None:
         return False
-    if access.among and any(one.range_field == name and one.loose for one in access.reaches):
+    if access.among and access.loose(name):
         return False  # (between the bounds of one value can be rows of another one)
     attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
     if attr is not None and attr.part is not None:
@@ -267,6 +305,20 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
     return any(one.range_field == name and op in one.ops for one in access.reaches)
 
 
+def _edges(access: Access, way: Conditions, left: Iterable[AnyPredicate]) -> Iterator[tuple[AnyPredicate, int, str]]:
+    """Yield comparisons of times that the bounds say, and exactly, where a bucket begins with the value."""
+    for predicate in left:
+        name = way.fields.get(predicate)
+        match predicate:
+            case Compare(attr=Attr(part=None) as attr, op=">=" | "<", value=Parameter(number=number)):
+                several = name in access.equal or name in dict(access.among)
+                is_time = attr.time_kind is Builtin.datetime
+                if name is None or several or not is_time or (access.among and access.loose(name)):
+                    continue
+                if unit := access.unit(name):
+                    yield predicate, number, unit
+
+
 # ---------------------------------------------------------------------------------------------- order
 
 
@@ -276,10 +328,14 @@ def _direction(
     fronts: Iterable[int],
     fixed: set[str],
     varies: Callable[[Slot], bool],
-) -> tuple[bool, int] | None:
-    """Return whether a path is followed backwards, and behind how many slots its ranges are merged, for an order."""
+) -> tuple[bool, int, bool] | None:
+    """Return how a path is followed for an order.
+
+    That is whether backwards, behind how many slots its ranges are merged, and whether rows go the other way than
+    partitions.
+    """
     if not form.order:
-        return False, 0
+        return False, 0, False
     if path.index is not None and any(step.attr.name == path.index.fan_out for step in form.order):
         return None  # (it has the elements in order, not the lists)
     partition, row = path.templates
@@ -289,22 +345,33 @@ def _direction(
         free = [slot for slot in (*own[merged:], *base, *own[:merged]) if slot.field not in fixed and varies(slot)]
         # (Rows of several days come by the time of day then.)
         behind = {slot.field for slot in own[:merged] if slot in free}
-        backwards = _backwards(form.order, free, fixed, behind)
-        if backwards is not None:
-            return backwards, merged
+        directions = _directions(form.order, free, fixed, behind, partition.slots[merged:])
+        if directions is not None:
+            partitions, rows = directions
+            first = rows if partitions is None else partitions
+            return bool(first), merged, rows is not None and rows is not first
     return None
 
 
-def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str], behind: set[str]) -> bool | None:
+def _directions(
+    order: tuple[Order[Any], ...],
+    slots: list[Slot],
+    fixed: set[str],
+    behind: set[str],
+    leading: Collection[Slot],
+) -> tuple[bool | None, bool | None] | None:
     """Return whether the slots, all that differ, are followed backwards; None if they do not give the order.
+
+    There are two answers: for the slots of partitions, and for all others. None is for any direction.
 
     Args:
         order: what is wanted.
         slots: in the order of their texts.
         fixed: fields that have one value.
         behind: fields of which a coarser part of the time comes later.
+        leading: the slots of partitions.
     """
-    directions: set[bool] = set()
+    directions: tuple[set[bool], set[bool]] = set(), set()
     seen: set[str] = set()
     rest = iter(slots)
     for step in order:
@@ -320,9 +387,13 @@ def _backwards(order: tuple[Order[Any], ...], slots: list[Slot], fixed: set[str]
         while slot is not None:
             if slot.field != name or not slot.usable("<") or (slot.continues and name in behind):
                 return None
-            directions.add(step.descending != (slot.text.spec == "desc"))
+            part = directions[not any(slot is one for one in leading)]
+            part.add(step.descending != (slot.text.spec == "desc"))
             if slot.says_all:
                 break
             slot = next(rest, None)  # a time cut down, then what is finer: the order of both is that of the time
         seen.add(name)
-    return directions.pop() if len(directions) == 1 else None if directions else False
+    if max(map(len, directions)) > 1:
+        return None
+    partitions, rows = (next(iter(one), None) for one in directions)
+    return partitions, rows

@@ -47,8 +47,9 @@ class QueryForm:
     """The indexes that cannot be read yet, by name, each with the reason."""
     lacking: Mapping[str, Collection[str]] = {}
     """The fields that indexes are declared to hold, and do not, by the name of the index."""
-    part: tuple[str | None] | None = None
-    """The index (None: the key) that a part of a query is a part of; None if this is a whole query."""
+    part: tuple[str | None, bool] | None = None
+    """The index (None: the key) that a part of a query is a part of, and whether that is one partition; None if this is
+    a whole query."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -87,7 +88,7 @@ class QuerySpec:
             self.budget is None,
             self.mixed,
             self.backwards,
-            self.part and (self.part.index,),
+            self.part and self.part.form,
         )
         return form, values
 
@@ -126,7 +127,7 @@ def query_form(
         spec.backwards,
         unready,
         lacking,
-        None if spec.part is None else (spec.part.index,),
+        None if spec.part is None else spec.part.form,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..expressions.tree import Parameter
 from ..keys.template import Slot
 from ..keys.times import UNITS, first_moment
@@ -139,7 +140,7 @@ def _with_values(compared: Iterable[Comparison], values: Values) -> Iterator[Com
             raise _NoTime
 
 
-_LAST = datetime.max.replace(tzinfo=UTC)
+_LAST = Builtin.datetime.max.replace(tzinfo=UTC)
 
 
 class _NoTime(Exception):

@@ -5,6 +5,7 @@
 - `batches`: batches of Arrow.
 - `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.
+- `division`: parts and partitions of a query.
 - `query`: the query of one class.
 - `mixed`: the query of several classes.
 - `observation`: queries that report their reads and writes.

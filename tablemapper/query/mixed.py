@@ -23,8 +23,10 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
+from ..planning.partitions import Partition
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
+from ..planning.walk import Down
 from ..schema.model import Model
 from ..schema.rows import Row, readable
 from .pages import Seal, counted, query_identity
@@ -277,9 +279,10 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
 
     def where(
         self,
-        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E],
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]
+        | Partition[A] | Partition[B] | Partition[C] | Partition[D] | Partition[E],
         **named: Never,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Keep only results that satisfy every condition; each condition applies to all classes.
 
         It uses each class's own field of that name and type. If a class has no such field, the value is missing:
@@ -288,14 +291,16 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         Raises:
             InvalidQuery: an argument is not a condition, no class has its field, or the types of two classes differ.
         """
-        given: tuple[Predicate[Any], ...] = predicates
+        partitions = [one for one in predicates if isinstance(one, Partition)]
+        given: tuple[Any, ...] = tuple([one for one in predicates if not isinstance(one, Partition)])
         models = [member.model for member in self._members]
         refuse_named(named, models[0].name)
         for predicate in given:
             check_condition(predicate, models[0].name)
             for attr in predicate.attributes():
                 _known(attr, models)
-        members = tuple([_narrowed(member, given) for member in self._members])
+        within = self._each(lambda query: query.where(*partitions)) if partitions else self
+        members = tuple([_narrowed(member, given) for member in within._members])
         return type(self)(self._plans, members, (*self._where, *given))
 
     def order_by(
@@ -419,25 +424,15 @@ def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
 # ---------------------------------------------------------------------------------------------- order
 
 
-@attrs.frozen(order=False)
-class _Down:
-    """A value that sorts in the opposite order."""
-
-    value: Any
-
-    def __lt__(self, other: _Down) -> bool:
-        return bool(other.value < self.value)
-
-
 def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, backwards: bool) -> Callable[[Row], Any]:
     """Return the sort key of a row in the order of the query; missing values are the least."""
     if not order:
-        return (lambda row: _Down(place(row))) if backwards else place
+        return (lambda row: Down(place(row))) if backwards else place
 
     def rank(row: Row) -> Any:
         position = place(row)
         values = [(value is not None, value) for value in position[: len(order)]]
-        steps = [_Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
+        steps = [Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
         return (*steps, position[-2:])
 
     return rank

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import pairwise
 from typing import Any, Never, Self, TypeVar, overload
 
 import attrs
@@ -16,7 +15,7 @@ from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
 from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
-from ..execution.prepared import PlanCache, PreparedPlan
+from ..execution.prepared import PreparedPlan
 from ..execution.run import Run
 from ..execution.totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
@@ -25,14 +24,13 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
-from ..planning.parts import Part
-from ..planning.question import QuerySpec
+from ..planning.partitions import Partition
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.groups import Slot
 from ..schema.model import Model
-from .columns import ColumnResults
-from .pages import Seal, counted, query_identity
+from .division import Divisible, in_partition
+from .pages import counted, query_identity
 from .results import check_condition, refuse_named
 from .writing import WriteByQuery
 
@@ -54,22 +52,13 @@ N = TypeVar("N")
 P = TypeVar("P")
 Q = TypeVar("Q")
 
-_LONG = 300  # characters of a query in a message
 _EVER = 1e9  # seconds, more than anybody waits
 
 
-class ClassResults(ColumnResults[T_co]):
+class ClassResults(Divisible[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
-    __slots__ = ("_plans", "_spec", "_wanted")
-
-    def __init__(self, plans: PlanCache, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None = None) -> None:
-        self._plans = plans
-        self._spec = spec
-        self._wanted = wanted
-
-    def _with(self, spec: QuerySpec) -> Self:
-        return type(self)(self._plans, spec, self._wanted)
+    __slots__ = ()
 
     @property
     def _names(self) -> str:
@@ -109,57 +98,6 @@ class ClassResults(ColumnResults[T_co]):
             examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
         return self._with(attrs.evolve(self._spec, budget=budget))
-
-    # ------------------------------------------------------------------------------------------ parts
-
-    def split(self, count: int, /) -> list[Self]:
-        """Return so many queries that together are this one: each result is in exactly one of them, some may be empty.
-
-        Each is of the keys from one place up to another, about as many rows as the next one. What is written meanwhile
-        is in the part in which its key is. A worker in another process takes the `token` of a part to `part`.
-
-        Raises:
-            InvalidQuery: it is not a number from 1 on; or the query has a limit or an order.
-            ScanRefused: no key or index bounds the query.
-        """
-        count = counted("split", count, least=1)
-        if self._spec.limit is not None or self._spec.order:
-            what = "a limit" if self._spec.limit is not None else "an order"
-            raise InvalidQuery(f"split: parts have no common {what.split()[1]}; split a query without {what}")
-        prepared, bound = self._find(warn=False)
-        index, whole = prepared.plan.index, self._spec.part or Part(None)
-        places = self._plans.reads.divide(bound, count)
-        ends = [whole.low, *[whole.low or ("", "")] * (count - 1 - len(places)), *places, whole.high]
-        name = None if index is None else index.name
-        return [self._in_part(Part(name, *some)) for some in pairwise(ends)]
-
-    @property
-    def token(self) -> str:
-        """The text that says which part of its query this is, for `part`; opaque, and good for this query only.
-
-        Raises:
-            InvalidQuery: this is no part.
-        """
-        part = self._spec.part
-        if part is None:
-            raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; split(count) returns parts")
-        return self._part_seal().token(attrs.astuple(part), 0)
-
-    def part(self, token: str, /) -> Self:
-        """Return the part of this query with a token, which `split` gave to the same query, maybe in another process.
-
-        Raises:
-            InvalidToken: the token was changed, or is that of another query.
-        """
-        form, _ = self._part_seal().open(token)
-        return self._in_part(Part.of(form))
-
-    def _in_part(self, part: Part | None) -> Self:
-        return self._with(attrs.evolve(self._spec, part=part))
-
-    def _part_seal(self) -> Seal:
-        whole = attrs.evolve(self._spec, part=None)
-        return Seal(self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], shown(self, _LONG))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -236,6 +174,7 @@ class ClassResults(ColumnResults[T_co]):
             tuple(text for text, after in texts if after),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
             reads.between_bounds(bound, MOST_COUNTED),
+            self._plans.engine.capabilities,
             tuple(reads.explain(bound, prepared.layout)),
             dict(totals_served(self._plans, self._spec)),
             tuple(mismatches(self._plans, self._spec)),
@@ -299,8 +238,10 @@ class Query(ClassResults[E]):
 
     __slots__ = ()
 
-    def where(self, *predicates: Predicate[E], **named: Never) -> Self:
+    def where(self, *predicates: Predicate[E] | Partition[E], **named: Never) -> Self:
         """Keep only results that satisfy every condition: ``.where(Product.price > 10, Product.name == "Dune")``.
+
+        One of `Store.partitions` is a condition, too: the entity is in this partition.
 
         Raises:
             InvalidQuery: an argument is not a condition, or uses a field of another class.
@@ -309,13 +250,19 @@ class Query(ClassResults[E]):
         cls = model.cls
         if named:
             refuse_named(named, model.name)
+        spec = self._spec
+        given: tuple[Any, ...] = predicates
         for predicate in predicates:
             if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
                 continue  # (what follows says the same, but takes longer)
+            if isinstance(predicate, Partition):
+                spec = in_partition(spec, predicate)
+                given = tuple([one for one in given if one is not predicate])
+                continue
             check_condition(predicate, model.name)
             for attr in predicate.attributes():
                 _own(attr, model)
-        return self._with(self._spec.narrowed(predicates))
+        return self._with(spec.narrowed(given))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first.

@@ -253,6 +253,7 @@ class _Run:
         while operations:
             # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
+            part = part[: self._engine.together(part)]
             written = self.written + len(part)
             checkpoint = self._checkpoint
             try:
@@ -303,7 +304,7 @@ def _by_assignments(changes: Assignments) -> Work:
     return work
 
 
-def by_function(model: Model, change: Callable[[Any], Any]) -> Work:
+def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
     """Return the work of a user's function on an entity: it returns what is to be written, or None to leave it alone.
 
     What it returns is stored over what was read, whatever ETag it has; nothing is written if it would be the same.
@@ -319,7 +320,7 @@ def by_function(model: Model, change: Callable[[Any], Any]) -> Work:
         changed = change(entity)
         fault = None
         if changed is None:
-            if entity == model.build_one(row):
+            if not model.changed(entity, row):
                 return None
             fault = "the function changed it and returned None, which means to leave it alone; return the entity"
         elif type(changed) is not model.cls:

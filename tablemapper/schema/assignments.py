@@ -41,10 +41,23 @@ class _Step:
     path: tuple[str, ...]
     """Where the part stands in the field; empty for all of it."""
     label: str
-    text: str
-    """As a user could have written it."""
-    value: Callable[[Any], Any]
-    """Makes the value from an entity, not checked yet; `REMOVED` for none."""
+    kind: ValueType
+    """Of the field, or of the part."""
+    constant: Any
+    """The value, checked; `REMOVED` for none."""
+    formula: str = ""
+    """What is calculated or removed, as a user could have written it."""
+    calculate: Callable[[Any], Any] | None = None
+    """Makes the value from an entity, not checked yet; None for a constant."""
+
+    @property
+    def text(self) -> str:
+        """As a user could have written the value."""
+        if self.formula:
+            return self.formula
+        # (Only the stored form of a nested value is the same text in every process.)
+        stored = self.kind.kind is object and self.constant is not None and not self.kind.dynamic
+        return self.kind.store(self.constant) if stored else repr(self.constant)
 
     def __str__(self) -> str:
         return f"{self.label} = {self.text}"
@@ -70,9 +83,12 @@ class Assignments:
         values: dict[str, Any] = {}
         faults = []
         for step in self.steps:
-            name = step.field.name
+            name, calculate = step.field.name, step.calculate
+            if calculate is None and not step.path:
+                values[name] = step.constant
+                continue
             try:
-                value = step.value(entity)
+                value = step.constant if calculate is None else calculate(entity)
                 if step.path:
                     held = values[name] if name in values else getattr(entity, name)
                     value = _with_part(step.field.type, held, step.path, value)
@@ -135,38 +151,38 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     Raises:
         InvalidEntity: with everything that is wrong.
     """
-    declaration = model.declaration
-    known = [field.name for field in declaration.fields]
+    fields = model.assignable
     faults: list[str] = []
     steps: list[_Step] = []
-    wanted: list[Assignment[Any]] = []
+    wanted: list[tuple[Any, Any, bool, bool]] = []
     for one in given:
         if not _is_assignment(one):
             faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {shown(one)}")
-        elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in known:
+        elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in fields:
             faults.append(f"{one.attr!r} is not a field of {model.name}")
         else:
-            wanted.append(one)
+            wanted.append((one.attr, one.value, one.adds, one.removes))
     for name, value in values.items():
-        if name in known:
-            attr = Attr[Any, Any](model.cls, name, declaration.field(name).type)
-            wanted.append(Assignment(attr=attr, value=value))
+        if name in fields:
+            wanted.append((getattr(model.cls, name), value, False, False))
+        elif name == "returning":
+            faults.append("returning= is for store.merge; here the outcome comes at the end: read the entity after it")
         else:
-            faults.append(f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
-    for one in wanted:
-        field, path, label = declaration.field(one.attr.name), one.attr.path, one.attr.label
-        twin = next((step for step in steps if step.field is field and _overlap(step.path, path)), None)
-        if field.name in declaration.key_fields:
-            faults.append(
-                f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
-            )
-        elif field.maintained:
-            faults.append(maintained_fault(field))
-        elif twin is not None:
-            faults.append(f"{label}: it is assigned twice{'' if twin.path == path else f', as {twin.label} is, too'}")
+            faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
+    for attr, value, adds, removes in wanted:
+        field, path = fields[attr.name], attr.path
+        if field is None:
+            faults.append(_fixed_fault(model.declaration.field(attr.name)))
+            continue
+        label = attr.label if path else field.name
+        for twin in steps:
+            if twin.field is field and _overlap(twin.path, path):
+                also = "" if twin.path == path else f", as {twin.label} is, too"
+                faults.append(f"{label}: it is assigned twice{also}")
+                break
         else:
             try:
-                steps.append(_Step(field, path, label, *_value(model, field, one)))
+                steps.append(_step(model, field, label, attr, value, adds=adds, removes=removes))
             except ValueError as error:
                 faults.append(located(label, error))
     if not faults and not steps:
@@ -185,31 +201,38 @@ def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     return all(one == other for one, other in zip(a, b, strict=False))
 
 
-def _value(model: Model, field: FieldModel, one: Assignment[Any]) -> tuple[str, Callable[[Any], Any]]:
-    """Return the text of what is assigned to a field or a part of it, and the function that makes it from an entity."""
-    attr, kind, value = one.attr, one.attr.type, one.value
-    if one.removes:
+def _fixed_fault(field: FieldModel) -> str:
+    """Return why a field cannot be assigned."""
+    if field.maintained:
+        return maintained_fault(field)
+    return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
+
+
+def _step(
+    model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], value: Any, *, adds: bool, removes: bool
+) -> _Step:
+    """Return what a field or a part of it becomes; raise ValueError if it cannot."""
+    kind = attr.type
+    if removes:
         if attr.path:
             _check_removable(field.type, attr.path)
         elif not field.optional:
             raise ValueError(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
-        return "removed", lambda entity: REMOVED if attr.path else None
+        return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
     if isinstance(value, Number):
         for used in value.attributes():
             if not issubclass(model.cls, used.owner):
                 raise ValueError(f"{used!r} is not a field of {model.name}")
         _check_kind(kind, value)
-        return repr(value), _function(value)
+        return _Step(field, attr.path, label, kind, None, repr(value), _function(value))
     if attr.path:  # (Whether a part may be None is seen when the whole is checked.)
         constant: Any = None if value is None else kind.check(value)
     else:  # What is asked of the field is asked of the sum, not of what is added.
-        constant = (check_type if one.adds else check_value)(field, value)
+        constant = (check_type if adds else check_value)(field, value)
     if kind.dynamic:  # (it says its own type)
         constant = value
-    if not one.adds:
-        # (Only the stored form of a nested value is the same text in every process.)
-        stored = kind.kind is object and constant is not None and not kind.dynamic
-        return kind.store(constant) if stored else repr(constant), lambda entity: constant
+    if not adds:
+        return _Step(field, attr.path, label, kind, constant)
 
     def add(entity: Any) -> Any:
         held = walk(getattr(entity, field.name), attr.path)
@@ -221,7 +244,7 @@ def _value(model: Model, field: FieldModel, one: Assignment[Any]) -> tuple[str, 
         total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
         return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
 
-    return f"{model.name}.{attr.label} + {constant!r}", add
+    return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", add)
 
 
 def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias, cast
 from uuid import UUID
@@ -15,8 +15,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ..builtin import Builtin
 from ..entities.fields import MeasureKind
-from ..keys.template import Template, compile_template, renamed_text
+from ..errors import shown
+from ..keys.compilation import compile_template
+from ..keys.template import Template, renamed_text
+from ..limits import check_property_name, is_name
 from ..values.extra import Extra
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
@@ -25,7 +29,7 @@ from ..values.scalars import SCALARS, Int32
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
-    "annotation", "bare_label", "form_hash", "from_first_format", "split_type", "stored_default",
+    "annotation", "bare_label", "check_names", "form_hash", "split_type", "stored_default",
 ]  # fmt: skip
 
 
@@ -64,7 +68,7 @@ class TemplateForm(_Form):
 
 _SLOT_TYPES: dict[str, type] = {
     kind.__name__: kind
-    for kind in (str, int, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, tuple)
+    for kind in (str, int, float, bool, Builtin.datetime, Builtin.date, time, timedelta, Decimal, UUID, bytes, tuple)
 }  # fmt: skip
 
 
@@ -80,7 +84,7 @@ class FieldForm(_Form):
     members: list[Any] | UnsetType = UNSET
     """The values of an Enum or a Literal, sorted."""
     json: dict[str, Any] | UnsetType = UNSET
-    """The JSON schema of a nested value; files that were written before there was one have none."""
+    """The JSON schema of a nested value."""
 
     def __str__(self) -> str:
         text = self.type.removeprefix("json[").removesuffix("]") if self.type.startswith("json[") else self.type
@@ -198,7 +202,7 @@ class LinkForm(_Form):
 class StateForm(_Form):
     """Whether an index or an aggregate is maintained, and read."""
 
-    state: Literal["building", "violated", "ready", "disabled", "dropping", "dropped"]
+    state: Literal["building", "violated", "ready", "disabled"]
     since: int
     """When it came to that, or was declared by the newest form for the first or the last time; in µs since 1970."""
     by: str | None = None
@@ -243,7 +247,7 @@ class TombstoneForm(_Form):
         return bool(msgspec.convert(self.form["aggregate"], AggregateForm) == form.aggregate)
 
     def __str__(self) -> str:
-        when = f"by {self.by}" if self.by else f"on {datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
+        when = f"by {self.by}" if self.by else f"on {Builtin.datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
         name = self.bare_label.partition(".")[2] or self.bare_label
         return f"{name} was dropped {when}; declare it under another name, or delete it here"
 
@@ -272,6 +276,21 @@ Forms: TypeAlias = Mapping[str, ModelForm]
 """By the name of the class."""
 
 
+def check_names(forms: Forms) -> None:
+    """Raise ValueError if a class, an index or a property of some forms has a name that no class gives it.
+
+    A migration script has these names for its own, so nothing else may stand for one.
+    """
+    for name, form in forms.items():
+        owner, kept, property = name.partition("#")[0].partition(":")
+        names = [owner, *[index.partition("#")[0] for index in form.indexes]]
+        if wrong := [one for one in names if not is_name(one)]:
+            raise ValueError(f"{shown(wrong[0])} is no name of a class or an index")
+        for one in [*form.fields, *([property] if kept else [])]:
+            if (fault := check_property_name(one)) is not None:
+                raise ValueError(fault)
+
+
 def form_hash(form: ModelForm) -> str:
     """Return 32 hex digits that two forms of a class share if they store and maintain the same.
 
@@ -290,7 +309,7 @@ _ANYTHING = list[Any] | dict[str, Any]
 _ANNOTATIONS: dict[str, Any] = {
     **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
     "json[tuple[str, ...]]": tuple[str, ...],
-    **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (datetime, time) for one in ("s", "ms", "us")},
+    **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (Builtin.datetime, time) for one in ("s", "ms", "us")},
 }  # fmt: skip
 
 
@@ -328,12 +347,3 @@ def stored_default(form: FieldForm) -> Any:
         return None
     kind, _ = value_type(annotation(form))
     return kind.store(kind.undump(form.default))
-
-
-def from_first_format(form: ModelForm) -> ModelForm:
-    """Return the form of a class for what the first format of files kept of it: types had their members in them."""
-    fields = {}
-    for name, field in form.fields.items():
-        base, members = split_type(field.type)
-        fields[name] = replace(field, type=base, members=UNSET if members is None else members)
-    return replace(form, fields=fields)

@@ -176,14 +176,14 @@ class ChangeSet:
         for index in maintenance.indexes:
             self._index(index).puts.extend(index.rows(rows))
         for aggregate in maintenance.aggregates:
-            aggregate.collect(rows, self._groups(aggregate), 1)
+            aggregate.collect(rows, self.groups.setdefault(aggregate, {}), 1)
 
     def removed(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
         for index in maintenance.indexes:
             self._index(index).deletes.extend(_maintain_stored(index.owner, rows, index.rows))
         for aggregate in maintenance.aggregates:
-            _maintain_stored(aggregate.model, rows, aggregate.collect, self._groups(aggregate), -1)
+            _maintain_stored(aggregate.model, rows, aggregate.collect, self.groups.setdefault(aggregate, {}), -1)
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
@@ -198,7 +198,7 @@ class ChangeSet:
         for aggregate in maintenance.aggregates:
             before, after = _differing(aggregate.places)(pairs)
             if before:
-                groups = self._groups(aggregate)
+                groups = self.groups.setdefault(aggregate, {})
                 _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
                 aggregate.collect(after, groups, 1)
 
@@ -226,12 +226,6 @@ class ChangeSet:
         found = self.indexes.get(index)
         if found is None:
             found = self.indexes[index] = IndexChanges([], [], [])
-        return found
-
-    def _groups(self, aggregate: AggregateMaintenance) -> Groups:
-        found = self.groups.get(aggregate)
-        if found is None:
-            found = self.groups[aggregate] = {}
         return found
 
     @property
@@ -477,31 +471,10 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         *_key_lines("rk", templates[1], MAX_KEY_UNITS, what, sources, texts, names),
         "return pk, rk",
     ]
-    for at, slot in enumerate(aggregate.slots):
-        indent = ""
-        if slot.where is not None:
-            body.append(f"if {python_source(slot.where, lambda name: f'f_{name}', names)}:")
-            indent = "    "
-        value = "1"
-        if slot.attr is not None:
-            value = f"s{at}"
-            if isinstance(slot.attr, Computed):
-                what = f"{target.name}: {slot.attr.label}"
-                body += [indent + line for line in _calculated(value, slot, model.name, what, names)]
-            else:
-                value = attribute_source(slot.attr, f"f_{slot.attr.name}", names)
-                if not value.isidentifier():
-                    body.append(f"{indent}s{at} = {value}")
-                    value = f"s{at}"
-            if any(attr.path or fields.optional(attr.name) for attr in slot.attr.attributes()):
-                body.append(f"{indent}if {value} is not None:")
-                indent += "    "
-            if slot.ordered and (source := sortable_source(slot.attr.type, value, names)) != value:
-                body.append(f"{indent}s{at} = {source}")
-                value = f"s{at}"
-        body += [indent + line for line in aggregate.add_source(at, "delta", value, names)]
+    for at in range(len(aggregate.slots)):
+        body += _slot_lines(fields, model, target, at, names)
     several = any(group.elements for group in groups)
-    body = [*begin, *[f"    {line}" if several else line for line in body]]
+    body = [*begin, *(_indented(body) if several else body)]
     label = f"{target.name} of {model.name}"
     collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
@@ -510,6 +483,42 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     return AggregateMaintenance(
         target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.places(read)
     )
+
+
+def _slot_lines(fields: _Fields, model: Model, target: Model, at: int, names: Names) -> list[str]:
+    """Return statements that add to ``delta`` what an entity has for the slot of a number."""
+    assert target.aggregate is not None
+    slot, attr = target.aggregate.slots[at], target.aggregate.slots[at].attr
+    if attr is None:
+        lines = target.aggregate.add_source(at, "delta", "1", names)
+    else:
+        value, lines = _value_lines(model, target, at, attr, names)
+        add, added = [], value
+        if slot.ordered and (source := sortable_source(attr.type, value, names)) != value:
+            add, added = [f"s{at} = {source}"], f"s{at}"
+        add += target.aggregate.add_source(at, "delta", added, names)
+        can_lack = any(one.path or fields.optional(one.name) for one in attr.attributes())
+        lines += [f"if {value} is not None:", *_indented(add)] if can_lack else add
+    if slot.where is None:
+        return lines
+    return [f"if {python_source(slot.where, lambda name: f'f_{name}', names)}:", *_indented(lines)]
+
+
+def _value_lines(
+    model: Model, target: Model, at: int, attr: Attr[Any, Any] | Computed[Any, Any], names: Names
+) -> tuple[str, list[str]]:
+    """Return the variable of what a slot is of, and the statements that put it there."""
+    assert target.aggregate is not None
+    variable = f"s{at}"
+    if isinstance(attr, Computed):
+        what = f"{target.name}: {attr.label}"
+        return variable, _calculated(variable, target.aggregate.slots[at], model.name, what, names)
+    value = attribute_source(attr, f"f_{attr.name}", names)
+    return (value, []) if value.isidentifier() else (variable, [f"{variable} = {value}"])
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -> list[str]:

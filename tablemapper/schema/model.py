@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -59,6 +60,25 @@ class Model:
         return self.declaration.cls.__name__
 
     @cached_property
+    def _values(self) -> Callable[[Any], Any]:
+        return attrgetter(*[field.name for field in self.declaration.fields])
+
+    def changed(self, entity: Any, row: Row) -> list[FieldModel]:
+        """Return the fields whose values in an entity are not those of a row.
+
+        The row that it would be written as does not tell: an old row may hold the same values in another form, or what
+        a later constraint refuses.
+        """
+        built = self.build_one(row)
+        if self._values(entity) == self._values(built):
+            return []
+        return [
+            field
+            for field in self.declaration.fields
+            if not _same(field, getattr(entity, field.name), getattr(built, field.name))
+        ]
+
+    @cached_property
     def table(self) -> str:
         return self.declaration.table
 
@@ -71,6 +91,14 @@ class Model:
     def stored(self) -> tuple[FieldModel, ...]:
         """The columns that are."""
         return tuple([field for field in self.columns if not field.maintained])
+
+    @cached_property
+    def assignable(self) -> dict[str, FieldModel | None]:
+        """The fields, by name; None for one of the key, and for one that the store maintains."""
+        fixed = self.declaration.key_fields
+        return {
+            field.name: None if field.maintained or field.name in fixed else field for field in self.declaration.fields
+        }
 
     @property
     def indexes(self) -> tuple[IndexModel, ...]:
@@ -151,6 +179,18 @@ class Model:
     @cached_property
     def form_hash(self) -> str:
         return form_hash(self.form)
+
+
+def _same(field: FieldModel, one: Any, other: Any) -> bool:
+    """Return whether two values of a field are the same; a class that is nested may not say when its objects are."""
+    if one == other:
+        return True
+    if field.type.kind is not object or one is None or other is None:
+        return False
+    try:
+        return bool(field.type.store(one) == field.type.store(other))
+    except ValueError:  # it was changed in place, to what cannot be stored
+        return False
 
 
 def _field_form(field: FieldModel, *, in_key: bool) -> dict[str, Any]:

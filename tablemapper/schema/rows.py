@@ -19,7 +19,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration, located
-from ..entities.entity import check_whole
+from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
 from ..keys.composed import decode_source
@@ -48,7 +48,7 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     """
     cls: Any = declaration.cls
     names = Names(
-        Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_sizes=_size_check(declaration, columns),
+        Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_rule=check_rule, check_sizes=_size_check(declaration, columns),
         unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
         cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
@@ -89,6 +89,8 @@ def _has_length(field: FieldModel) -> bool:
 def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
     yield "try: row = e._row"
     yield "except AttributeError: row = check_whole(e)"  # which returns None
+    if made.has_rule:
+        yield "check_rule(e)"
     yield "if row is None:"
     keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
     yield from (f"    {variable} = e.{name}" for name, variable in keys.items())

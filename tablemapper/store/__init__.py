@@ -6,6 +6,7 @@
 - `transaction`: operations that are written together.
 - `builds`: builds in short transactions, beside writers.
 - `store`: the user's object.
+- `duplicates`: duplicates of unique indexes, resolved by functions.
 - `observation`: a store that reports what its calls did.
 - `opening`: from the arguments of `tm.open` to a store.
 """

@@ -13,12 +13,12 @@ from contextlib import ExitStack, closing
 
 import attrs
 
-from ..engines.protocol import Built, Engine, Violation
+from ..engines.protocol import Built, Engine, Pace, Violation
 from ..errors import InvalidQuery, UniqueViolation, shown
 from ..progress import ProgressOption, start_meter
 from ..query.pages import counted
 
-__all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "steered"]
+__all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "in_batches", "steered"]
 
 HOLD = 0.01
 REST = 1.0
@@ -135,6 +135,24 @@ def steered(most: int, taken: float, hold: float) -> int:
     """Return how many entities the next transaction is to have, so that it takes as long as wanted."""
     change = min(2.0, max(0.25, hold / max(taken, 1e-6)))
     return max(_LEAST, min(_MOST, int(most * change)))
+
+
+def in_batches(
+    step: Callable[[int], Pace | None], *, hold: float, rest: float, sleep: Callable[[float], object] = time.sleep
+) -> None:
+    """Do a job in transactions that take as long as wanted, with a pause after each that delays others.
+
+    Args:
+        step: does a transaction of a given size at most, and returns its pace; None if nothing was left.
+        hold: seconds that a transaction is to take.
+        rest: as for `build`.
+        sleep: waits.
+    """
+    most = FIRST
+    while (pace := step(most)) is not None:
+        most = steered(most, pace.seconds, hold)
+        if pause := rest * pace.delay:
+            sleep(pause)
 
 
 def build_declared(engine: Engine, progress: ProgressOption) -> None:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 from ..entities.declaration import maintained_fault
+from ..entities.entity import refusal
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, shown
 from ..schema.model import Model
 from ..values.arrow import ColumnCheck, ProvenColumn, load_package, plain_values, proven_column
+from ..values.mends import column_fault, package_of
 
 __all__ = ["entities_of", "has_hooks", "values_of"]
 
 _BLOCK = 4_000  # values that a processor's cache holds, of all columns: to fetch them is what takes time
 _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index along
+_UNNAMED = re.compile(r"Unnamed: \d+").fullmatch  # and writes it into files without a name
 
 
 def has_hooks(model: Model) -> bool:
     """Return whether functions of the user look at each entity, so that it has to be built."""
-    return any(field.validator for field in model.declaration.fields) or hasattr(model.cls, "__attrs_post_init__")
+    return model.declaration.has_rule or any(field.validator for field in model.declaration.fields)
 
 
 def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
@@ -28,7 +31,13 @@ def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     fields = model.declaration.fields
     names = [field.name for field in fields if not field.maintained]
     given = [column for field, column in zip(fields, columns, strict=True) if not field.maintained]
-    return [model.cls(**dict(zip(names, values, strict=True))) for values in zip(*given, strict=True)]
+    entities: list[Any] = []
+    for values in zip(*given, strict=True):
+        try:
+            entities.append(model.cls(**dict(zip(names, values, strict=True))))
+        except Exception as error:  # a user's function may raise anything
+            raise refusal(f"{model.name} columns, row {len(entities)}", error) from error
+    return entities
 
 
 def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
@@ -43,10 +52,16 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
         InvalidEntity: columns are missing, unknown, of different lengths, or hold what cannot be stored; every fault.
     """
     columns = _by_name(model, given)
+    whole = None if isinstance(given, Mapping) else package_of(given)
+
+    def fault(name: str, error: Exception) -> str:
+        column = columns[name]
+        return f"{name}: {column_fault(column, fields[name].type, name, whole or package_of(column)) or error}"
+
     fields = {field.name: field for field in model.declaration.parameters}
     faults = [maintained_fault(field) for field in model.maintained if field.name in columns]
     faults += [
-        f"{name}: no such field (fields: {', '.join(fields)}){did_you_mean(str(name), fields)}"
+        f"{name}: no such field (fields: {', '.join(fields)}){_mend(str(name), fields)}"
         for name in columns
         if name not in fields and name not in model.declaration.properties
     ]
@@ -60,7 +75,7 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
                 )
                 plain[name] = plain_values(columns[name], field.type) if proven is None else proven
             except (ValueError, TypeError) as error:
-                faults.append(f"{name}: {error}")
+                faults.append(fault(name, error))
     checks = {name: _check(fields[name]) for name, values in plain.items() if not isinstance(values, ProvenColumn)}
     changed: dict[str, list[Any]] = {}
     try:
@@ -73,7 +88,11 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
                         changed[name] = list(plain[name])
                     changed[name][at : at + _BLOCK] = checked
     except (ValueError, TypeError):
-        faults += _faults(checks, plain)
+        for name, check in checks.items():
+            try:
+                check.values(plain[name])
+            except (ValueError, TypeError) as error:
+                faults.append(fault(name, error))
     count = 0
     known = {name: plain.get(name, column) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in known.items() if isinstance(column, Sized)}
@@ -88,16 +107,14 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
 
 
+def _mend(name: str, fields: Iterable[str]) -> str:
+    if _UNNAMED(name):
+        return "; it is the index that to_csv wrote: read_csv(…, index_col=0), or to_csv(…, index=False)"
+    return did_you_mean(name, fields)
+
+
 def _check(field: FieldModel) -> ColumnCheck:
     return ColumnCheck(field.type, optional=field.optional, constraint=field.constraint)
-
-
-def _faults(checks: Mapping[str, ColumnCheck], plain: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    for name, check in checks.items():
-        try:
-            check.values(plain[name])
-        except (ValueError, TypeError) as error:
-            yield f"{name}: {error}"
 
 
 def _filled(field: FieldModel, count: int) -> Sequence[Any]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
 from ..entities.entity import Entity, Record, stored_row
 from ..entities.key import KeyOf
+from ..errors import InvalidTransaction
 from ..events import Call, Observer
 from ..expressions.tree import Predicate
+from ..planning.partitions import Partition
 from ..query.observation import ObservedPlans, class_names, observed
 from ..query.results import Results
 from .operations import Operations
-from .store import Partition, Store, Unknown
+from .store import Store, Unknown
 from .transaction import Buffer, Transaction
 
 __all__ = ["ObservedBuffer", "ObservedStore", "noting"]
@@ -127,9 +129,9 @@ class ObservedStore(Store):
     compact = _reported(Store.compact)
     backup = _reported(Store.backup)
 
-    def get_many(self, keys: Iterable[KeyOf[Any]], /) -> list[Any]:
+    def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:
-            wanted = list(keys)
+            wanted: Any = keys if isinstance(keys, KeyOf) else list(keys)  # (one key is refused)
             call.model = _names(cls for key in wanted for cls in _class_of(key))
             entities = self._plain.get_many(wanted)
             call.read = len(entities) - entities.count(None)
@@ -151,30 +153,32 @@ class ObservedStore(Store):
 
         return self._observer.call("clear", getattr(cls, "__name__", None)).run(work)
 
-    def partitions(self, cls: type[Any], /) -> Iterator[Partition]:
+    def partitions(self, cls: type[Any], /) -> Iterator[Partition[Any]]:
         call = self._observer.call("partitions", getattr(cls, "__name__", None))
         return call.iterate(lambda: self._plain.partitions(cls))
 
     def query(self, what: Any, /, *others: Any) -> Any:
         return observed(super().query(what, *others))
 
-    def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | Unknown]:
         given: tuple[object, ...] = where
         owners = [attr.owner for one in given if isinstance(one, Predicate) for attr in one.attributes()]
         owners += [one for one in given if isinstance(one, type)]
+        owners += [one.cls for one in given if isinstance(one, Partition)]
         call = self._observer.call("partition", _names(owners), "partition")
         return call.iterate(lambda: self._plain.partition(*where))
 
-    def update(self, key: KeyOf[Any], change: Callable[[Any], Any], /) -> Any:
+    def update(self, key: KeyOf[Any], change: Callable[[Any], Any] | None = None, /, **changes: Never) -> Any:
         def work(call: Call) -> Any:
             read = None
 
             def counting(entity: Entity) -> Any:
                 nonlocal read
                 call.read, read = call.read + 1, stored_row(entity)
+                assert change is not None
                 return change(entity)
 
-            entity = self._plain.update(key, counting)
+            entity = self._plain.update(key, counting if callable(change) else change, **changes)
             call.written = int(read is None or stored_row(entity)[2] != read[2])
             return entity
 
@@ -192,18 +196,24 @@ class ObservedBuffer(Buffer):
         super().__init__(operations, **options)
         self._call = observer.call("transaction")
 
-    def get(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> Any:
+    def get(self, key: KeyOf[Any], misplaced: tuple[object, ...] = (), *, handed_out: bool = True) -> Any:
         with self._call:
-            entity = super().get(key, misplaced)
+            entity = super().get(key, misplaced, handed_out=handed_out)
         self._call.outcome = "ok"
         self._call.read += entity is not None
         return entity
 
     def end(self, error: type[BaseException] | None = None) -> list[Operation]:
-        pending = super().end(error)
-        if not pending:
-            self._call.outcome = "ok" if error is None else error.__name__
-            self._call.end()
+        pending: list[Operation] = []
+        try:
+            pending = super().end(error)
+        except InvalidTransaction as refusal:
+            error = type(refusal)
+            raise
+        finally:
+            if not pending:
+                self._call.outcome = "ok" if error is None else error.__name__
+                self._call.end()
         return pending
 
     def write(self, pending: list[Operation]) -> None:

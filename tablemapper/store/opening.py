@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
-from ..engines.opening import open_engine
+from ..engines.opening import open_engine, status
 from ..engines.protocol import Engine
 from ..entities.entity import Record
-from ..errors import shown
+from ..errors import SchemaMismatch, shown
 from ..events import Event, Observer, observer
-from ..migrations.migrations import ScriptsOption, ways_back
+from ..migrations.migrations import ScriptsOption, scripts_of, ways_back
 from ..progress import ProgressOption
 from ..schema.model import compile_schema
 from .builds import build_declared
 from .observation import ObservedStore
 from .store import Store
 
-__all__ = ["check_limits", "new_store", "open"]
+__all__ = ["check_limits", "naming_scripts", "new_store", "open"]
 
 
 def open(
@@ -65,10 +67,27 @@ def open(
     check_limits(limits)
     watch = observer(observe, slow)
     ways = ways_back(migrations)
-    engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, ways_back=ways)
+    with naming_scripts(path, migrations):
+        engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, ways_back=ways)
     if build:
         build_declared(engine, progress)
     return new_store(engine, watch, limits=limits)
+
+
+@contextmanager
+def naming_scripts(path: str | os.PathLike[str], migrations: ScriptsOption | None) -> Iterator[None]:
+    """Have a `SchemaMismatch` that a script resolves name those of the application's scripts that have not run."""
+    try:
+        yield
+    except SchemaMismatch as error:
+        if error.script is not None and migrations is not None:
+            ran = {one.id for one in status(path).history if one.state != "running"}
+            if waiting := [script.id for script in scripts_of(migrations) if script.id not in ran]:
+                error.advise(
+                    f"{' and '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} not run over this store: run "
+                    f"tablemapper migrate {shlex.quote(os.fspath(path))}, or tm.migrate"
+                )
+        raise
 
 
 def new_store(engine: Engine, watch: Observer | None, *, limits: Literal["azure"] | None) -> Store:

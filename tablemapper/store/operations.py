@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from ..engines.context import check_outside
@@ -28,6 +28,13 @@ class ByKey:
     """What has entities by their keys, in brackets: Python would take it for a sequence and count from 0."""
 
     if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                f"with, not async with, is for a {type(self).__name__}; to await it, tm.open_async opens it"
+            )
+
+        async def __aexit__(self, *_: object) -> None: ...
 
         def __iter__(self) -> NoReturn:
             raise TypeError(f"{type(self).__name__}: all entities of a class are store.query(Model).allow_scan()")
@@ -79,9 +86,8 @@ class Operations:
     def writable(self, cls: Any) -> Model:
         """Return the model of a class of entities; raise InvalidEntity if it is none that users write."""
         if not isinstance(cls, type) or not issubclass(cls, Record):
-            raise InvalidEntity(
-                getattr(cls, "__name__", shown(cls)), ["expected an entity of one of the store's classes"]
-            )
+            fault = f"expected an entity of one of the store's classes{self._entity_mend(cls)}"
+            raise InvalidEntity(getattr(cls, "__name__", shown(cls)), [fault])
         return writable(self.model(cls))
 
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
@@ -94,6 +100,12 @@ class Operations:
         if key.__class__ is not KeyOf or misplaced:
             raise InvalidEntity("key", [self._key_fault(key, misplaced)])
         return self.model(key[0]), key[1], key[2]
+
+    def keys(self, keys: Iterable[KeyOf[Any]]) -> list[tuple[Model, str, str]]:
+        """Return the model, the partition key and the row key of each key."""
+        if isinstance(keys, KeyOf):
+            raise InvalidEntity("get_many", [f"expected a list of keys, got {_shown_key(keys)}; store.get takes one"])
+        return [self.key(key) for key in keys]
 
     def group(self, key: KeyOf[A], misplaced: tuple[object, ...], get: Callable[[Any], Any]) -> A:
         """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None.
@@ -126,6 +138,23 @@ class Operations:
         arguments = ", ".join(map(shown, values)) if owner in known and values else "…"
         return f"expected {name}.key({arguments}), got {shown(given)}"
 
+    def _entity_mend(self, cls: object) -> str:
+        """Return what to write where an object of a class was given for an entity."""
+        known = next((model.name for model in self.engine.schema.models if model.aggregate is None), "Product")
+        if not isinstance(cls, type):
+            return ""
+        if issubclass(cls, Mapping):
+            return f"; tm.from_dict({known}, …) makes one of a dict, and store.insert_columns({known}, …) takes columns"
+        return f"; store.merge({known}.key(…), field=value) changes fields" if issubclass(cls, KeyOf) else ""
+
+    def refuse_changes(self, verb: str, key: Any, changes: Mapping[str, Any]) -> None:
+        """Refuse values of fields, which other libraries take with a key, if there are some."""
+        if not changes:
+            return
+        name = key.entity.__name__ if isinstance(key, KeyOf) else type(key).__name__
+        given = ", ".join(f"{field}=…" for field in changes)
+        raise InvalidEntity(verb, [f"it takes no values of fields; write store.merge({name}.key(…), {given})"])
+
     def refuse_reserved(self, model: Model, rows: Iterable[Row]) -> None:
         """Refuse rows of a class with keys that belong to a more special one of the same table."""
         reserved = self._reserved.get(model.cls)
@@ -143,15 +172,18 @@ class Operations:
         model = self._writables.get(entity.__class__)
         if model is None:
             if not isinstance(entity, Record):
-                raise InvalidEntity(verb, [f"expected an entity, got {shown(entity)}"])
+                mend = self._entity_mend(type(entity))
+                raise InvalidEntity(verb, [f"expected an entity, got {shown(entity)}{mend}"])
             model = self.writable(type(entity))
         row = model.to_row(entity)
         if model.cls in self._reserved:
             self.refuse_reserved(model, (row,))
         return Operation(verb, model, row[0], row[1], row, None, None, None, entity)
 
-    def replace(self, entity: Any, if_match: str | None) -> Operation:
+    def replace(self, entity: Any, if_match: str | None, changes: Mapping[str, Any] | None = None) -> Operation:
         """Return the replacement of what is stored under an entity's key."""
+        if changes is not None:
+            self.refuse_changes("replace", entity, changes)
         operation = self.insert(entity, "replace")
         read = entity._row
         if if_match is None and read is not None:
@@ -165,8 +197,9 @@ class Operations:
         if if_match is None:
             if read is None:
                 raise PreconditionFailed(
-                    f"{operation}: it has no ETag, because it was not read from the store, or was deleted since; pass "
-                    'if_match="*" to overwrite whatever is there, or use upsert',
+                    f"{operation}: it has no ETag, because it was not read from the store, or was deleted since, or is a "
+                    "copy with another key; store.move(entity, new_key) gives an entity another key, "
+                    'if_match="*" overwrites whatever is there, as upsert does',
                     entity=operation.model.name,
                     key=operation.key,
                 )
@@ -174,8 +207,10 @@ class Operations:
         elif if_match != "*":
             operation.etag = _etag(if_match)
 
-    def upsert(self, entity: Any, *, merge: bool) -> Operation:
+    def upsert(self, entity: Any, changes: Mapping[str, Any] | None = None, *, merge: bool) -> Operation:
         """Return the insert of an entity, or what it does to the one that is stored."""
+        if changes is not None:
+            self.refuse_changes("upsert", entity, changes)
         operation = self.insert(entity, "upsert")
         if merge:
             model, row = operation.model, operation.new
@@ -196,8 +231,9 @@ class Operations:
         self, key: KeyOf[Any], given: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
     ) -> Operation:
         """Return the change of some fields of the entity with a key."""
-        model, partition, row = self.key(key)
-        model = self.writable(model.cls)
+        model = self._writables.get(key[0]) if key.__class__ is KeyOf else None
+        if model is None:
+            model = self.writable(self.key(key)[0].cls)
         changes = assignments(model, "merge", given, values)
 
         def change(old: Row | None) -> Row:
@@ -206,7 +242,7 @@ class Operations:
             changes.apply(entity)
             return model.to_row(entity)
 
-        operation = Operation("merge", model, partition, row, change=change)
+        operation = Operation("merge", model, key[1], key[2], change=change)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
         return operation
@@ -269,6 +305,10 @@ class Operations:
         """Apply the operations of a user's transaction, which may count what is maintained from them."""
         self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
         stamp(operations)
+
+
+def _shown_key(key: KeyOf[Any]) -> str:
+    return f"the key {key.entity.__name__} {key[1:]}"
 
 
 def _etag(text: str) -> int:

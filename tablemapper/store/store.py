@@ -16,7 +16,7 @@ from ..engines.context import check_outside
 from ..engines.protocol import Engine
 from ..engines.status import Status
 from ..entities.aggregates import Aggregate
-from ..entities.entity import Entity, Record, key_of, stored_row
+from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
@@ -24,7 +24,7 @@ from ..execution.prepared import PlanCache
 from ..expressions.habits import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composed import decode
-from ..planning.partitions import equalities, partition_key
+from ..planning.partitions import Partition, equalities, partition_key
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption, start_meter
 from ..query.mixed import MixedQuery, mixed
@@ -37,7 +37,7 @@ from .operations import ByKey, Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_columns, write_many
 
-__all__ = ["Partition", "Store", "Unknown"]
+__all__ = ["Store", "Unknown"]
 
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
@@ -57,16 +57,6 @@ class Unknown:
     partition: str
     row: str
     properties: dict[str, Any]
-
-
-@attrs.frozen
-class Partition:
-    """A partition of a class."""
-
-    key: str
-    """The partition key, as it is stored."""
-    values: dict[str, Any]
-    """The fields that the key gives back."""
 
 
 @refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
@@ -146,7 +136,7 @@ class Store(ByKey):
         Raises:
             InvalidEntity: as `get`.
         """
-        wanted = [self._operations.key(key) for key in keys]
+        wanted = self._operations.keys(keys)
         rows = self._engine.get_many(wanted)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(wanted, rows, strict=True)]
 
@@ -203,25 +193,28 @@ class Store(ByKey):
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
-    def partition(self, *where: Predicate[Any] | type[Record]) -> Iterator[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | Unknown]:
         """Yield every entity of one partition, of every class, in row order.
 
         Args:
             where: equalities that fix the partition of a class: ``store.partition(Employee.department == "Sales")``;
                 a truncated time is enough if the key holds no more of it, ``Reading.at.date() == day``. Or the class
-                itself, if all its entities are in one partition: ``store.partition(User)``.
+                itself, if all its entities are in one partition: ``store.partition(User)``. Or one of `partitions`.
 
         Raises:
             InvalidQuery: they do not determine one partition.
         """
+        given: tuple[Any, ...] = where
+        if len(where) == 1 and isinstance(where[0], Partition):
+            return self._partition(self._operations.model(where[0].cls).table, where[0].key)
         classes = [one for one in where if isinstance(one, type)]
-        pairs = equalities([one for one in where if not isinstance(one, type)], self._example())
+        pairs = equalities([one for one in given if not isinstance(one, type)], self._example())
         if not where:
             raise InvalidQuery(f"partition: write which, as in {self._example()} == …")
         model = self._operations.model(classes[-1] if classes else pairs[-1][0].owner)
         return self._partition(model.table, partition_key(model, pairs))
 
-    def partitions(self, cls: type[Record], /) -> Iterator[Partition]:
+    def partitions(self, cls: type[R], /) -> Iterator[Partition[R]]:
         """Yield the partitions that hold entities of a class, in the order of their keys, without reading the entities.
 
         Raises:
@@ -229,7 +222,7 @@ class Store(ByKey):
         """
         model = self._operations.model(cls)
         template = model.declaration.partition
-        return (Partition(key, template.decode(key, trusted=True)) for key in self._engine.partitions(model))
+        return (Partition(key, template.decode(key, trusted=True), cls) for key in self._engine.partitions(model))
 
     def _example(self) -> str:
         """Return a field of a partition key."""
@@ -256,7 +249,7 @@ class Store(ByKey):
         """
         self._operations.write([self._operations.insert(entity)])
 
-    def replace(self, entity: Entity, /, *, if_match: str | None = None) -> None:
+    def replace(self, entity: Entity, /, *, if_match: str | None = None, **changes: Never) -> None:
         """Replace the stored entity.
 
         Args:
@@ -269,7 +262,7 @@ class Store(ByKey):
             PreconditionFailed: someone else wrote it since, or it was never read.
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
         """
-        self._operations.write([self._operations.replace(entity, if_match)])
+        self._operations.write([self._operations.replace(entity, if_match, changes)])
 
     @overload
     def merge(
@@ -322,7 +315,7 @@ class Store(ByKey):
         entity: E = operation.model.build_one(operation.new)  # type: ignore[arg-type]  # it was stored
         return entity
 
-    def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
+    def upsert(self, entity: Entity, /, *, merge: bool = False, **changes: Never) -> None:
         """Insert an entity, or replace the stored one.
 
         With ``merge=True``, fields that are None in the new one keep their stored values.
@@ -330,7 +323,7 @@ class Store(ByKey):
         Raises:
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
         """
-        self._operations.write([self._operations.upsert(entity, merge=merge)])
+        self._operations.write([self._operations.upsert(entity, changes, merge=merge)])
 
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> None:
         """Delete an entity, unless someone else wrote it since it was read. With a key, delete any version.
@@ -345,7 +338,7 @@ class Store(ByKey):
         """
         self._operations.write([self._operations.delete(target, if_match)])
 
-    def update(self, key: KeyOf[E], change: Callable[[E], E | None], /) -> E:
+    def update(self, key: KeyOf[E], change: Callable[[E], E | None] | None = None, /, **changes: Never) -> E:
         """Read an entity, change it, replace it. Start again if someone else wrote it meanwhile.
 
         Args:
@@ -365,6 +358,7 @@ class Store(ByKey):
         check_outside(self._engine, "update")
         operations = self._operations
         model = operations.key(key)[0]
+        operations.refuse_changes("update", key, changes)
         work = by_function(operations.writable(model.cls), change)
         for _ in range(_ATTEMPTS):
             entity = self[key]
@@ -396,6 +390,7 @@ class Store(ByKey):
             EntityNotFound: the entity is not there.
             PreconditionFailed: someone else wrote it since it was read, or it was never read.
             InvalidEntity: the key is of another class, is its own, or does not fit the entity's other fields.
+            InvalidTransaction: it is in another partition, and the engine has no transaction over two.
         """
         check_outside(self._engine, "move")
         operations = self._operations
@@ -405,13 +400,18 @@ class Store(ByKey):
         deletion = operations.delete(entity, None)
         values = decode(model.declaration.templates, (partition, row))
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
-        moved = model.cls(**(fields | values))
+        try:
+            moved = model.cls(**(fields | values))
+        except Exception as error:  # a user's rule may raise anything
+            raise refusal(f"{model.name} {new_key[1:]}", error) from error
         if key_of(moved) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} does not fit the entity's other fields"])
         deletion.entity = None
         insertion = operations.insert(moved)
         if deletion.key == insertion.key:
             raise InvalidEntity("move", ["the entity has this key already"])
+        if deletion.partition != insertion.partition:
+            self._engine.capabilities.check_across("move to another partition")
         insertion.moved = deletion
         operations.write([deletion, insertion])
         entity.__setstate__(moved.__getstate__())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from threading import get_ident
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Never, Self, TypeAlias, TypeVar
 
 from ..engines.context import Block
 from ..engines.protocol import Operation
@@ -15,11 +16,15 @@ from ..errors import EntityTooLarge, InvalidTransaction
 from ..expressions.habits import TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
+from ..schema.model import Model
+from ..schema.rows import Row
 from .operations import ByKey, Operations, not_found
 
 __all__ = ["Buffer", "Transaction"]
 
+_Place: TypeAlias = tuple[str, str, str]
 _NOBODY = object()
+_entity_of = attrgetter("entity")
 
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
@@ -36,8 +41,12 @@ class Buffer:
     """
 
     def __init__(self, operations: Operations, *, across: bool, here: Callable[[], object] = get_ident) -> None:
+        if across:
+            operations.engine.capabilities.check_across("transaction(across_partitions=True)")
         self.operations = operations
-        self._pending: dict[tuple[str, str, str], Operation] = {}
+        self._pending: dict[_Place, Operation] = {}
+        self._read: list[Record] = []
+        self._read_back: list[tuple[Record, Row]] = []  # from the buffer, with the row that each was built from
         self._across = across
         self._most = 0
         self._here = here
@@ -61,13 +70,27 @@ class Buffer:
         self._owner = self._here()
 
     def end(self, error: type[BaseException] | None = None) -> list[Operation]:
-        """End the block, and return what is to be written: nothing if it ended with an error."""
-        pending, self._pending = [] if error is not None else list(self._pending.values()), {}
+        """End the block, and return what is to be written: nothing if it ended with an error.
+
+        Raises:
+            InvalidTransaction: an entity that was read in the block was changed, and would not be written.
+        """
+        pending, self._pending = self._pending, {}
+        read, back, self._read, self._read_back = self._read, self._read_back, [], []
         self._over = True
         self._owner = _NOBODY
         if self._block is not None:
             self._block.leave()
-        return pending
+        if error is not None:
+            return []
+        if read:
+            given = set(map(id, map(_entity_of, pending.values())))
+            if not given.issuperset(map(id, read)):  # (most blocks give back all, and no Python runs for each)
+                back += [(entity, entity._row) for entity in read if id(entity) not in given]
+        for entity, row in back:
+            model = self.operations.models[type(entity)]
+            _check_written(model, entity, row, pending.get((model.table, row[0], row[1])))
+        return list(pending.values())
 
     def write(self, pending: list[Operation]) -> None:
         """Write what `end` returned."""
@@ -87,25 +110,37 @@ class Buffer:
                 else "a transaction is used inside its with block, by the thread (or task) that opened it"
             )
 
-    def get(self, key: KeyOf[R], misplaced: tuple[object, ...] = ()) -> R | None:
-        """Return an entity as it will be after the operations so far, or None."""
+    def get(self, key: KeyOf[R], misplaced: tuple[object, ...] = (), *, handed_out: bool = True) -> R | None:
+        """Return an entity as it will be after the operations so far, or None.
+
+        Args:
+            key: of the entity.
+            misplaced: what was given besides.
+            handed_out: whether the caller can change it.
+        """
         if key.__class__ is not KeyOf or misplaced or (model := self.operations.models.get(key[0])) is None:
             model = self.operations.key(key, misplaced)[0]
-        partition, row, engine = key.partition, key.row, self.operations.engine
-        pending = self._pending.get((model.table, partition, row)) if self._pending else None
+        _, partition, row = key
+        place = (model.table, partition, row)
+        pending = self._pending.get(place) if self._pending else None
         if pending is None or pending.verb == "require":
-            stored = engine.get(model, partition, row)
-            return None if stored is None else model.build_one(stored)
-        if pending.verb == "delete":
-            return None
-        new = pending.new
-        if pending.change is not None:
-            stored = engine.get(model, partition, row)
-            if stored is None and pending.verb != "upsert":
+            found = self.operations.engine.get(model, partition, row)
+            if found is None:
                 return None
-            new = pending.change(stored)
-        entity = model.build_one(new)  # type: ignore[arg-type]
-        set_row(entity, None)
+            entity = model.build_one(found)
+            if handed_out:
+                self._read.append(entity)
+        else:
+            found = pending.new
+            if pending.change is not None:
+                stored = self.operations.engine.get(model, partition, row)
+                found = None if stored is None and pending.verb == "merge" else pending.change(stored)
+            if found is None:
+                return None
+            entity = model.build_one(found)
+            set_row(entity, None)
+            if handed_out:
+                self._read_back.append((entity, found))
         return entity  # type: ignore[no-any-return]
 
     def add(self, operation: Operation) -> None:
@@ -146,13 +181,38 @@ class Buffer:
                     raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
 
 
+def _check_written(model: Model, entity: Record, row: Row, operation: Operation | None) -> None:
+    """Refuse to end a block that read an entity and changed it, but does not write what it changed.
+
+    Args:
+        model: of the entity.
+        entity: as it is at the end of the block.
+        row: what it was built from.
+        operation: what is written under its key.
+    """
+    if model.aggregate is not None or (operation is not None and operation.verb == "delete"):
+        return
+    lost = model.changed(entity, row)
+    mend = "tx.replace(p) writes it"
+    if lost and operation is not None and operation.verb != "require":
+        new = operation.new if operation.change is None or operation.new is not None else operation.change(row)
+        lost = [field for field in lost if field in model.changed(entity, new)]  # type: ignore[arg-type]
+        mend = f"{operation} does not write that; change it first, then give it to tx once, as tx.replace(p)"
+    if lost:
+        raise InvalidTransaction(
+            f"{model.name} {row[:2]}: {' and '.join(field.name for field in lost)} changed in the block, but nothing writes "
+            f"that, so nothing was written: {mend}. To calculate only, change a copy: p.replace(…)"
+        )
+
+
 @refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
 class Transaction(ByKey):
     """Buffered operations, written together at the end of the ``with`` block; for one thread.
 
     A verb checks its arguments, and the limits of an entity group transaction. The end of the block raises the errors
     that depend on the store: EntityExists, EntityNotFound, PreconditionFailed or UniqueViolation of the first operation
-    that fails; then nothing was written.
+    that fails; then nothing was written. It raises InvalidTransaction for an entity that was read in the block and
+    changed, but not given back by `replace`, `upsert` or `delete`.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -211,7 +271,8 @@ class Transaction(ByKey):
         Raises:
             InvalidTransaction: as `get`.
         """
-        return self.get(key) is not None
+        self._buffer.check_owner()
+        return self._buffer.get(key, handed_out=False) is not None
 
     def insert(self, entity: Entity, /) -> None:
         """Store a new entity; as `Store.insert`.

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from typing import Any, Literal, TypeAlias
 
 from ..engines.context import check_outside
-from ..engines.protocol import Batch, Operation, Part
+from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, shown, tell_written
@@ -89,6 +89,7 @@ def _insert(operations: Operations, windows: Iterable[list[Batch]], meter: Meter
 
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
+    operations.engine.capabilities.check_load(verb)
     with _telling(verb, None):
         return operations.engine.load(windows, lambda what, total: start_meter(progress, what, total=total))
 
@@ -254,12 +255,23 @@ def _write_windows(operations: Operations, stream: Iterator[Operation], meter: M
     _write(operations, window, twins, meter)
 
 
+def _parts(engine: Engine, operations: list[Operation]) -> Iterator[list[Operation]]:
+    """Yield operations in the parts that the engine writes in one transaction each."""
+    if not engine.capabilities.across_partitions:
+        operations.sort(key=lambda one: (one.model.table, *one.key))
+    while operations:
+        count = engine.together(operations)
+        yield operations[:count]
+        operations = operations[count:]
+
+
 def _write(
     operations: Operations, window: dict[tuple[str, str, str], Operation], twins: list[Operation], meter: Meter
 ) -> None:
     if not window:
         return
-    operations.write(list(window.values()))
+    for part in _parts(operations.engine, list(window.values())):
+        operations.write(part)
     stamped = {id(operation.entity) for operation in window.values()} if twins else set()
     for twin in twins:  # overwritten within the window: it is what was there for a moment, and is no more
         if id(twin.entity) not in stamped:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from importlib import import_module
@@ -18,17 +18,28 @@ from uuid import UUID
 
 import msgspec
 
+from ..builtin import Builtin
 from ..codegen import Names, compile_functions
 from ..errors import CorruptStore, InvalidQuery, shown
 from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
 from .constraints import Constraint
 from .scalars import INT32, SCALARS, TIMESTAMP, Fault, Int32, ValueType
 
-__all__ = ["ArrowColumn", "ColumnCheck", "ProvenColumn", "load_package", "parse_lines", "plain_values", "proven_column"]
+__all__ = [
+    "ArrowColumn",
+    "ColumnCheck",
+    "ProvenColumn",
+    "as_arrow",
+    "load_package",
+    "parse_lines",
+    "plain_values",
+    "proven_column",
+]
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, datetime.max.replace(tzinfo=UTC))]
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = Builtin.datetime.max.replace(tzinfo=UTC)
+_TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, _LAST)]
 _NATIVE = (str, int, float, bool)
 _AT_ONCE: dict[str, Any] = {"str": str, "int": Annotated[int, msgspec.Meta(ge=MIN_INT64, le=MAX_INT64)], "int32": Int32}
 """Types of which msgspec checks a whole column as `ValueType.check` checks each value, in a fifth of the time."""
@@ -104,8 +115,8 @@ class ArrowColumn:
             float: (pa.float64(), pa.float64()),
             bool: (pa.int8(), pa.bool_()),
             bytes: (pa.binary(), pa.binary()),
-            datetime: (pa.int64() if kind is TIMESTAMP else text, pa.timestamp("us", tz="UTC")),
-            date: (text, pa.date32()),
+            Builtin.datetime: (pa.int64() if kind is TIMESTAMP else text, pa.timestamp("us", tz="UTC")),
+            Builtin.date: (text, pa.date32()),
             time: (pa.time64("us"), pa.time64("us")),
             timedelta: (pa.int64(), pa.duration("us")),
             Decimal: (text, text if scale is None else pa.decimal128(38, scale)),
@@ -285,7 +296,7 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
     if given.__class__ in (list, tuple):
         return given
     if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        pa, column = _as_arrow(given)
+        pa, column = as_arrow(given)
         if pa.types.is_floating(column.type) and wanted is not None and wanted.kind is int:
             with suppress(pa.ArrowInvalid):  # the check finds the row
                 column = column.cast(pa.int64())  # a column of ints with missing values is one of floats in pandas
@@ -298,13 +309,8 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
         if finer.any():
             raise _too_fine(int(finer.argmax()))
         values: list[Any] = cut.tolist()
-        days = str(given.dtype) == "datetime64[D]"
-        if kind == "M":  # numpy's times have no zone; they count from 1970 in UTC
-            return [
-                None if value is None else value.date() if days and isinstance(value, datetime) else
-                value if days else value.replace(tzinfo=UTC)
-                for value in values
-            ]  # fmt: skip
+        if str(given.dtype) == "datetime64[D]":
+            return [value and value.date() for value in values]
         return values
     if hasattr(given, "tolist"):
         plain: list[Any] = given.tolist()
@@ -350,11 +356,11 @@ def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenCol
         return ProvenColumn(given, lambda part: part.tolist()) if fits else None
     if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         return None
-    pa, column = _as_arrow(given)
+    pa, column = as_arrow(given)
     if column.null_count and not optional:
         return None
     types, kind = pa.types, column.type
-    if types.is_timestamp(kind) and kind.tz is not None and wanted is SCALARS[datetime]:
+    if types.is_timestamp(kind) and kind.tz is not None and wanted is SCALARS[Builtin.datetime]:
         return _proven_times(column, pa)
     fits = (
         (types.is_signed_integer(kind) and kind.bit_width <= bits)
@@ -365,7 +371,7 @@ def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenCol
     return ProvenColumn(column, lambda part: part.to_pylist()) if fits else None
 
 
-def _as_arrow(given: Any) -> tuple[Any, Any]:
+def as_arrow(given: Any) -> tuple[Any, Any]:
     """Return the package pyarrow, and its own column of one that it can read."""
     pa = load_package("pyarrow", "arrow", "insert_columns")
     return pa, given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given)

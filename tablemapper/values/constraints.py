@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from decimal import Decimal
+from operator import or_
 from typing import Annotated, Any, NewType, Union, get_args, get_origin
 
 import attrs
 import msgspec
 from msgspec import inspect
 
+from ..builtin import Builtin
 from ..codegen import Names, compile_functions
 from ..errors import shown
 from .scalars import INT32_RANGE, Fault, ValueType
@@ -35,6 +36,7 @@ _LENGTHS = {
     "max_length": ("len({v}) <= {b}", "of length <= {}"),
 }
 _TEXTS = {"pattern": ("{b}({v}) is not None", "that matches {!r}")}
+_SAID = ("title", "description", "examples", "extra_json_schema")
 _TESTS: Mapping[str, tuple[str, str]] = {**_NUMBERS, **_LENGTHS, **_TEXTS}
 """Source that is true of a value ``v`` within a bound ``b``, and what a message says of it."""
 
@@ -81,7 +83,7 @@ def constraint_of(annotation: Any, kind: ValueType) -> Constraint | None:
                 raise Fault(f"msgspec.Meta: {str(error).replace('`', '').partition(' - ')[0]}") from None
         for name in (*_TESTS, "tz"):
             bound = getattr(meta, name)
-            if bound is None or (name == "tz" and bound and kind.kind is datetime):  # (every datetime has a time zone)
+            if bound is None or (name == "tz" and bound and kind.kind is Builtin.datetime):  # (each has a time zone)
                 continue
             if not _fits(name, kind):
                 raise Fault(f"msgspec.Meta({name}={bound!r}) cannot apply to {kind.name}")
@@ -100,7 +102,10 @@ def known_to_msgspec(annotation: Any, *, optional: bool) -> Any:
         inspect.type_info(annotation)
     except TypeError:
         plain = _plain(annotation)
-        return plain | None if optional else plain
+        for meta in _metas(annotation):
+            said = {name: said for name in _SAID if (said := getattr(meta, name)) is not None}
+            plain = Annotated[plain, msgspec.Meta(**said)] if said else plain
+        return or_(plain, None) if optional else plain
     return annotation
 
 

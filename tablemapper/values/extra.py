@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import attrs
 import msgspec
 
+from ..builtin import Builtin
 from ..errors import shown
 from ..limits import MAX_INT32, MIN_INT32, check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
@@ -41,7 +41,7 @@ class Extra(dict[str, Any]):
 
 _TYPES: dict[type, ValueType] = {
     Int32Value: INT32,
-    **{kind: SCALARS[kind] for kind in (str, bool, int, float, datetime, UUID, bytes)},
+    **{kind: SCALARS[kind] for kind in (str, bool, int, float, Builtin.datetime, UUID, bytes)},
 }
 _BY_EDM: dict[str, ValueType] = {form.edm: form for form in _TYPES.values()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,15 @@ from .nested import fault_of, structure
 from .scalars import Fault, ValueType, unexpected
 
 __all__ = ["JsonReader", "parse_object"]
+
+
+_FAULTS = (
+    msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RecursionError, ExceptionGroup,
+)  # fmt: skip
+"""What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
+_LONGEST = 16 << 20
+"""Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
 
 
 class JsonReader:
@@ -37,7 +47,7 @@ class JsonReader:
         """Return the value that a JSON text stands for; raise `Fault` if it stands for none."""
         try:
             return self._finish(self._decoder.decode(text))
-        except Exception as error:  # a hook may raise anything
+        except _FAULTS as error:
             raise _fault(error) from None
 
     def convert(self, plain: Any) -> Any:
@@ -47,7 +57,7 @@ class JsonReader:
         except Fault as first:
             try:
                 return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
-            except Exception as error:  # a hook may raise anything
+            except _FAULTS as error:
                 fault = _fault(error)
                 raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
 
@@ -121,8 +131,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     doubled = _Doubled(members)
-    names = [name for name, _ in pairs]
-    doubled.names = tuple(name for name in members if names.count(name) > 1)
+    doubled.names = tuple(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     return doubled
 
 
@@ -135,6 +144,8 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
     if not isinstance(text, bytes | bytearray | memoryview | str):
         raise unexpected("JSON, as bytes or str", text)
     try:
+        if len(text) > _LONGEST:
+            raise Fault(f"{len(text)} characters of JSON are too many for one entity, which has at most 1 MiB")
         text = text if isinstance(text, str) else str(text, "utf-8")
         texts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         plain = json.loads(text, object_pairs_hook=_members)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Literal, Union, cast
@@ -11,6 +11,8 @@ from uuid import UUID
 
 import msgspec
 from msgspec import NODEFAULT, inspect
+
+from ..builtin import Builtin
 
 __all__ = ["json_schema", "type_of"]
 
@@ -38,7 +40,8 @@ def json_schema(info: inspect.Type, readable: Callable[[Any], str], plain: Calla
     """Return the schema of a type.
 
     Classes stand in ``$defs``, by name. ``partial`` names the members, as ``Address.zip``, that stored values need not
-    have. A member with a factory for its default says ``"factory": true``.
+    have. A member with a factory for its default says ``"factory": true``, and one with another name as an attribute says
+    that: ``"attribute": "zip_code"``.
 
     Args:
         info: the type.
@@ -105,7 +108,8 @@ class _Schema:
         schema["type"] = "array" if in_order else "object"
         schema["properties"] = {}
         for field in info.fields:
-            schema["properties"][field.encode_name] = self.of(field.type) | self._default(field)
+            attribute = {} if field.name == field.encode_name else {"attribute": field.name}
+            schema["properties"][field.encode_name] = self.of(field.type) | self._default(field) | attribute
             if not field.required and (optional or (config is not None and config.omit_defaults)):
                 self.partial.add(f"{name}.{field.encode_name}")
         schema["required"] = sorted(field.encode_name for field in info.fields if field.required)
@@ -137,8 +141,8 @@ def _constraints(info: Any) -> dict[str, Any]:
 
 _TYPES: dict[tuple[str, str], Any] = {
     ("null", ""): None, ("boolean", ""): bool, ("integer", ""): int, ("number", ""): float, ("string", ""): str,
-    ("string", "bytes"): bytes, ("string", "date-time"): datetime, ("string", "date"): date, ("string", "time"): time,
-    ("string", "duration"): timedelta, ("string", "uuid"): UUID, ("string", "decimal"): Decimal,
+    ("string", "bytes"): bytes, ("string", "date-time"): Builtin.datetime, ("string", "date"): Builtin.date,
+    ("string", "time"): time, ("string", "duration"): timedelta, ("string", "uuid"): UUID, ("string", "decimal"): Decimal,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import math
 import types
 import typing
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial, reduce
@@ -26,6 +26,7 @@ import attrs
 import msgspec
 from msgspec import inspect
 
+from ..builtin import Builtin, builtin_time
 from ..errors import did_you_mean, shown
 from .constraints import constraint_of
 from .extra import EXTRA, Extra
@@ -43,6 +44,7 @@ from .scalars import (
     literal_type,
     unexpected,
 )
+from .spellings import with_meta
 
 if TYPE_CHECKING:
     import cattrs
@@ -57,7 +59,7 @@ _SUPPORTED = (
 )
 _converter: cattrs.Converter | None = None
 _BUILTINS = (dict, list, str, int, float, bool)
-_NATIVE = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
+_NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
 
 
 def converter() -> cattrs.Converter:
@@ -97,6 +99,8 @@ def structure(kind: Any, plain: Any) -> Any:
             raise ValueError("expected a GeoJSON point")
         longitude, latitude = plain["coordinates"]
         return GeoPoint(latitude, longitude)
+    if (builtin := builtin_time(kind)) is not kind:
+        return SCALARS[builtin].from_json(plain)
     return converter().structure(plain, kind)
 
 
@@ -201,7 +205,10 @@ def _json_type(annotation: Any) -> ValueType:
         _check_shape(info, set(), outermost=True)
         decode = msgspec.json.Decoder(annotation, dec_hook=structure).decode
     except (TypeError, NameError) as error:
-        raise Fault(str(error)) from None
+        text = str(error)
+        if "union" in text and ("Struct" in text or "dataclass" in text):
+            text += "; of classes, only Structs with tags form a union: class Cat(msgspec.Struct, tag=True)"
+        raise Fault(text) from None
     shape = get_origin(annotation) or annotation
     if not isinstance(shape, type) or shape is types.UnionType:
         shape = object
@@ -284,6 +291,8 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
         raise Fault("a set inside another value can hold only str and numbers: use a list")
     if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
         seen.add(id(info))
+        if hasattr(info, "fields"):
+            _check_spellings(owner)
         for name in info.__struct_fields__:
             part = getattr(info, name)
             for one in part if isinstance(part, tuple) else (part,):
@@ -291,6 +300,22 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
                     owner = _readable(getattr(info, "cls", info))
                     raise Fault(f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore')
                 _check_shape(one, seen)
+
+
+def _check_spellings(kind: Any) -> None:
+    """Refuse constraints inside of a class that only other packages read; pydantic's own classes ask them themselves."""
+    if hasattr(kind, "__pydantic_validator__"):
+        return
+    for name, hint in typing.get_type_hints(get_origin(kind) or kind, include_extras=True).items():
+        try:
+            known = with_meta(hint) is hint
+        except Fault:
+            known = False
+        if not known:
+            raise Fault(
+                f"{_readable(kind)}.{name}: inside of a class only msgspec.Meta constrains a value; write "
+                "Annotated[…, msgspec.Meta(…)]"
+            )
 
 
 def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
@@ -325,7 +350,7 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
 
 
 def _check_hooks(kind: Any) -> None:
-    if kind is GeoPoint:
+    if kind is GeoPoint or builtin_time(kind) is not kind:
         return
     fault = Fault(
         f"{_readable(kind)} cannot be stored: register_structure_hook and register_unstructure_hook on "
@@ -348,6 +373,7 @@ def _check_hooks(kind: Any) -> None:
 
 def _readable(annotation: Any) -> str:
     """Return the annotation as a user writes it, the same in all versions of Python."""
+    annotation = builtin_time(annotation)
     if annotation is None or annotation is type(None):
         return "None"
     origin, args = get_origin(annotation), get_args(annotation)
@@ -456,6 +482,7 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     if annotation is Extra:
         return EXTRA, False
     if isinstance(annotation, type) and origin is None:
+        annotation = builtin_time(annotation)
         if annotation in SCALARS:
             return SCALARS[annotation], False
         if issubclass(annotation, Enum):

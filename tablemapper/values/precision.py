@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time
+from datetime import time
 from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..errors import shown
 from .scalars import Fault, ValueType, checked_load
 
@@ -25,7 +26,7 @@ _STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 def with_precision(type: ValueType, precision: object) -> ValueType:
     """Return a type of times that are cut when they are set; raise `Fault` if there is none."""
-    if type.plain.kind not in (datetime, time) or type.element is not None:
+    if type.plain.kind not in (Builtin.datetime, time) or type.element is not None:
         raise Fault(f"precision={shown(precision)} is for datetime and time, this is {type.name}")
     step = _STEPS.get(precision) if isinstance(precision, str) else None
     if step is None or not isinstance(precision, str):

@@ -18,6 +18,7 @@ from uuid import UUID
 import attrs
 import msgspec
 
+from ..builtin import Builtin
 from ..codegen import Names
 from ..errors import shown
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
@@ -61,6 +62,7 @@ class Fault(ValueError):
 
 
 def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> Fault:
+    hint = hint or ("use .tolist(), which gives Python's own" if type(value).__module__ == "numpy" else "")
     return Fault(f"expected {expected}, got {type(value).__name__} {shown(value)}{hint and '; ' + hint}", at)
 
 
@@ -288,17 +290,18 @@ def _check_bool(value: Any) -> bool:
 
 
 def _check_datetime(value: Any) -> datetime:
-    if value.__class__ is datetime and value.tzinfo is UTC and not value.fold and value >= MIN_DATETIME:
+    if value.__class__ is Builtin.datetime and value.tzinfo is UTC and not value.fold and value >= MIN_DATETIME:
         return value
     if not isinstance(value, datetime):
-        raise unexpected("datetime", value)
+        start = f"({value.year}, {value.month}, {value.day}, tzinfo=UTC)" if isinstance(value, date) else ""
+        raise unexpected("datetime", value, start and f"use datetime{start}, or .date() of the field in a condition")
     if value.utcoffset() is None:
         raise Fault(f"{shown(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one")
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
         raise Fault(f"{shown(value)} is outside the years {MIN_DATETIME.year} to 9999 in UTC") from None
-    at = datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, UTC)
+    at = Builtin.datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, UTC)
     if at < MIN_DATETIME:
         raise Fault(f"{shown(value)} is before {MIN_DATETIME:%Y-%m-%d}, the first time that Azure Table storage knows")
     return at
@@ -309,7 +312,7 @@ def _check_date(value: Any) -> date:
         raise unexpected("date", value, "use .date()")
     if not isinstance(value, date):
         raise unexpected("date", value)
-    return date(value.year, value.month, value.day)
+    return Builtin.date(value.year, value.month, value.day)
 
 
 def _check_time(value: Any) -> time:
@@ -449,17 +452,17 @@ SCALARS: dict[Any, ValueType] = {
         to_json=lambda value: value if math.isfinite(value) else str(value), from_json=float,
         encodes="({v} if {v} - {v} == 0.0 else {str}({v}))", str=str,
     ),
-    datetime: _scalar(
-        datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
+    Builtin.datetime: _scalar(
+        Builtin.datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
         cuttable=True, calculable=True, key_text=True, sql_in_json=True,
-        store=_store_datetime, read=datetime.fromisoformat,
+        store=_store_datetime, read=Builtin.datetime.fromisoformat,
         writes=_DATETIME_SOURCE, reads="{from_text}({v})", encodes=_DATETIME_SOURCE.replace("{to_text}({v})", "{v}", 1),
-        utc=UTC, to_text=_text, from_text=datetime.fromisoformat,
+        utc=UTC, to_text=_text, from_text=Builtin.datetime.fromisoformat,
     ),
-    date: _scalar(
-        date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, key_text=True, sql_in_json=True,
-        store=date.isoformat, read=date.fromisoformat,
-        writes="{v}.isoformat()", reads="{from_text}({v})", from_text=date.fromisoformat,
+    Builtin.date: _scalar(
+        Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, key_text=True, sql_in_json=True,
+        store=Builtin.date.isoformat, read=Builtin.date.fromisoformat,
+        writes="{v}.isoformat()", reads="{from_text}({v})", from_text=Builtin.date.fromisoformat,
     ),
     time: _scalar(
         time, _check_time, "String", " and {v}.tzinfo is None", chars=15, key_text=True, sql_in_json=True,
@@ -585,9 +588,9 @@ def literal_type(values: tuple[Any, ...]) -> ValueType:
     )  # fmt: skip
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 TIMESTAMP = attrs.evolve(
-    SCALARS[datetime],
+    SCALARS[Builtin.datetime],
     store=lambda value: _microseconds(value - _EPOCH), load=lambda stored: _EPOCH + timedelta(0, 0, stored),
     fast="False", reads="{epoch} + {span}(0, 0, {v})", objects={"epoch": _EPOCH, "span": timedelta},
     key_text=False, cuttable=False, keyable=False, sql_in_json=False,

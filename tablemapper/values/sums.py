@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -108,12 +108,8 @@ def _pack_int(number: int) -> int | bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
 
 
-def _is_int(packed: object) -> TypeGuard[int]:
-    return packed.__class__ is int  # (True and False are none)
-
-
 def _unpack_int(packed: object) -> int:
-    if _is_int(packed):
+    if type(packed) is int:  # (True and False are none)
         return packed
     if isinstance(packed, bytes) and len(packed) <= _MOST_BYTES:
         return int.from_bytes(packed, "little", signed=True)
@@ -122,7 +118,7 @@ def _unpack_int(packed: object) -> int:
 
 def read_number(packed: object) -> int:
     """Return how many values there are, as it is stored; ValueError if it is something else."""
-    if _is_int(packed) and packed >= 0:
+    if type(packed) is int and packed >= 0:
         return packed
     raise ValueError(f"{shown(packed)} is no number of values")
 
@@ -291,7 +287,7 @@ def _split(value: Decimal) -> tuple[int, int]:
 
 
 def _exponent(exponent: object) -> int:
-    if _is_int(exponent) and abs(exponent) <= _MOST_EXPONENT:
+    if type(exponent) is int and abs(exponent) <= _MOST_EXPONENT:
         return exponent
     raise ValueError(f"{shown(exponent)} is not the exponent of a Decimal that can be summed")
 

@@ -319,6 +319,9 @@ def test_a_transaction_takes_note_and_sends_at_the_end(path: Path) -> None:
         async with store.transaction(across_partitions=True) as tx:
             tx.insert(Twin("a", 5))
             tx.insert(Twin("b", 5))
+        with pytest.raises(InvalidTransaction, match="text changed in the block"):
+            async with store.transaction() as tx:
+                (await tx[Twin.key("a", 5)]).text = "changed"
 
     run(work, path)
 

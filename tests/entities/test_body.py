@@ -7,15 +7,17 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
 
 import attrs
 import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.body import annotations_of
+from tablemapper.entities.body import annotations_of, is_time_of
 from tablemapper.entities.declaration import declaration_of
 
 T = TypeVar("T")
@@ -27,9 +29,31 @@ class Author(tm.Entity, table="Authors"):
     key = tm.Key[str](partition="{name}")
 
 
+@attrs.frozen
+class Cat:
+    name: str
+
+
+@attrs.frozen
+class Dog:
+    name: str
+
+
 def faults(source: str, **scope: Any) -> list[str]:
     """Return the faults of the class that a program defines."""
-    names = {"tm": tm, "attrs": attrs, "datetime": datetime, "ClassVar": ClassVar, "Author": Author, **scope}
+    names = {
+        "tm": tm,
+        "attrs": attrs,
+        "datetime": datetime,
+        "UTC": UTC,
+        "UUID": UUID,
+        "Path": Path,
+        "Cat": Cat,
+        "Dog": Dog,
+        "ClassVar": ClassVar,
+        "Author": Author,
+        **scope,
+    }
     with pytest.raises(tm.InvalidModel) as caught:
         exec(f"from __future__ import annotations\n{source}", {**names, "__name__": __name__})
     return list(caught.value.faults)
@@ -59,6 +83,13 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("foreign_key=", entity('age: tm.Field[int] = tm.field(foreign_key="x.y")'), ["store[Other.key(…)]"]),
     ("max_length=", entity("a: tm.Field[str] = tm.field(max_length=3)"), ["msgspec.Meta(max_length=…)"]),
     ("a misspelt option", entity("age: tm.Field[int] = tm.field(defualt=3)"), ["defualt=", 'did you mean "default"']),
+    ("a name that no property has", entity('age: tm.Field[int] = tm.field(name="a-b")'), ['age: "a-b" cannot be the name of a property: a letter or "_" comes first']),
+    ("a default of now", entity("at: tm.Field[datetime] = tm.field(default=datetime.now(UTC))"), ["at: its default is the time of now, which is evaluated once; give factory="]),
+    ("a UUID of now", entity("a: tm.Field[UUID] = tm.field(default=tm.uuid7())"), ["a: its default is the time of now, which is evaluated once; give factory="]),
+    ("a list for a default", entity("a: tm.Field[list[str]] = tm.field(default=[])"), ["a: a default is one value, or a tuple or frozenset of such", "factory="]),
+    ("a tuple of lists for a default", entity("a: tm.Field[tuple[list[str], ...]] = tm.field(default=([],))"), ["a: a default is one value", "factory="]),
+    ("a path for a default", entity("a: tm.Field[Path] = tm.field(default=Path())"), ["a: a default is one value", "factory="]),
+    ("a union of attrs classes", entity("a: tm.Field[Cat | Dog]"), ["a: Type unions", "only Structs with tags form a union: class Cat(msgspec.Struct, tag=True)"]),
     ("a validator that is none", entity("age: tm.Field[int] = tm.field(validator=3)"), ["validator=3 cannot be called"]),
     ("__tablename__", entity('__tablename__ = "heroes"'), ['__tablename__: the class statement names the table: class Hero(…, table="…")']),
     ("Meta", entity("class Meta: table_name = 'x'"), ["Meta: ", 'class Hero(…, table="…")']),
@@ -92,6 +123,74 @@ def test_a_habit_of_another_library_is_refused_with_the_mend(source: str, said: 
 @pytest.mark.parametrize(("source", "said"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
 def test_a_fault_is_reported_once(source: str, said: list[str]) -> None:
     assert len(faults(source)) == 1
+
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OF_VERSION_1 = UUID("fa3cd106-e702-11f1-bcfb-02fc00000001")
+
+
+def uuid7_at(at: datetime) -> UUID:
+    return UUID(int=int(at.timestamp() * 1_000) << 80 | 7 << 76 | 2 << 62)
+
+
+@pytest.mark.parametrize(
+    ("default", "meant"),
+    [
+        (NOW, True),
+        (NOW - timedelta(seconds=59), True),
+        (NOW + timedelta(seconds=59), True),
+        (NOW - timedelta(seconds=61), False),
+        (NOW - timedelta(days=365), False),
+        (NOW.replace(tzinfo=None), False),  # is refused as it is naive
+        (uuid7_at(NOW), True),
+        (uuid7_at(NOW - timedelta(seconds=61)), False),
+        (OF_VERSION_1, False),
+        (UUID("c53de4a3-2daa-433b-aab8-47777fc322f2"), False),
+        ("2026-03-01", False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_a_default_is_that_of_now_if_it_is_within_a_minute(default: object, meant: bool) -> None:
+    assert is_time_of(default, NOW) is meant
+
+
+def test_a_uuid_of_version_1_says_its_time_too() -> None:
+    at = datetime(1582, 10, 15, tzinfo=UTC) + timedelta(microseconds=OF_VERSION_1.time // 10)
+    assert is_time_of(OF_VERSION_1, at + timedelta(seconds=59))
+    assert not is_time_of(OF_VERSION_1, at + timedelta(seconds=61))
+
+
+def test_a_uuid_that_was_chosen_once_is_a_default() -> None:
+    class Hero(tm.Entity, table="Heroes"):
+        name: tm.Field[str]
+        tenant: tm.Field[UUID] = tm.field(default=UUID("6f1c2b1e-58c0-4a43-9f0a-0d3a5f7f1a11"))
+        key = tm.Key[str](partition="{name}")
+
+    assert Hero("a").tenant.version == 4
+
+
+def test_tuples_and_frozensets_of_single_values_are_defaults_of_old_rows_too(tmp_path: Path) -> None:
+    def declared(**fields: Any) -> Any:
+        names = {"__annotations__": {"name": tm.Field[str], **{name: kind for name, (kind, _) in fields.items()}}}
+        body = {**names, **{name: tm.field(default=default) for name, (_, default) in fields.items()}}
+        key = tm.Key[str](partition="{name}")
+        return type(tm.Entity)("Hero", (tm.Entity,), {**body, "key": key, "__module__": __name__}, table="Heroes")
+
+    Old = declared()
+    New = declared(
+        tags=(tm.Field[tuple[str, ...]], ()),
+        pair=(tm.Field[tuple[int, str]], (1, "x")),
+        marks=(tm.Field[frozenset[int]], frozenset({2, 1})),
+    )
+    with tm.open(tmp_path / "x.db", models=[Old]) as store:
+        store.insert(Old("a"))
+    with tm.open(tmp_path / "x.db", models=[New]) as store:
+        assert store[New.key("a")] == New("a") == New("a", (), (1, "x"), frozenset({1, 2}))
+        store.insert(New("b", ("t",)))
+        assert store.query(New).where(New.marks.contains(2)).allow_scan().count() == 2
+        assert [hero.name for hero in store.query(New).where(New.tags.contains("t")).allow_scan()] == ["b"]
+        assert tm.json_schema(New)["properties"]["marks"]["default"] == [1, 2]
 
 
 @pytest.mark.parametrize("age", ["age: tm.Field[object]", "age: tm.Field[Foo]", "age: tm.Field", "age: int"])

@@ -205,7 +205,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], str, list[str]]] = [
         "i unique=",
         ["True or False"],
     ),  # type: ignore[arg-type]
-    ("a property without a name", AB, {**KEY, "age": tm.field(name="")}, "age", ["not a C# identifier"]),
+    ("a property without a name", AB, {**KEY, "age": tm.field(name="")}, "age", ["cannot be the name of a property"]),
     ("a Literal of nothing", {"name": str, "a": Literal[None]}, KEY, "a", ["besides None"]),
     ("a key with a long literal", AB, {"key": tm.Key(partition="{name}", row="x" * 513)}, "key row=", ["513", "512"]),
     (

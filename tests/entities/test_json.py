@@ -453,15 +453,18 @@ def test_a_schema_names_the_bounds_that_msgspec_cannot_check() -> None:
     class Priced(tm.Entity, table="Priced"):
         name: tm.Field[str]
         price: tm.Field[Annotated[Decimal, msgspec.Meta(ge=0, lt=100)]]
-        rebate: tm.Field[Annotated[Decimal, msgspec.Meta(gt=0)] | None]
+        rebate: tm.Field[Annotated[Decimal, msgspec.Meta(gt=0, title="Rebate", description="off the price")] | None]
         level: tm.Field[Annotated[tm.Int32, msgspec.Meta(ge=-5)]]
         count: tm.Field[Annotated[int, msgspec.Meta(le=9)] | None]
 
         key = tm.Key[str](partition="{name}")
 
     properties = tm.json_schema(Priced)["properties"]
-    assert properties["price"] == {"type": "string", "format": "decimal", "minimum": 0, "exclusiveMaximum": 100}
-    assert properties["rebate"]["exclusiveMinimum"] == 0
+    price = {"type": "string", "format": "decimal", "description": "Decimal >= 0 and < 100"}  # (text has no minimum)
+    assert properties["price"] == price
+    assert properties["rebate"]["description"] == "Decimal > 0"
+    rebate = {"type": "string", "format": "decimal", "title": "Rebate", "description": "off the price"}
+    assert rebate in properties["rebate"]["anyOf"]
     assert properties["level"] == {"type": "integer", "minimum": -5}
     assert set(properties["count"]) == {"anyOf"}  # it stands inside, and not twice
 

@@ -94,6 +94,14 @@ def test_a_name_that_is_not_there_is_one_clear_fault() -> None:
     assert "age: its annotation cannot be read: name 'Decimel' is not defined" in caught.value.faults[0]
 
 
+def test_a_name_that_is_near_to_no_type_gets_no_suggestion() -> None:
+    with pytest.raises(tm.InvalidModel) as caught:
+        entity('{"name": tm.Field[str], "age": tm.Field[Nope]}')
+    assert "did you mean" not in caught.value.faults[0]
+    with pytest.raises(tm.InvalidModel, match='did you mean "float"'):
+        entity('{"name": tm.Field[str], "age": tm.Field[flot]}')
+
+
 def test_what_is_no_field_is_refused() -> None:
     with pytest.raises(tm.InvalidModel, match=r"age: annotate it tm\.Field\[int\]"):
         entity('{"name": tm.Field[str], "age": int}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
 import re
@@ -267,3 +268,15 @@ def test_undeclared_numbers_compare_as_numbers_and_with_nothing_else() -> None:
         assert found(w.is_in([2.0, "2"])) == {"int32", "text"}
         assert found(w == True) == {"bool"}  # noqa: E712
         assert found(w > "1") == {"text"}
+
+
+@pytest.mark.parametrize("join", [operator.and_, operator.or_])
+def test_many_predicates_that_are_joined_one_by_one_are_parts_of_one(join: Any) -> None:
+    few = [Thing.n == number for number in range(3)]
+    many = [Thing.n == number for number in range(60_000)]
+    kind = type(join(*few[:2]))
+    joined = functools.reduce(join, many)
+    assert joined.depth == 2
+    assert joined.parts == tuple(many)
+    assert join(few[0], join(joined, joined)).parts == (few[0], *many, *many)
+    assert repr(functools.reduce(join, many[:200])) == repr(kind(parts=tuple(many[:200])))

@@ -11,6 +11,8 @@ from typing import Any
 import attrs
 
 import tablemapper as tm
+from tablemapper.engines.migration import Batches
+from tablemapper.engines.protocol import Pace
 from tablemapper.migrations.script import MigrationFunction
 
 
@@ -281,6 +283,16 @@ def more_cases() -> dict[str, Case]:
 def migrate(path: Path, *scripts: MigrationFunction, **options: Any) -> tm.MigrationReport:
     """Run scripts without a rest."""
     return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
+
+
+def batches_of(most: int) -> Batches:
+    """Return what does a job in transactions of one size."""
+
+    def batches(step: Callable[[int], Pace | None]) -> None:
+        while step(most) is not None:
+            pass
+
+    return batches
 
 
 def parts(count: int, draw: random.Random) -> list[Any]:

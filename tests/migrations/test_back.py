@@ -220,9 +220,10 @@ def test_two_runners_share_the_work(path: Path) -> None:
     engines = [SqliteMigrations.open(path, durability="relaxed") for _ in range(2)]
     (loaded,) = run.scripts_of([TO_DECIMAL])
     for engine in engines:
+        engine.look()
         transition = run.transition_of(loaded, engine.forms())
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
     read = [0, 0]
     draw = random.Random(1)
     for _ in range(100):
@@ -268,7 +269,7 @@ def test_two_classes_are_joined_by_their_keys_beside_writers(path: Path, seed: i
         (loaded,) = run.scripts_of([one])
         transition = run.transition_of(loaded, engine.forms())
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
         left = 30
         while True:
             a = {key(one): one for one in store.query(BARE).allow_scan()}
@@ -381,7 +382,7 @@ def test_values_that_are_held_twice_are_resolved(path: Path, which: str, monkeyp
 
     one = script([new], steps, "first", None, [BARE])
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_resolved", lambda *_: ())  # as if it were killed
+        patch.setattr(run, "resolve", lambda *_: ())  # as if it were killed
         migrate(path, one)
     with pytest.raises(tm.UniqueViolation):
         tm.open(path, models=[new])
@@ -406,7 +407,7 @@ def test_values_are_resolved_before_the_next_script_begins(
     assert migrate(path, first, second, dry_run=True).ok
     if killed:
         with monkeypatch.context() as patch:
-            patch.setattr(run, "_resolved", lambda *_: ())
+            patch.setattr(run, "resolve", lambda *_: ())
             migrate(path, first)
     assert migrate(path, first, second).applied == (("second",) if killed else ("first", "second"))
     with tm.open(path, models=[last]) as store:
@@ -430,7 +431,7 @@ def test_a_migration_that_has_not_switched_is_given_up_for_what_is_wanted_instea
     engine = SqliteMigrations.open(path)
     begun = run.transition_of(run.scripts_of([TO_DECIMAL])[0], engine.forms())
     assert begun is not None
-    engine.start(begun, lambda _: None)
+    engine.start(begun)
     slim = part(changed(FIELDS, tags=None))
     other = script([slim], lambda m: m.drop(BARE.tags), "other", None, [BARE])
     scripts, to, new = {

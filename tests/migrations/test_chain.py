@@ -128,6 +128,16 @@ def test_a_list_of_functions_is_a_chain_too() -> None:
         tm.Migrations([print])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("name", ["a\0b", "", "a b", "a\nb", "a\ud800"])
+def test_a_script_without_a_name_that_can_be_written_is_refused(name: str) -> None:
+    def function(m: tm.Migration) -> None:
+        """Change nothing."""
+
+    function.__name__ = name
+    with pytest.raises(tm.InvalidMigration, match="cannot be the name of a script"):
+        tm.Migrations([tm.migration(after=None, old=[], new=[])(function)])
+
+
 def test_an_edited_script_has_another_digest(package: Package) -> None:
     text = SCRIPT.format(doc="x", after=None)
     (one,), (same,), (other,) = (

@@ -93,7 +93,7 @@ def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
             (script,) = run.scripts_of([case.script])
             transition = run.transition_of(script, engine.forms())
             assert transition is not None
-            switched = not engine.start(transition, lambda _: None) or engine.step(4).switched
+            switched = not engine.start(transition) or engine.step(4).switched
             engine._file.close()  # all that it knew is gone
             if switched:
                 return old
@@ -191,7 +191,7 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
     (loaded,) = run.scripts_of([case.script])
     transition = run.transition_of(loaded, engine.forms())
     assert transition is not None
-    engine.start(transition, lambda _: None)
+    engine.start(transition)
     with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         for _ in range(40):
             for one in draw.sample(list(store.query(OLD).allow_scan()), 2):
@@ -283,7 +283,7 @@ def test_a_power_cut_of_a_batch_that_combines_loses_none_of_them(path: Path, *, 
     (loaded,) = run.scripts_of([CASE.script])
     transition = run.transition_of(loaded, engine.forms())
     assert transition is not None
-    engine.start(transition, lambda _: None)
+    engine.start(transition)
     while not engine.step(7).switched:
         pass
     engine.close()

@@ -14,13 +14,12 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import migration
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
 from ..conftest import folder_in_memory
 from ..sqlite_vfs import Fault
-from .shapes import OLD, OLD_TOTALS, cases, contents, parts, texts, write
+from .shapes import OLD, OLD_TOTALS, batches_of, cases, contents, parts, texts, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -37,7 +36,7 @@ def begun(path: Path, **options: Any) -> SqliteMigrations:
     (script,) = run.scripts_of([CASE.script])
     transition = run.transition_of(script, engine.forms())
     assert transition is not None
-    engine.start(transition, lambda _: None)
+    engine.start(transition)
     return engine
 
 
@@ -149,9 +148,8 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
-    operation: str, stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sticky: bool, full_size: bool
+    operation: str, stores: dict[str, Path], tmp_path: Path, *, sticky: bool, full_size: bool
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(migration, "_DELETED", 15)
     done = stores["switch"].parent / "done.db"
     shutil.copy(stores["switch"], done)
     assert tm.migrate(done, [CASE.script], rest=0, durability="relaxed").done
@@ -160,7 +158,7 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
 
     failing = partial(
         attempt, done, lambda path: SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty"),
-        lambda engine: engine.contract("first"), operation, sticky=sticky,
+        lambda engine: engine.contract("first", batches_of(15)), operation, sticky=sticky,
     )  # fmt: skip
     path, outcome, count, fired = failing(1_000_000)
     assert (outcome, fired) == (None, 0)

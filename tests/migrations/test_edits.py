@@ -12,6 +12,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import migration
+from tablemapper.store import builds
 
 from .shapes import FIELDS, changed, contents, entity, migrate, part, script, totals
 
@@ -269,7 +270,8 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
         store.insert_many([gone(f"s{n % 3}", n, "x" * 3000 * (n % 2)) for n in range(30)])
     one = script([kept], lambda m: m.drop(gone), "first", None, [kept, gone])
     assert migrate(path, one).ok
-    monkeypatch.setattr(migration, "_DELETED", 4)
+    monkeypatch.setattr(builds, "FIRST", 4)
+    monkeypatch.setattr(builds, "steered", lambda most, *_: most)
     real, killed = migration.delete_class_rows, 0
 
     def kill(*args: Any) -> Any:

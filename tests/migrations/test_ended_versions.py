@@ -14,8 +14,8 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online.fences import fenced
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+from tablemapper.engines.sqlite.sql.fences import fenced
 from tablemapper.migrations.script import MigrationFunction
 
 from .shapes import (
@@ -48,7 +48,7 @@ class Program:
         self.loop = asyncio.new_event_loop()
         self.shared = self.wait(tm.open_async(path, models=models, durability="relaxed"))
         self._engines: list[Any] = [self.store._engine, self.in_transaction._engine, self.shared._operations.engine]
-        self._known = [engine._sqlite for engine in self._engines]
+        self._known = [engine._current.state for engine in self._engines]
         self.query = self.store.query(OLD).allow_scan()
         self.indexed = self.store.query(OLD).where(OLD.maker == "m1")
         self.token = self.query.page(3).token
@@ -62,7 +62,7 @@ class Program:
     def answer(self, do: Callable[[Program], Any]) -> str:
         """Return what something gives or raises, if nothing was done since the program was started."""
         for engine, known in zip(self._engines, self._known, strict=True):
-            engine._use(known)
+            engine._current.state = known
         try:
             return repr(do(self))
         except tm.SchemaMismatch as error:
@@ -459,10 +459,10 @@ def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(tmp
             store.insert(old("x", str(n), weight=n))
             store.insert(pear("x", str(n)))
         engine: Any = store._engine
-        known, its_pears = engine._sqlite, list(pears.query(pear).allow_scan())
+        known, its_pears = engine._current.state, list(pears.query(pear).allow_scan())
         run(path, script([new, pear], lambda m: m.rename(old.weight, new.grams), old=[old, pear]), contract=True)
         for verb, do in verbs.items():
-            engine._use(known)
+            engine._current.state = known
             with pytest.raises(tm.SchemaMismatch, match="Apple"):
                 print(verb, do(store))
         assert list(store.query(pear).allow_scan()) == its_pears
@@ -578,13 +578,13 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_pa
             store.insert(person("ab"[number % 2], number, number))
         store.insert(team("a"))
         engine: Any = store._engine
-        known = engine._sqlite
+        known = engine._current.state
         before = {verb: do(store) for verb, do in verbs.items()}
         first = script(new, lambda m: m.rename(person.age, new[0].years), old=old)
         run(path, first)
         assert {verb: do(store) for verb, do in verbs.items()} == before
         run(path, first, contract=True)
         for verb, do in verbs.items():
-            engine._use(known)
+            engine._current.state = known
             with pytest.raises(tm.SchemaMismatch, match="the migration first replaced this form"):
                 print(verb, do(store))

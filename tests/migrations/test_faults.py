@@ -116,7 +116,7 @@ def test_a_key_that_two_entities_swap_is_no_fault(path: Path) -> None:
         (loaded,) = run.scripts_of([one])
         transition = run.transition_of(loaded, engine.forms())
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
         engine.step(30)
         with store.transaction() as tx:
             tx.merge(ALONE.key("a", 1), price="2")
@@ -253,7 +253,7 @@ def test_a_run_that_was_killed_before_it_cleared_up_leaves_nothing_that_a_later_
         engine = SqliteMigrations.open(path, durability="relaxed")
         transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
         while not engine.step(100).switched:
             pass
         engine._file.close()  # before it clears what it has noted
@@ -263,7 +263,7 @@ def test_a_run_that_was_killed_before_it_cleared_up_leaves_nothing_that_a_later_
         engine = SqliteMigrations.open(path, durability="relaxed")
         transition = run.transition_of(loaded, engine.forms())
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
         engine.close()
         with pytest.raises(tm.MigrationStopped, match="1 entity cannot"):
             migrate(path, change)

@@ -12,7 +12,6 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import migration
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 from tablemapper.schema.model import compile_schema
@@ -20,7 +19,7 @@ from tablemapper.store.store import Store
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
-from .shapes import OLD, OLD_TOTALS, Case, a_part, cases, contents, parts, texts
+from .shapes import OLD, OLD_TOTALS, Case, a_part, batches_of, cases, contents, parts, texts
 
 ENTITIES = 24
 CASE = cases()["rewrite"]
@@ -45,7 +44,7 @@ def _run(path: Path, durability: Any, script: Any, *, back: bool) -> Done:
     (loaded,) = run.scripts_of([script])
     transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
     assert transition is not None
-    engine.start(transition, lambda _: None)
+    engine.start(transition)
     while not engine.step(7).switched:
         pass
     done.append((Power.events, "old" if back else "new"))
@@ -140,16 +139,15 @@ def test_a_power_cut_while_both_versions_write_leaves_them_in_step(path: Path, *
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["rewrite", "convert"])
 def test_a_power_cut_while_a_migration_is_contracted_leaves_the_new_classes(
-    path: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, full_size: bool
+    path: Path, name: str, *, full_size: bool
 ) -> None:
-    monkeypatch.setattr(migration, "_DELETED", 7)
     draw = random.Random(5)
     case = cases()[name]
     assert tm.migrate(path, [case.script], rest=0).ok
     after = _read(path, case.new)
     Power.start(path)
     engine = SqliteMigrations.open(path, durability="full", vfs="power")
-    engine.contract("first")
+    engine.contract("first", batches_of(7))
     acknowledged = Power.events
     engine.close()
     assert acknowledged > 30
@@ -177,7 +175,7 @@ def test_a_power_cut_while_a_copy_is_given_up_leaves_it_or_nothing_of_it(path: P
     (script,) = run.scripts_of([CASE.script])
     transition = run.transition_of(script, engine.forms())
     assert transition is not None
-    engine.start(transition, lambda _: None)
+    engine.start(transition)
     engine.step(7)
     engine.close()
     begun = _tables(path)

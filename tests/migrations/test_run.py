@@ -18,7 +18,6 @@ from tablemapper.engines.sqlite.rows import jobs, load, writes
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
-from ..engines.sqlite.formats import to_first_format
 from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
@@ -114,16 +113,6 @@ def test_each_step_makes_of_every_entity_what_it_says(path: Path, case: Case) ->
     assert (again.done, again.applied, again.plan) == (True, (), ())
 
 
-def test_a_file_of_the_first_format_is_migrated(path: Path, case: Case) -> None:
-    old = old_entities(path)
-    to_first_format(path, [OLD, OLD_TOTALS])
-    before = path.read_bytes()
-    assert migrate(path, case, dry_run=True).ok
-    assert path.read_bytes() == before
-    assert migrate(path, case).applied == ("first",)
-    check(path, case, old)
-
-
 def steps(path: Path, case: Case, between: Callable[[SqliteMigrations], None], most: int = 3) -> None:
     """Migrate in batches of a few entities, and do something after each; at most 1,000."""
     engine = SqliteMigrations.open(path, durability="relaxed")
@@ -131,7 +120,7 @@ def steps(path: Path, case: Case, between: Callable[[SqliteMigrations], None], m
         (script,) = run.scripts_of([case.script])
         transition = run.transition_of(script, engine.forms())
         assert transition is not None
-        engine.start(transition, lambda _: None)
+        engine.start(transition)
         for _ in range(1_000):
             if engine.step(most).switched:
                 return

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
 from .shapes import FIELDS, OLD, OLD_TOTALS, changed, indexes, part, parts, script, totals
 
@@ -102,6 +103,37 @@ def test_a_script_finds_what_the_one_before_it_declares_and_no_step_says(path: P
     assert sound(path, renamed, totals(renamed, "firm")) == 20  # which never was opened while it was the newest
     assert migrate(path, first, second, to="").applied == ("second", "first")
     assert sound(path, OLD, OLD_TOTALS) == 20
+
+
+@pytest.mark.parametrize("to", [None, ""], ids=["forth", "back"])
+def test_a_run_that_was_killed_between_two_scripts_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str | None
+) -> None:
+    path, plain, noted = tmp_path / "k.db", part(), part(FIELDS | {"note": str | None})
+    box, case = part(name="Box", table="Boxes"), part(name="Case", table="Cases")
+    with tm.open(path, models=[plain, box]) as store:
+        store.insert(plain("a", 1, price="1", maker=None, tags=[]))
+
+    def steps(m: tm.Migration) -> None:
+        m.convert(noted.price, plain.price, lambda price: f"{price}!", back=lambda price: price[:-1])
+        m.drop(noted.note)
+
+    first = script([noted, case], lambda m: m.rename_class(box, case), "first", None, [plain, box])
+    second = script([plain, case], steps, "second", "first", [noted, case])
+    if to == "":
+        migrate(path, first, second)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteMigrations, "take_over", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(path, first, second, to=to)
+    migrate(path, first, second, to=to)
+    with tm.open(path, models=[plain], durability="relaxed") as store:
+        assert store[plain.key("a", 1)].price == ("1!" if to is None else "1")
+        assert store.check().ok
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_script_copies_what_an_earlier_one_drops_something_of(path: Path) -> None:

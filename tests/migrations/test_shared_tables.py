@@ -106,7 +106,7 @@ def test_an_aggregate_declared_anew_is_made_of_what_the_old_version_writes_meanw
             (loaded,) = run.scripts_of([change])
             transition = run.transition_of(loaded, engine.forms())
             assert transition is not None
-            engine.start(transition, lambda _: None)
+            engine.start(transition)
             switched = engine.step(4).switched
             engine._file.close()  # all that it knew is gone
             if switched:
@@ -119,3 +119,16 @@ def test_an_aggregate_declared_anew_is_made_of_what_the_old_version_writes_meanw
         else:
             raise AssertionError("it does not end")
     assert totals(path, new) == expected(path, new, min)
+
+
+def test_a_class_of_the_table_that_is_not_changed_itself_is_told_which_one_is(tmp_path: Path) -> None:
+    path, other = tmp_path / "s.db", tm.Key[str, int](partition="{shelf}", row="O-{number}")
+    old, new, order = part(key=KEY), part(changed(FIELDS, price=Decimal), KEY), part(key=other, name="Order")
+    first = script(
+        [new, order], lambda m: m.convert(old.price, new.price, Decimal, back=str), "first", None, [old, order]
+    )
+    with tm.open(path, models=[old, order], durability="relaxed") as store:
+        tm.migrate(path, [first], durability="relaxed")
+        for cls, what in ((order, "Part, which this class shares a table with"), (old, "this class")):
+            with pytest.raises(tm.SchemaMismatch, match=f"first has changed {what}, and this version can only read it"):
+                store.insert(cls("a", 1, price="1", maker=None, tags=[]))

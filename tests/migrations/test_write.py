@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import itertools
 import json
@@ -78,7 +79,7 @@ def test_a_script_is_written_with_both_shapes_and_its_steps(package: Callable[[]
     first = [shape(price=str, maker=(str | None, {"default": None}))]
     path = tm.Migrations(name).write(first, "initial")
     assert path.name == "schema.json"
-    assert json.loads(path.read_text()) == tm.schema_form(first)
+    assert json.loads(path.read_text()) == {"script": None, "before": [], "classes": tm.schema_form(first)}
     new = [shape(price=Decimal, manufacturer=(str | None, {"default": None}), by=tm.Index(partition="{price}"))]
     assert [one.code for one in tm.Migrations(name).check(new)] == [
         "m.rename(old.Product.maker, new.Product.manufacturer)  # or m.drop(old.Product.maker), if they are two things",
@@ -212,7 +213,7 @@ def test_what_no_script_can_do_is_said_and_nothing_is_written(package: Callable[
     assert path.read_text() == text
 
 
-def test_the_message_of_a_store_has_the_script_that_it_needs(tmp_path: Path, package: Callable[[], str]) -> None:
+def test_the_error_of_a_store_has_the_script_that_it_needs(tmp_path: Path, package: Callable[[], str]) -> None:
     path, name = tmp_path / "x.db", package()
     old, new = shape(a=str, b=int), shape(a=int, b=str)
     with tm.open(path, models=[old]) as store:
@@ -224,9 +225,38 @@ def test_the_message_of_a_store_has_the_script_that_it_needs(tmp_path: Path, pac
     assert caught.value.script == script
     assert str(caught.value) == (
         'Product: the property "a" was str and is int\nProduct: the property "b" was int and is str\n'
-        "This needs a migration; write migrations/NNNN_product.py, or run: tablemapper migrations make product\n\n"
-        + script
+        "This needs a migration. If its script is written, run: tablemapper migrate PLACE. If not, run: tablemapper migrations "
+        "make product, or write migrations/NNNN_product.py: the attribute script of this error is its text"
     )
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_error_of_a_store_names_the_scripts_that_wait(
+    tmp_path: Path, package: Callable[[], str], given: bool
+) -> None:
+    path, name = tmp_path / "my shop.db", package()
+    old, new = shape(a=str), shape(a=int)
+    with tm.open(path, models=[old]) as store:
+        store.insert(old("s", 1, a="1"))
+    tm.Migrations(name).write([old], "initial")
+    script = tm.Migrations(name).write([new], "numbers")
+    script.write_text(script.read_text().replace("...", "int, back=str"))
+    run = f"0001_numbers has not run over this store: run tablemapper migrate '{path}', or tm.migrate"
+    general = "If its script is written, run: tablemapper migrate PLACE"
+    with pytest.raises(tm.SchemaMismatch) as caught:
+        tm.open(path, models=[new], migrations=name if given else None)
+    assert (run if given else general) in str(caught.value)
+    assert "m.convert" in (caught.value.script or "")
+    assert "m.convert" not in str(caught.value)
+
+    async def start() -> None:
+        await tm.open_async(path, models=[new], migrations=name if given else None)
+
+    with pytest.raises(tm.SchemaMismatch, match="has not run over this store" if given else "If its script is written"):
+        asyncio.run(start())
+    tm.migrate(path, name)
+    with pytest.raises(tm.SchemaMismatch, match="If its script is written"):
+        tm.open(path, models=[shape(a=bytes)], migrations=name)
 
 
 def test_an_aggregate_of_a_calculation_is_written_as_python_has_it(package: Callable[[], str]) -> None:
@@ -270,11 +300,13 @@ class Tagged(msgspec.Struct, tag="t", omit_defaults=True):
 TYPES: list[Any] = [
     str, int, float, bool, datetime, date, Decimal, UUID, bytes, tm.Int32, Literal["x", "y"], Literal[1, 2], list[str],
     list[Literal["x"]], list[tm.Int32], dict[str, float], set[str], tuple[int, str], Room, House, list[House], Tagged,
-    tm.GeoPoint, list[list[int]],
+    tm.GeoPoint, list[list[int]], tuple[str, ...], tuple[Decimal, ...], frozenset[int], frozenset[date],
 ]  # fmt: skip
 DEFAULTS: dict[Any, Any] = {
     str: "it's", int: -3, float: 1.5, bool: True, date: date(2020, 1, 2), Decimal: Decimal("0.10"), bytes: b"\x00a",
     UUID: UUID(int=7), Literal["x", "y"]: "y", datetime: datetime.fromisoformat("2020-01-02T03:04:05.000006+00:00"),
+    tuple[str, ...]: ("a", "it's"), tuple[Decimal, ...]: (Decimal("0.10"),), tuple[int, str]: (1, "x"),
+    frozenset[int]: frozenset({2, -1}), frozenset[date]: frozenset(),
 }  # fmt: skip
 KEYS = [("{shop}", "{number}"), ("{shop}", "{number:desc}"), ("{shop:shard(8)}", ("{shop}", "{number}")), ("x", ("{number}", "{shop}"))]  # fmt: skip
 
@@ -419,7 +451,8 @@ SAMPLES: list[tuple[Any, list[Any]]] = [
     (list[Literal["x"]], [["x"], []]), (list[tm.Int32], [[1, 2]]), (dict[str, float], [{"k": 1.5}, {}]),
     (set[str], [["a"]]), (tuple[int, str], [[1, "a"]]), (Room, [ROOM]), (House, [{"rooms": [ROOM], "built": None, "price": "2.5"}]),
     (list[House], [[]]), (Tagged, [{"type": "t", "a": 1, "b": {"k": 2}}]), (tm.GeoPoint, [{"type": "Point", "coordinates": [2.5, 1.5]}]),
-    (list[list[int]], [[[1], []]]),
+    (list[list[int]], [[[1], []]]), (tuple[str, ...], [["b"], []]), (tuple[Decimal, ...], [["1.25"], []]),
+    (frozenset[int], [[1], []]), (frozenset[date], [["2021-02-03"], []]),
 ]  # fmt: skip
 """JSON of values of each type."""
 BUILT_IN: dict[tuple[Any, Any], Callable[[Any], Any]] = {

@@ -84,6 +84,33 @@ def test_a_bound_on_the_edge_of_a_bucket_leaves_that_bucket_out(
     assert list(query.budget(examined=explained.rows)) == list(query)
 
 
+LOCAL_MIDNIGHT = START.replace(tzinfo=timezone(HOUR))
+EDGES: dict[str, tuple[list[Any], bool]] = {
+    "a day": ([at >= START, at < START + DAY], True),
+    "a day in another zone": ([at >= START.astimezone(timezone(HOUR)), at < START + DAY], True),
+    "from a day on": ([at >= START + DAY], True),
+    "before a day": ([at < START + DAY], True),
+    "days": ([at >= START, at >= START + DAY, at < START + 3 * DAY], True),
+    "more days than are read one by one": ([at >= START + DAY, at < START + 3000 * DAY], True),
+    "one of several days": ([(at >= START) & (at < START + DAY) | (at >= START + 2 * DAY)], False),
+    "a day and a moment": ([at >= START, at <= START + DAY], False),
+    "a day of the zone": ([at >= LOCAL_MIDNIGHT, at < LOCAL_MIDNIGHT + DAY], False),
+    "a day and an hour": ([at >= START, at < START + DAY + HOUR], False),
+}
+
+
+@pytest.mark.parametrize(("conditions", "exact"), EDGES.values(), ids=EDGES)
+def test_bounds_that_begin_buckets_leave_no_filter(store: tm.Store, conditions: list[Any], exact: bool) -> None:
+    query = store.query(Reading).where(*conditions)
+    for _ in range(2):
+        assert (query.explain().filter == ()) is exact
+        holds = matcher(And(parts=tuple(conditions)))
+        wanted = sorted(one.n for one in store.query(Reading).allow_scan() if holds(one))
+        assert sorted(one.n for one in query) == wanted
+        assert query.count() == len(wanted)
+        assert store.query(Reading).where(at >= START + HOUR, at < START + DAY).count() == 46  # (the same form)
+
+
 def test_a_day_examines_its_rows_only(store: tm.Store) -> None:
     day = store.query(Reading).where(at >= START, at < START + DAY)
     assert len(list(day.budget(examined=48))) == 48

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -426,15 +427,15 @@ def test_arrays_of_numpy_go_in(empty: tm.Store, things: list[Thing]) -> None:
     columns["flag"] = np.array(columns["flag"])
     columns["real"] = np.array([np.nan if value is None else value for value in columns["real"]])
     columns["small"] = np.array([np.nan if value is None else value for value in columns["small"]], dtype=float)
-    columns["at"] = np.array([value.replace(tzinfo=None) for value in columns["at"]], dtype="datetime64[ns]")
     columns["day"] = np.array(columns["day"], dtype="datetime64[D]")
     columns["span"] = np.array(columns["span"], dtype="timedelta64[us]")
     columns["choice"] = np.array(columns["choice"])
     columns["group"] = [np.str_(value) for value in columns["group"]]
     empty.insert_columns(Thing, columns)
     assert stored(empty) == things
-    with pytest.raises(tm.InvalidEntity, match="at: row 0: a time finer than a microsecond"):
-        empty.insert_columns(Thing, {**columns, "at": columns["at"] + np.timedelta64(1, "ns")})
+    fine = np.array(columns["span"], dtype="timedelta64[ns]") + np.timedelta64(1, "ns")
+    with pytest.raises(tm.InvalidEntity, match="span: row 0: a time finer than a microsecond"):
+        empty.insert_columns(Thing, {**columns, "span": fine})
 
 
 def test_scalars_of_numpy_go_in(empty: tm.Store) -> None:
@@ -448,6 +449,97 @@ def test_scalars_of_numpy_go_in(empty: tm.Store) -> None:
     nothing = np.datetime64("NaT")
     with pytest.raises(tm.InvalidEntity, match="number: row 0: no value"):
         empty.insert_columns(Priced, {**columns, "number": [nothing]})
+
+
+class Sale(tm.Entity, table="Sales"):
+    shop: tm.Field[str]
+    at: tm.Field[datetime | None]
+    day: tm.Field[date | None]
+    total: tm.Field[Decimal | None]
+    count: tm.Field[Decimal]
+
+    key = tm.Key[str](partition="{shop}")
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("package", ["pandas", "polars", "table", "columns of arrow", "columns of pandas", "numpy"])
+def test_a_column_of_another_type_names_the_remedy_of_its_package(package: str, missing: bool) -> None:
+    pyarrow, np, polars = (pytest.importorskip(name) for name in ("pyarrow", "numpy", "polars"))
+    pytest.importorskip("pandas")
+    importlib.import_module("pyarrow.compute")
+    noon = datetime(2026, 3, 1, 12)
+    held = {"shop": ["a", "b"], "at": [noon, noon], "day": [noon, noon], "total": [1.5, 0.1], "count": [1, 2]}
+    if missing and package != "numpy":  # (numpy knows no missing time but NaT)
+        held |= {"at": [noon, None], "day": [noon, None], "total": [1.5, None]}
+    table = pyarrow.table(held)
+    frame: Any = table.to_pandas() if "pandas" in package else polars.from_arrow(table)
+    columns: Any = {name: np.array(values) for name, values in held.items()}
+    columns["shop"] = held["shop"]
+    columns["at"] = columns["at"].astype("datetime64[ns]")
+    columns["day"] = columns["day"].astype("datetime64[ns]")
+    if "columns of" in package:
+        columns = {name: (table if "arrow" in package else frame)[name] for name in held}
+    given: Any = {"pandas": frame, "polars": frame, "table": table}.get(package, columns)
+    with tm.open(":memory:", models=[Sale]) as store:
+        with pytest.raises(tm.InvalidEntity) as caught:
+            store.insert_columns(Sale, given)
+        names = {
+            "frame": given,
+            "table": given,
+            "columns": given,
+            "Decimal": Decimal,
+            "polars": polars,
+            "pyarrow": pyarrow,
+        }
+        if "columns of" in package:
+            names |= {"table": table, "frame": frame}
+        mended = {}
+        for fault in caught.value.faults:
+            name, problem, remedy = re.fullmatch(r"(\w+): ([^;]*); write (.*?)(?: if they are of UTC)?", fault).groups()  # type: ignore[union-attr]
+            assert problem in (
+                "its times have no time zone", "its values are times, expected dates", "its values are floats, expected Decimals",
+                "its values are ints, expected Decimals",
+            )  # fmt: skip
+            mended[name] = eval(remedy, names)
+        assert list(mended) == ["at", "day", "total", "count"]
+        store.insert_columns(Sale, {"shop": held["shop"], **mended})
+        first, second = store.query(Sale).allow_scan()
+        assert first == Sale("a", noon.replace(tzinfo=UTC), noon.date(), Decimal("1.5"), Decimal(1))
+        if missing and package != "numpy":
+            assert second == Sale("b", None, None, None, Decimal(2))
+
+
+def test_a_column_without_any_time_has_no_zone_to_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"shop": ["a"], "at": pandas.to_datetime([None]), "day": [None], "total": [None]})
+    with tm.open(":memory:", models=[Sale]) as store:
+        store.insert_columns(Sale, {**{name: frame[name] for name in frame}, "count": [Decimal(1)]})
+        assert store.get(Sale.key("a")) == Sale("a", None, None, None, Decimal(1))
+
+
+def test_the_index_that_pandas_wrote_into_a_file_is_told_as_such(empty: tm.Store) -> None:
+    with pytest.raises(tm.InvalidEntity, match=r"Unnamed: 0: no such field .*index_col=0\), or to_csv\(…, index=False"):
+        empty.insert_columns(Priced, {"Unnamed: 0": [0], "group": ["a"], "number": [1], "price": [Decimal(1)]})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("number", "int64(5)"),
+        ("span", "timedelta64(5, 'us')"),
+        ("flag", "bool_(True)"),
+        ("real", "float32(0.5)"),
+        ("number", "array([5])"),
+    ],
+)
+def test_a_scalar_of_numpy_in_an_entity_names_its_remedy(things: list[Thing], field: str, value: str) -> None:
+    np = pytest.importorskip("numpy")
+    given = eval(f"np.{value}", {"np": np})
+    with pytest.raises(tm.InvalidEntity) as caught:
+        things[0].replace(**{field: given})
+    assert str(caught.value).endswith("; use .tolist(), which gives Python's own")
+    thing = things[0].replace(**{field: given.tolist()} if given.ndim == 0 else {})
+    assert getattr(thing, field) == (given if given.ndim == 0 else 1)
 
 
 def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
@@ -743,7 +835,7 @@ def test_columns_of_which_the_types_prove_the_values_are_made_part_by_part(
         ("at", lambda pa, np: pa.array([*[NOON] * 11, EARLY - timedelta(days=1)], pa.timestamp("us", "UTC")), "at: row 11: "),
         ("at", lambda pa, np: pa.array([*[0] * 11, 1], pa.timestamp("ns", "UTC")), "at: row 11: a time finer"),
         ("at", lambda pa, np: pa.array([*[0] * 11, 2**40], pa.timestamp("s", "UTC")), "at: row 11: a time outside of"),
-        ("at", lambda pa, np: pa.array([NOON.replace(tzinfo=None)] * 12, pa.timestamp("us")), "at: row 0: "),
+        ("at", lambda pa, np: pa.array([NOON.replace(tzinfo=None)] * 12, pa.timestamp("us")), "at: its times have no time zone"),
         ("least", lambda pa, np: np.array([*range(11), -1]), "least: row 11: "),
         ("least", lambda pa, np: pa.array([*range(11), -1]), "least: row 11: "),
     ],

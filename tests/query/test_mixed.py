@@ -144,11 +144,11 @@ class Chosen(PlanCache):
     ) -> tuple[PreparedPlan, list[Any]]:
         form, values = asked.parts()
         key = form, wanted is None
-        if key not in self._prepared:
+        if key not in self._plans.prepared:
             plans, _ = candidates(query_form(asked, wanted))
             plan = plans[self.number % len(plans)]
-            self._prepared[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
-        return self._prepared[key], values
+            self._plans.prepared[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
+        return self._plans.prepared[key], values
 
 
 @pytest.fixture(scope="module")

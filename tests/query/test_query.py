@@ -330,6 +330,44 @@ def test_a_sparse_index_serves_only_what_is_surely_in_it(filled: tm.Store) -> No
     assert query.explain().path == "Unit.by_owner"
 
 
+class Task(tm.Entity, table="Tasks"):
+    user: tm.Field[str]
+    number: tm.Field[int]
+    done: tm.Field[bool] = tm.field(default=False)
+
+    key = tm.Key[str, int](partition="{user}", row="{number}")
+    open_ones = tm.Index[str](partition="{user}", where=lambda task: task.done == False)  # noqa: E712
+
+
+class Device(tm.Entity, table="Devices"):
+    name: tm.Field[str]
+    kind: tm.Field[str]
+    gone: tm.Field[bool] = tm.field(default=False)
+
+    key = tm.Key[str](partition="{name}")
+    by_kind = tm.Index[str](partition="{kind}")
+    here = tm.Index[str](partition="{name}", where=lambda device: device.gone == False)  # noqa: E712
+
+
+def test_a_partial_index_comes_before_the_whole_partition() -> None:
+    with tm.open(":memory:", models=[Task]) as store:
+        store.insert_many(Task("ann", n, n > 2) for n in range(100))
+        query = store.query(Task).where(Task.user == "ann", Task.done == False)  # noqa: E712
+        assert (query.explain().path, query.explain().rows, query.explain().filter) == ("Task.open_ones", 3, ())
+        why = "Task.key: bounds as many fields as Task.open_ones, which holds only entities that satisfy its condition"
+        assert why in query.explain().reasons
+        assert sorted(task.number for task in query) == [0, 1, 2]
+        assert query.order_by(Task.number).explain().path == "Task.open_ones"
+        assert query.where(Task.number > 3).explain().path == "Task.key"
+        assert store.query(Task).where(Task.user == "ann").explain().path == "Task.key"
+
+
+@pytest.mark.parametrize("condition", [Device.kind == "x", Device.gone == False])  # noqa: E712
+def test_a_whole_key_comes_before_every_index(condition: Any) -> None:
+    with tm.open(":memory:", models=[Device]) as store:
+        assert store.query(Device).where(Device.name == "a", condition).explain().path == "Device.key"
+
+
 def test_a_partial_index_serves_only_what_implies_it(filled: tm.Store) -> None:
     reasons = filled.query(Unit).where(Unit.city == "x", Unit.size > 3).explain().reasons
     assert any("Unit.large: it holds only some entities" in why for why in reasons)

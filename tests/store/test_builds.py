@@ -234,3 +234,16 @@ def test_a_damaged_value_that_entities_are_grouped_by_is_named(path: Path, value
         tm.open(path, models=[OLD, names(OLD)])
     with tm.open(path, models=[OLD]) as store:
         assert not store.check().ok
+
+
+def test_a_job_in_batches_takes_as_long_as_wanted_and_pauses_after_what_delays_others() -> None:
+    paces = iter([Pace(0.02, 0.03), Pace(0.01), Pace(0.005, 0.01), None])
+    sizes, pauses = list[int](), list[float]()
+
+    def step(most: int) -> Pace | None:
+        sizes.append(most)
+        return next(paces)
+
+    builds.in_batches(step, hold=0.01, rest=2.0, sleep=pauses.append)
+    assert sizes == [200, 100, 100, 200]
+    assert pauses == [0.06, 0.02]

@@ -21,6 +21,7 @@ from tablemapper.store import builds
 
 from ..whole.kills import spawn
 from .build_faults import OPERATIONS, Build, cut_the_power, fail_each_call
+from .test_drop import drop
 
 COUNT, NAMES = 600, 150
 
@@ -174,7 +175,7 @@ def test_what_another_thread_learns_as_a_job_begins_is_not_mixed_with_what_was_k
 
         def learn(self: ahead.Ahead, *known: Any) -> Any:
             if (job := real(self, *known)) is not None and not dropped:
-                dropped.append(engine_of(other).drop("Numbers"))
+                dropped.append(drop(other, "Numbers"))
                 engine_of(store).catch_up()
             return job
 

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines.sqlite.online import dropping, takeover
+from tablemapper.engines.sqlite.sql.catalogue import publish_catalogue
+from tablemapper.engines.sqlite.sql.fences import fenced
 from tablemapper.store import builds
 
 from .test_beside import fill, found, totals, write
@@ -38,13 +41,25 @@ def tables(store: tm.Store) -> set[str]:
     return {row[0] for row in store._engine.file.read("SELECT name FROM sqlite_schema WHERE type = 'table'")}  # type: ignore[attr-defined]
 
 
+def drop(store: tm.Store, label: str, by: str | None = None) -> None:
+    """Drop an index, an aggregate or a class, as contracting a migration does."""
+    engine = store._engine
+    assert isinstance(engine, SqliteEngine)
+    engine._write(
+        lambda sqlite, writer: publish_catalogue(
+            writer, fenced(writer, sqlite.stored, dropping.drop(writer, sqlite.stored, label, by))
+        )
+    )
+    engine.catch_up()
+
+
 def state(store: tm.Store, label: str) -> str:
     return store.status()[label].state
 
 
 def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
     with relaxed(path, PLAIN) as store:
-        store._engine.drop("Part.by_name", "0004_drop")
+        drop(store, "Part.by_name", "0004_drop")
         assert state(store, "Part.by_name") == "dropping"
         write(store, PLAIN, "b")
         assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 30  # type: ignore[attr-defined]
@@ -67,14 +82,14 @@ def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
 
 def test_an_aggregate_is_dropped_with_its_indexes(path: Path) -> None:
     with relaxed(path, PLAIN) as store:
-        store._engine.drop("Names", "0004_drop")
+        drop(store, "Names", "0004_drop")
         write(store, PLAIN, "b")
         store.build(rest=0)
         assert tables(store) & {"Names", "Names_Names_values", "NamesByParts"} == set()
         assert [one.where for one in store.status().items] == ["Part", "Part.by_name", "Names"]
         assert store.check().ok
         with pytest.raises(tm.InvalidQuery, match="the store has no Names"):
-            store._engine.drop("Names")
+            drop(store, "Names")
 
 
 def test_a_class_is_dropped_with_all_that_is_maintained_from_it(path: Path) -> None:
@@ -83,7 +98,7 @@ def test_a_class_is_dropped_with_all_that_is_maintained_from_it(path: Path) -> N
         key = tm.Key[str](partition="{name}")
 
     with relaxed(path, Other) as store:
-        store._engine.drop("Part")
+        drop(store, "Part")
         store.build(rest=0)
         assert not any(name.startswith(("Part", "Names")) for name in tables(store))
         assert store.check().ok
@@ -93,7 +108,7 @@ def test_a_class_is_dropped_with_all_that_is_maintained_from_it(path: Path) -> N
 
 def test_a_version_that_declares_what_was_dropped_is_refused(path: Path) -> None:
     with relaxed(path, OLD) as running, relaxed(path, PLAIN) as store, relaxed(path, OLD, NAMES) as both:
-        store._engine.drop("Part.by_name", "0004_drop")
+        drop(store, "Part.by_name", "0004_drop")
         refused = r"by_name was dropped by 0004_drop; declare it under another name, or delete it here"
         with pytest.raises(tm.SchemaMismatch, match=refused):
             running.insert(OLD("z", 1, "N1"))
@@ -104,7 +119,7 @@ def test_a_version_that_declares_what_was_dropped_is_refused(path: Path) -> None
         with pytest.raises(tm.SchemaMismatch, match=refused):
             relaxed(path, OLD)
         store.insert(PLAIN("z", 1, "N1"))
-        store._engine.drop("Names")
+        drop(store, "Names")
         with pytest.raises(tm.SchemaMismatch, match=r"Names was dropped on \d{4}-"):
             relaxed(path, PLAIN, totals(PLAIN, least=tm.min(PLAIN.number), by=True))
 
@@ -113,14 +128,14 @@ def test_a_dropped_name_comes_back_with_any_definition(path: Path) -> None:
     again = part(by_name=tm.Index[str, int](partition="{name}", row="{number}"))
     same = part(by_name=BY_NAME, by_shelf=tm.Index[str](partition="{shelf}"))
     with relaxed(path, PLAIN) as store:
-        store._engine.drop("Part.by_name", "0004_drop")
+        drop(store, "Part.by_name", "0004_drop")
         with relaxed(path, again) as newer:
             assert len(found(newer, again, "N1")) == 5
             assert "PartsByName_2" in tables(newer)
             assert state(newer, "Part.by_name") == "ready"
         with pytest.raises(tm.SchemaMismatch, match="was dropped by 0004_drop"):
             relaxed(path, OLD)
-        store._engine.drop("Part.by_name")
+        drop(store, "Part.by_name")
         with relaxed(path, same) as newer:
             assert len(found(newer, same, "N1")) == 5
             assert "PartsByName_3" in tables(newer)
@@ -136,7 +151,7 @@ def test_what_is_being_built_can_be_dropped(path: Path) -> None:
     )
     with relaxed(path, wider, build=False) as store:
         store.build(limit=10)
-        store._engine.drop("Part.by_number")
+        drop(store, "Part.by_number")
         with relaxed(path, PLAIN) as plain:
             plain.build(rest=0)
             assert state(plain, "Part.by_shelf") == "ready"
@@ -157,7 +172,7 @@ def test_large_values_go_with_a_class_that_shares_its_table(tmp_path: Path) -> N
     with relaxed(tmp_path / "s.db", Report, Photo) as store:
         store.insert_many(Report(number, "x" * 30_000) for number in range(3))
         store.insert_many(Photo(number, b"x" * 30_000) for number in range(2))
-        store._engine.drop("Report")
+        drop(store, "Report")
     with relaxed(tmp_path / "s.db", Photo) as store:
         assert len(store._engine.file.read("SELECT id FROM Files_2_big")) == 2  # type: ignore[attr-defined]
         assert store[Photo.key(1)].data == b"x" * 30_000
@@ -219,8 +234,8 @@ def test_compact_removes_what_was_dropped_and_gives_public_names_back(tmp_path: 
             store.compact()
         store.compact()
         assert tables(store) == before, "older versions still use the old ones"
-        store._engine.drop("Part.by_name#1")
-        store._engine.drop("Names#1")
+        drop(store, "Part.by_name#1")
+        drop(store, "Names#1")
         store.compact()
         assert {"PartsByName", "Names", "Names_Names_values"} <= tables(store)
         assert not any("_2" in name for name in tables(store))
@@ -283,7 +298,7 @@ def test_nobody_reads_what_was_dropped_or_disabled_and_is_not_maintained_any_mor
         store.insert(PLAIN("z", 1, "N1"))
         with pytest.raises((tm.NotReady, tm.ScanRefused), match="it must be built again"):
             READS[read](other, OLD, NAMES)
-        store._engine.drop(label, "0004_drop")
+        drop(store, label, "0004_drop")
         with pytest.raises(tm.SchemaMismatch, match="was dropped by 0004_drop"):
             READS[read](running, OLD, NAMES)
 
@@ -299,7 +314,7 @@ def test_nobody_reads_a_class_that_was_dropped(tmp_path: Path, *, shared: bool) 
     with relaxed(tmp_path / "s.db", kept, gone) as running, relaxed(tmp_path / "s.db", kept) as store:
         running.insert_many([kept(1), gone(1)])
         assert running.get(gone.key(1)) is not None
-        store._engine.drop("Gone", "0004_drop")
+        drop(store, "Gone", "0004_drop")
         with pytest.raises(tm.SchemaMismatch, match="Gone was dropped by 0004_drop"):
             running.get(gone.key(1))
         assert [running.get(kept.key(1)), store.get(kept.key(1))] == [kept(1), kept(1)]

@@ -51,3 +51,14 @@ def test_one_is_one(tmp_path: Path) -> None:
         store.insert_many([PLAIN("a", 1, 1), PLAIN("b", 1, 2)])
     with pytest.raises(tm.UniqueViolation, match="1 duplicate value: Part.a_number: 'a1' is held by"):
         tm.open(tmp_path / "s.db", models=[BY_NUMBER])
+
+
+def test_the_write_that_ends_the_last_one_makes_the_index_ready_at_once(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "s.db", models=[PLAIN]) as store:
+        store.insert_many([PLAIN("a", 1, 1), PLAIN("b", 1, 2)])
+    with tm.open(tmp_path / "s.db", models=[BY_NUMBER], build=False) as store:
+        query = store.query(BY_NUMBER.a_number(1))
+        with pytest.raises(tm.NotReady, match="held twice"):
+            list(query)
+        store.delete(BY_NUMBER.key("b", 1))
+        assert [one.shelf for one in query] == ["a"]

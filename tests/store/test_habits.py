@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
+import re
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +17,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper import AsyncQuery
+from tablemapper.expressions.habits import QUERY_HABITS, RECORD_HABITS
 
 
 class Item(tm.Entity, table="Items"):
@@ -29,6 +34,21 @@ class Other(tm.Entity, table="Others"):
     tags: tm.Field[list[str]] = tm.field(factory=list)
 
     key = tm.Key[int](partition="{number}")
+
+
+class Timed(tm.Entity, table="Timed"):
+    save: tm.Field[str]
+    at: tm.Field[datetime]
+    price: tm.Field[Decimal] = tm.field(default=Decimal(0))
+
+    key = tm.Key[str](partition="{save}")
+
+    def update(self) -> str:
+        return "updated"
+
+    @classmethod
+    def get(cls) -> str:
+        return "got"
 
 
 @pytest.fixture
@@ -51,16 +71,27 @@ def store(tmp_path: Path) -> Any:
         (lambda s: s.get(Item("a", 1)), "Item entities have one as .key"),
         (lambda s: s.get(Item.key("a", 1), Item.key("a", 2)), "get_many takes a list of keys"),
         (lambda s: s.get_many([("a", 1)]), "expected Item.key(…), got "),
-        (lambda s: s.insert({"group": "a"}), "expected an entity, got {'group': 'a'}"),
+        (lambda s: s.get_many(Item.key("a", 1)), "expected a list of keys, got the key Item ('a', 'a1'); store.get takes one"),
+        (lambda s: s.insert({"group": "a"}), "expected an entity, got {'group': 'a'}; tm.from_dict(Item, …) makes one of a dict"),
+        (lambda s: s.insert_many([{"group": "a"}]), "; tm.from_dict(Item, …) makes one of a dict, and store.insert_columns(Item, …)"),
+        (lambda s: s.upsert_many([{"group": "a"}]), "; tm.from_dict(Item, …) makes one of a dict"),
+        (lambda s: s.replace(Item.key("a", 1)), "; store.merge(Item.key(…), field=value) changes fields"),
+        (lambda s: s.replace(Item.key("a", 1), text="x"), "it takes no values of fields; write store.merge(Item.key(…), text=…)"),
+        (lambda s: s.upsert(Item.key("a", 1), text="x", tags=[]), "write store.merge(Item.key(…), text=…, tags=…)"),
+        (lambda s: s.upsert(Item("a", 1), text="x"), "write store.merge(Item.key(…), text=…)"),
+        (lambda s: s.update(Item.key("a", 1), text="x"), "write store.merge(Item.key(…), text=…)"),
+        (lambda s: s.update(Item.key("a", 1)), "update: expected a function of the entity, got None"),
         (lambda s: s.insert_many(Item("a", 1)), "store.insert takes one"),
         (lambda s: s.delete_many(Item.key("a", 1)), "store.delete takes one"),
         (lambda s: s.update(Item.key("a", 1), {"text": "x"}), "update: expected a function of the entity, got {'text': 'x'}"),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_says_what_is_needed(store: tm.Store, call: Callable[[Any], Any], said: str) -> None:
-    with pytest.raises(tm.InvalidEntity) as caught:
-        call(store)
-    assert said in str(caught.value)
+    with tm.open(":memory:", models=[Item], observe=print) as observed:
+        for one in (store, observed):
+            with pytest.raises(tm.InvalidEntity) as caught:
+                call(one)
+            assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +177,9 @@ def test_what_was_deleted_says_so(store: tm.Store) -> None:
     store.insert(item := Item("a", 1))
     other = store[Item.key("a", 1)]
     store.delete(item)
-    with pytest.raises(tm.PreconditionFailed, match="it has no ETag.*or was deleted since") as failed:
+    with pytest.raises(
+        tm.PreconditionFailed, match="it has no ETag.*or was deleted since.*another key; store.move"
+    ) as failed:
         store.replace(item)
     assert failed.value.etag is None
     for write in (lambda: store.replace(other), lambda: store.delete(other)):
@@ -167,6 +200,28 @@ QUERIES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda q: q.get(1), AttributeError, r"store\.get\(key\)"),
     (lambda q: q.join(Item), AttributeError, r"no joins"),
     (lambda q: q.sort("number"), AttributeError, r"\.order_by\("),
+    (lambda q: q.head(3), AttributeError, r"write \.limit\(count\)"),
+    (lambda q: q.groupby("number"), AttributeError, r"write \.group_by\("),
+    (lambda q: q.mean(), AttributeError, r"write \.avg\("),
+    (lambda q: q.iterator(), AttributeError, "write for entity in query: …"),
+    (
+        lambda q: q.distinct(),
+        AttributeError,
+        r"write \.group_by\((Item|Product)\.field\)\.count\(\), whose keys are the values$",
+    ),
+    (lambda q: q.get_or_create(), AttributeError, r"write store\.get\(key\), and store\.insert\(entity\)"),
+    (lambda q: q.where(Item.number.isna()), AttributeError, r"write \.is_null\(\)"),
+    (lambda q: q.where(Item.text.str.startswith("a")), AttributeError, r"write \.startswith\(text\)"),
+    (
+        lambda q: q.where(Item.number.mean() > 3),
+        AttributeError,
+        r"a total of a query: store\.query\(Item\)\.avg\(Item\.field\)",
+    ),
+    (
+        lambda q: q.where(Timed.at >= date(2026, 3, 1)),
+        tm.InvalidQuery,
+        r"use datetime\(2026, 3, 1, tzinfo=UTC\), or \.date\(\)",
+    ),
     (lambda q: len(q), TypeError, r"\.count\(\)"),
     (lambda q: q[0], TypeError, r"\.first\(\)"),
     (lambda q: q[2:4], TypeError, r"\.page\(size, token\)"),
@@ -242,6 +297,12 @@ def test_a_query_of_another_library_says_what_to_write(
         ("commit", "nothing: each call is durable when it returns"),
         ("execute", "store.query(Product).where(…)"),
         ("create_all", "nothing: tm.open creates the tables of its models"),
+        ("query_entities", "store.query(Product).where(…)"),
+        ("list_entities", "store.query(Product).where(…)"),
+        ("upsert_entity", "store.upsert(entity)"),
+        ("update_entity", "store.replace(entity), or store.merge(Product.key(…), field=value)"),
+        ("submit_transaction", "with store.transaction() as tx: …"),
+        ("get_or_create", "store.get(Product.key(…)), and store.insert(entity) where that is None"),
     ],
 )
 def test_a_store_of_another_library_says_what_to_write(store: tm.Store, name: str, mend: str) -> None:
@@ -306,3 +367,129 @@ def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
     for call in (lambda: item["text"], lambda: dict(item), lambda: list(item), lambda: "text" in item):
         with pytest.raises(TypeError, match=r"Item entities are no mappings; write entity\.text, or tm\.to_dict"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("objects", "store.query(Item).where(…)"),
+        ("query", "store.query(Item).where(…)"),
+        ("scan", "store.query(Item).allow_scan()"),
+        ("get", "store.get(Item.key(…))"),
+        ("save", "store.insert(entity), store.replace(entity) or store.upsert(entity)"),
+        ("update", "entity.field = value and store.replace(entity), or store.merge(Item.key(…), field=value)"),
+        ("model_validate", "tm.from_dict(Item, values)"),
+        ("parse_obj", "tm.from_dict(Item, values)"),
+        ("model_dump", "tm.to_dict(entity)"),
+        ("dict", "tm.to_dict(entity)"),
+        ("json", "tm.to_json(entity)"),
+        ("etag", "tm.info(entity).etag"),
+        ("Timestamp", "tm.info(entity).timestamp, or tm.timestamp(Item) in a query"),
+        ("PartitionKey", "tm.info(entity).partition_key"),
+        ("RowKey", "tm.info(entity).row_key"),
+        ("metadata", "tm.schema_form([Item]) of a class, or tm.info(entity) of an entity"),
+    ],
+)
+def test_a_class_and_an_entity_of_another_library_say_what_to_write(name: str, mend: str) -> None:
+    for one, what in ((Item, "Item"), (Item("a", 1), "the Item entity")):
+        with pytest.raises(AttributeError) as caught:
+            getattr(one, name)
+        assert str(caught.value) == f"{what} has no .{name}; write {mend}"
+        assert not hasattr(one, name)
+
+
+def test_every_word_for_an_entity_names_what_is_there() -> None:
+    for name, mend in RECORD_HABITS.items():
+        for verb in re.findall(r"\b(?:store|tm)\.(\w+)", mend):
+            assert hasattr(tm.Store, verb) or hasattr(tm, verb), (name, mend)
+
+
+def test_a_name_of_others_can_be_a_field_a_method_or_come_from_a_base() -> None:
+    timed = Timed("x", datetime(2026, 3, 1, tzinfo=UTC))
+    assert (timed.save, timed.update(), Timed.get(), timed.get()) == ("x", "updated", "got", "got")
+    assert repr(Timed.save) == "Timed.save"
+    timed.save = "y"
+    assert timed.save == "y"
+
+    class Mixin:
+        __slots__ = ()
+
+        def json(self) -> str:
+            return "of the base"
+
+        @classmethod
+        def scan(cls) -> str:
+            return cls.__name__
+
+    class Abstract(tm.Entity):
+        pk: tm.Field[str]
+
+    class Mixed(Abstract, Mixin, table="Mixed"):
+        key = tm.Key[str](partition="{pk}")
+
+    mixed = Mixed("a")
+    assert (mixed.json(), mixed.scan(), Mixed.scan(), mixed.pk, repr(Abstract.pk)) == (
+        "of the base", "Mixed", "Mixed", "a", "Abstract.pk",
+    )  # fmt: skip
+    for again in (copy.copy(mixed), copy.deepcopy(mixed), mixed.replace()):
+        assert again == mixed
+    assert {"json", "scan", "pk"} <= set(dir(mixed)) & set(dir(Mixed))
+
+
+def test_completion_offers_only_what_is_there(store: tm.Store) -> None:
+    for one in (Item, Item("a", 1), store, store.transaction(), Item.text):
+        assert [name for name in dir(one) if not name.startswith("_") and not hasattr(one, name)] == []
+    assert {"insert", "query"} <= set(dir(store))
+    assert {"where", "first"} <= set(dir(store.query(Item))).difference(QUERY_HABITS)
+    assert set(dir(store.query(Item))).isdisjoint(QUERY_HABITS)
+
+
+def test_a_synchronous_store_is_not_opened_with_async_with(store: tm.Store) -> None:
+    async def main(one: Any) -> None:
+        async with one:
+            pass
+
+    for one, what in ((store, "Store"), (store.transaction(), "Transaction")):
+        with pytest.raises(TypeError, match=f"with, not async with, is for a {what}; to await it, tm.open_async opens"):
+            asyncio.run(main(one))
+
+
+@pytest.mark.parametrize("path", [":memory", "memory:", ":Memory:", " :memory:", ":mem:", ":x.db"])
+def test_a_path_that_means_a_store_in_memory_is_refused(path: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tm.NotAStore, match='is no path; write ":memory:" for a store that is never saved'):
+        tm.open(path, models=[Item])
+    assert list(tmp_path.iterdir()) == []
+    tm.open("memory", models=[Item]).close()
+
+
+def test_values_as_json_has_them_name_the_function_that_reads_them() -> None:
+    build: Any = Timed
+    with pytest.raises(tm.InvalidEntity) as caught:
+        build(save="a", at="2026-03-01T12:00:00Z", price="9.50")
+    mend = "; tm.from_dict(Timed, …) reads values as JSON has them"
+    assert list(caught.value.faults) == [
+        f"at: expected datetime, got str '2026-03-01T12:00:00Z'{mend}",
+        f"price: expected Decimal, got str '9.50'{mend}",
+    ]
+    with pytest.raises(tm.InvalidEntity) as caught:
+        build(save="a", at="tomorrow")
+    assert list(caught.value.faults) == ["at: expected datetime, got str 'tomorrow'"]
+
+
+def test_an_index_of_another_library_says_what_to_write() -> None:
+    index: Any = tm.Index
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'partition'"):
+        index("{text}")
+    with pytest.raises(tm.InvalidModel) as caught:
+
+        class Wrong(tm.Entity, table="Wrong"):
+            text: tm.Field[str]
+            key = tm.Key[str]("{text}", partition="{text}")  # type: ignore[arg-type]
+            by_text = index(partition="{text}", fields=["text"], uniqe=True)
+
+    assert list(caught.value.faults)[:3] == [
+        "key '{text}': name the argument, partition= or row=",
+        'by_text fields= is not an option of an index; templates name them: partition="{city}", row="{name}"',
+        'by_text uniqe= is not an option of an index; did you mean "unique"?',
+    ]

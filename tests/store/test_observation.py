@@ -233,11 +233,14 @@ def test_a_transaction_is_one_event(store: tm.Store, seen: Seen) -> None:
         raise ZeroDivisionError
     with pytest.raises(tm.EntityExists), store.transaction() as tx:
         tx.insert(Part("a", 1))
+    with pytest.raises(tm.InvalidTransaction), store.transaction() as tx:
+        tx[Part.key("a", 1)].count = 9
     assert seen.take() == [
         ("transaction", "Part, Note", None, 1, 2, "ok"),
         ("transaction", None, None, 0, 0, "ok"),
         ("transaction", None, None, 0, 0, "ZeroDivisionError"),
         ("transaction", "Part", None, 0, 0, "EntityExists"),
+        ("transaction", None, None, 1, 0, "InvalidTransaction"),
     ]
 
 

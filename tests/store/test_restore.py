@@ -9,8 +9,6 @@ import pytest
 
 import tablemapper as tm
 
-from ..engines.sqlite.formats import to_first_format
-
 
 class Note(tm.Entity, table="Notes"):
     author: tm.Field[str]
@@ -64,12 +62,6 @@ def test_a_backup_whose_catalogue_is_damaged_is_refused(path: Path) -> None:
     with pytest.raises(tm.CorruptStore, match="the catalogue cannot be read"):
         tm.restore(copy, path, overwrite=True)
     assert numbers(path) == [1, 2]
-
-
-def test_a_backup_of_an_earlier_format_is_restored(path: Path) -> None:
-    to_first_format(path.with_name("copy.db"), [Note])
-    tm.restore(path.with_name("copy.db"), path, overwrite=True)
-    assert numbers(path) == [1]
 
 
 def test_a_place_is_no_url(path: Path) -> None:

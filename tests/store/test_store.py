@@ -59,6 +59,17 @@ def test_an_entity_without_an_etag_is_not_replaced_or_deleted(store: tm.Store) -
     assert store[Item.key("p", "r")].num == 1
 
 
+def test_an_etag_that_is_newer_than_the_stored_one_is_said_to_be_of_another_store(store: tm.Store) -> None:
+    store.insert(Item("p", "r"))
+    with tm.open(":memory:", models=[Item]) as other:
+        other.insert(item := Item("p", "r"))
+        item = other[item.key]
+    with pytest.raises(
+        tm.PreconditionFailed, match="its ETag is newer than the stored one, as if it came from another"
+    ):
+        store.replace(item)
+
+
 def test_an_etag_by_hand_is_compared(store: tm.Store) -> None:
     item = Item("p", "r")
     store.insert(item)

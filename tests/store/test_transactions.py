@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
 import tablemapper as tm
 from tablemapper.store.transaction import Transaction
@@ -374,3 +375,156 @@ def test_an_entity_that_changes_after_the_call_is_stored_as_it_was_then(store: t
         order.lines.append("b")
     assert store[Order.key("c", 1)].note == "then"
     assert store[Order.key("c", 1)].lines == ["a"]
+
+
+def _lost(order: Order) -> None:
+    order.note = "changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(_lost, id="assigned"),
+        pytest.param(lambda order: order.lines.append("b"), id="in place"),
+        pytest.param(lambda order: order.lines.append(1), id="in place, to what cannot be stored"),  # type: ignore[arg-type]
+    ],
+)
+@pytest.mark.parametrize("read", [lambda tx, key: tx[key], lambda tx, key: tx.get(key)])
+def test_an_entity_that_a_block_reads_and_changes_but_does_not_write_is_refused(
+    store: tm.Store, read: Callable[[Any, Any], Order], change: Callable[[Order], object]
+) -> None:
+    store.insert(Order("c", 1, lines=["a"]))
+    refused = (
+        r"Order \('c', 'order !a1'\): (note|lines) changed in the block, but nothing writes that.*tx\.replace\(p\)"
+    )
+    with pytest.raises(tm.InvalidTransaction, match=refused), store.transaction() as tx:
+        tx.insert(Order("c", 2))
+        change(read(tx, Order.key("c", 1)))
+    assert store[Order.key("c", 1)] == Order("c", 1, lines=["a"])
+    assert not store.exists(Order.key("c", 2))
+    store.insert(Order("c", 3))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda tx, order: tx.replace(order),
+        lambda tx, order: tx.upsert(order),
+        lambda tx, order: tx.upsert(order, merge=True),
+        lambda tx, order: tx.delete(order),
+        lambda tx, order: tx.delete(order.key),
+        lambda tx, order: tx.replace(order.replace(total=Decimal(3))),
+        lambda tx, order: tx.merge(order.key, note=order.note),
+        lambda tx, order: setattr(order, "note", None),
+    ],
+    ids=[
+        "replace",
+        "upsert",
+        "upsert and merge",
+        "delete",
+        "delete by key",
+        "a copy",
+        "merge of the same",
+        "back again",
+    ],
+)
+def test_a_change_that_the_block_writes_or_takes_back_is_none_that_is_lost(
+    store: tm.Store, write: Callable[[Any, Order], object]
+) -> None:
+    store.insert(Order("c", 1))
+    with store.transaction() as tx:
+        order = tx[Order.key("c", 1)]
+        order.note = "changed"
+        write(tx, order)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda tx, order: tx.merge(order.key, total=Decimal(3)),
+        lambda tx, order: tx.replace(tx[order.key]),
+        lambda tx, order: tx.require(order),
+    ],
+    ids=["merge of another field", "another object of the same entity", "require"],
+)
+def test_a_change_that_another_write_of_the_entity_would_lose_is_refused(
+    store: tm.Store, write: Callable[[Any, Order], object]
+) -> None:
+    store.insert(Order("c", 1))
+    with pytest.raises(tm.InvalidTransaction, match="note changed in the block"), store.transaction() as tx:
+        order = tx[Order.key("c", 1)]
+        order.note = "changed"
+        write(tx, order)
+    assert store[Order.key("c", 1)] == Order("c", 1)
+
+
+def test_a_change_of_what_was_read_out_of_the_buffer_is_refused(store: tm.Store) -> None:
+    refused = "note changed in the block, but nothing writes that, so nothing was written: insert Order .* does not write that"
+    with pytest.raises(tm.InvalidTransaction, match=refused), store.transaction() as tx:
+        tx.insert(Order("c", 1))
+        tx[Order.key("c", 1)].note = "changed"
+    assert not store.exists(Order.key("c", 1))
+
+
+def test_a_block_that_fails_says_why_and_nothing_of_what_it_changed(store: tm.Store) -> None:
+    store.insert(Order("c", 1))
+    with pytest.raises(ZeroDivisionError), store.transaction() as tx:
+        tx[Order.key("c", 1)].note = "changed"
+        raise ZeroDivisionError
+
+
+def test_a_copy_and_what_a_block_only_asks_for_can_be_changed(store: tm.Store) -> None:
+    store.insert(Order("c", 1, Decimal(1)))
+    with store.transaction() as tx:
+        assert tx.exists(Order.key("c", 1))
+        assert tx[Order.key("c", 1)].replace(total=Decimal(9)).total == 9
+        tx.group(Spent.key("c"))
+
+
+def test_what_was_stored_before_a_constraint_came_can_be_read_in_a_block(tmp_path: Path) -> None:
+    def declared(kind: Any) -> Any:
+        class Old(tm.Entity, table="Olds"):
+            a: tm.Field[str]
+            tags: tm.Field[kind]
+            key = tm.Key[str](partition="{a}")
+
+        return Old
+
+    Free, Bound = declared(list[str]), declared(Annotated[list[str], Meta(max_length=1)])
+    with tm.open(tmp_path / "x.db", models=[Free]) as old:
+        old.insert(Free("a", ["x", "y"]))
+    with tm.open(tmp_path / "x.db", models=[Bound]) as new:
+        with new.transaction() as tx:
+            assert tx[Bound.key("a")].tags == ["x", "y"]
+        with pytest.raises(tm.InvalidTransaction, match="tags changed"), new.transaction() as tx:
+            tx[Bound.key("a")].tags.pop()
+
+
+class Money:
+    """Has no equality of its own: two objects of one amount differ."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+def test_values_without_an_equality_of_their_own_are_compared_as_they_are_stored() -> None:
+    tm.converter().register_unstructure_hook(Money, lambda money: money.cents)
+    tm.converter().register_structure_hook(Money, lambda cents, _: Money(cents))
+
+    class Purse(tm.Entity, table="Purses"):
+        owner: tm.Field[str]
+        money: tm.Field[Money]
+        key = tm.Key[str](partition="{owner}")
+
+    with tm.open(":memory:", models=[Purse]) as store:
+        store.insert(Purse("ann", Money(5)))
+        with store.transaction() as tx:
+            assert tx[Purse.key("ann")].money.cents == 5
+        assert store.update(Purse.key("ann"), lambda purse: None).money.cents == 5
+        with pytest.raises(tm.InvalidTransaction, match="money changed"), store.transaction() as tx:
+            tx[Purse.key("ann")].money.cents += 1
+
+
+def test_returning_is_said_to_be_for_a_verb_of_the_store(store: tm.Store) -> None:
+    with store.transaction() as tx, pytest.raises(tm.InvalidEntity, match=r"returning= is for store\.merge"):
+        tx.merge(Order.key("c", 1), note="x", returning=True)

@@ -158,6 +158,30 @@ def test_a_row_of_a_class_that_was_not_opened_is_unknown(tmp_path: Path) -> None
     assert department == Department("Sales", "Ann")
 
 
+def test_an_unknown_row_says_of_which_type_it_was_written(tmp_path: Path) -> None:
+    class Typed(tm.Entity, table="Typed", type="person"):
+        group: tm.Field[str]
+        number: tm.Field[int]
+        age: tm.Field[int]
+        key = tm.Key[str, int](partition="{group}", row=("p", "{number}"))
+
+    class Plain(tm.Entity, table="Typed"):
+        group: tm.Field[str]
+        text: tm.Field[str]
+        key = tm.Key[str](partition="{group}", row="plain")
+
+    with tm.open(tmp_path / "s.db", models=[Typed, Plain]) as store:
+        store.insert_many([Typed("a", 1, 30), Plain("a", "x")])
+    for model, known, unknown in (
+        (Typed, Typed("a", 1, 30), {"text": "x"}),
+        (Plain, Plain("a", "x"), {"age": 30, "EntityType": "person"}),
+    ):
+        with tm.open(tmp_path / "s.db", models=[model]) as store:
+            rows = list(store.partition(model.group == "a"))
+        assert [row.properties for row in rows if isinstance(row, tm.Unknown)] == [unknown]
+        assert [row for row in rows if not isinstance(row, tm.Unknown)] == [known]
+
+
 def test_a_partition_by_day_holds_the_entities_of_the_day(store: tm.Store) -> None:
     late, early = datetime(2024, 2, 29, 23, 59, 59, 999999, UTC), datetime(2024, 3, 1, tzinfo=UTC)
     store.insert_many([Log(early, "b"), Log(late, "a")])

@@ -476,8 +476,10 @@ def columns(store: tm.Store, frame: object) -> None:
     assert_type(store.clear(Product), int)
     assert_type(store.replace_many(query), int)
     for partition in store.partitions(DailyClimate):
-        assert_type(partition, tm.Partition)
+        assert_type(partition, tm.Partition[DailyClimate])
         assert_type(partition.values, dict[str, Any])
+        assert_type(store.query(DailyClimate).where(partition).count(), int)
+        assert_type(list(store.partition(partition)), list[tm.Record | tm.Unknown])
     p = Product
     assert_type(
         query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.name).first(),
@@ -551,7 +553,9 @@ async def asynchronously(product: Product) -> None:
         assert_type(await store.clear(Product), int)
         assert_type(await store.replace_many([product]), int)
         async for partition in store.partitions(Product):
-            assert_type(partition, tm.Partition)
+            assert_type(partition, tm.Partition[Product])
+            assert_type(await store.query(Product).where(partition, Product.name == "x").count(), int)
+            assert_type([one async for one in store.partition(partition)], list[tm.Record | tm.Unknown])
         assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
         assert_type(await query.delete(resume="clean"), int)
         async for row in store.partition(Product.category_id == "books"):

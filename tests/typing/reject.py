@@ -39,7 +39,7 @@ class Wrong(tm.Entity, table="Wrong"):
     f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
     g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
 
-    key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg]
+    key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
     by_d = tm.Index[int](partition="{c}", unique="yes")  # type: ignore[arg-type]
 
@@ -211,6 +211,7 @@ def columns(store: tm.Store) -> None:
     store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
     store.clear(DailyClimate)  # type: ignore[arg-type]
     store.partitions("Products")  # type: ignore[arg-type]
+    store.query(Product).where(next(store.partitions(Reading)))  # type: ignore[arg-type]
     store.insert_columns({}, Product)  # type: ignore[arg-type]
     store.query(Product).to_arrow(decimals={"price": 2})  # type: ignore[dict-item]
     store.query(Product).arrow_batches("x")  # type: ignore[arg-type]

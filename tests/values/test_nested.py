@@ -361,7 +361,7 @@ def deep(depth: int) -> Any:
         (Extra, {"a": [1]}, ".a: expected one of Azure's types"),
         (Extra, {"a": 2**63}, ".a: 9223372036854775808 does not fit"),
         (Extra, {"a": Int32Value(2**31)}, ".a: 2147483648 does not fit in 32 bits"),
-        (Extra, {"a b": 1}, "is not a C# identifier"),
+        (Extra, {"a b": 1}, "cannot be the name of a property"),
         (Extra, {"RowKey": "x"}, "choose another name"),
         (Extra, {"a" * 256: 1}, "has 256 characters"),
         (Extra, [1], "expected a dict"),

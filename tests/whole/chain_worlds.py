@@ -250,6 +250,7 @@ class Draw(random.Random):
     Attributes:
         more: draws what aggregates have more: so what is drawn besides does not depend on it.
         wide: draws fields of rare kinds, steps that lead back by a function of the entity, and what tidies a store, likewise.
+        late: draws how a store ends.
         odd: draws how fields stand in keys and indexes, conditions of indexes, what rows say of their class, and classes that end.
         dropped: aggregates that were dropped, each with the name that its class had then.
     """
@@ -261,6 +262,7 @@ class Draw(random.Random):
         self.more = random.Random(f"the aggregates of {seed}")
         self.wide = random.Random(f"the rest of {seed}")
         self.odd = random.Random(f"the forms of {seed}")
+        self.late = random.Random(f"the end of {seed}")
         self.dropped: list[tuple[str, Total]] = []
 
     def name(self, start: str) -> str:

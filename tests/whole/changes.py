@@ -14,11 +14,24 @@ from .models import Field, Record
 from .oracle import Row, clean, total
 from .questions import Assignment
 
-__all__ = ["changed"]
+__all__ = ["changed", "ruled"]
 
 
 def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:
     """Return a row after an update; None if it can not be stored."""
+    made = _assigned(record, row, assignment)
+    return None if made is None else ruled(record, made)
+
+
+def ruled(record: Record, row: Row) -> Row | None:
+    """Return a row as the rule of its class makes it; None if that refuses it."""
+    if (rule := record.rule) is None:
+        return row
+    value = rule.value(clean(row[rule.of], record.field(rule.of).kind))
+    return None if value == rule.never else {**row, rule.field: value}
+
+
+def _assigned(record: Record, row: Row, assignment: Assignment) -> Row | None:
     field, given = record.field(assignment.field), assignment.value
     held = row[field.name]
     if assignment.part is not None:
@@ -65,6 +78,8 @@ def _added(one: Any, other: Any) -> Any:
 def _storable(field: Field, given: Any) -> bool:
     if given is None:
         return field.optional
+    if field.spelling and given < min(field.pool):
+        return False
     match field.kind.annotation:
         case "int":
             return -(2**63) <= given < 2**63

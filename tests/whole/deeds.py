@@ -13,7 +13,7 @@ import attrs
 
 import tablemapper as tm
 
-from .changes import changed
+from .changes import changed, ruled
 from .judges import Differs
 from .kinds import exact, text_of
 from .models import Record, slots_of
@@ -115,7 +115,8 @@ class Deed:
             if (after := changed(state.model.record(self.of), there[0], assignment)) is None:
                 return tm.InvalidEntity
             made[assignment.field] = after[assignment.field]
-        return self._all(state, there, made)
+        whole = ruled(state.model.record(self.of), made)
+        return tm.InvalidEntity if whole is None else self._all(state, there, whole)
 
     def _required(self, state: State) -> Outcome:
         there = any(_same(state, self.of, one, self.row) for one in state.written(self.of))

@@ -19,13 +19,14 @@ from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import codec, cuts, forms
 from tablemapper.keys.cuts import Cut
-from tablemapper.planning import advice, conditions, planner, projection, question, ranges
+from tablemapper.planning import advice, conditions, parts, planner, projection, question, ranges, walk
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
+from tablemapper.planning.walk import Walk
 from tablemapper.query import mixed
-from tablemapper.schema import assignments, check, groups
+from tablemapper.schema import assignments, check, groups, rows
 
-from .search import DEEDS, LOCAL, MAINTAINED, UNDECLARED
+from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 
 __all__ = ["FAULTS", "Fault"]
 
@@ -123,11 +124,11 @@ def an_index_taken_to_hold_everything(patch: Patch) -> None:
 
 
 def a_direction_ignored(patch: Patch) -> None:
-    _after(patch, planner, "_direction", lambda made: made and (False, made[1]))
+    _after(patch, planner, "_direction", lambda made: made and (False, *made[1:]))
 
 
 def partitions_not_merged(patch: Patch) -> None:
-    _after(patch, planner, "_direction", lambda made: made and (made[0], False))
+    _after(patch, planner, "_direction", lambda made: made and (made[0], False, *made[2:]))
 
 
 def missing_values_compared_as_sql_does(patch: Patch) -> None:
@@ -419,6 +420,90 @@ def a_local_time_cut_as_one_of_utc(patch: Patch) -> None:
     patch.setattr(Cut, "plain_format", property(lambda self: self.format))
 
 
+# ---------------------------------------------------------------------------------------------- partition by partition
+
+
+def a_filter_dropped_behind_a_loose_range(patch: Patch) -> None:
+    patch.setattr(Reach, "loose", False)
+
+
+def a_part_that_begins_behind_more_than_its_place(patch: Patch) -> None:
+    real = parts._cut
+
+    def cut(bound: Bound, key: str) -> Any:
+        for one in real(bound, key):
+            yield attrs.evolve(one, lo=key + "!") if one.lo == key + " " else one
+
+    patch.setattr(parts, "_cut", cut)
+
+
+def rows_that_are_not_turned(patch: Patch) -> None:
+    patch.setattr(Plan, "rows_descending", property(lambda self: self.descending))
+
+
+def partitions_of_others_not_passed_over(patch: Patch) -> None:
+    _after(patch, Walk, "of", lambda walk: Walk(walk.backwards))
+
+
+def a_partition_passed_over_with_those_of_others(patch: Patch) -> None:
+    real = walk.raise_last
+    patch.setattr(walk, "raise_last", lambda text: real(text[:-1]))
+
+
+def a_partition_passed_over_backwards(patch: Patch) -> None:
+    real = Walk.partitions
+
+    def partitions(self: Walk, bound: Bound, find: Any) -> Any:
+        last = None
+        for key in real(self, bound, find):
+            if not self.backwards or last is None or key[: self.front + 4] != last[: self.front + 4]:
+                yield key
+            last = key
+
+    patch.setattr(Walk, "partitions", partitions)
+
+
+def a_page_that_begins_with_the_partition_behind(patch: Patch) -> None:
+    real = Walk.partitions
+
+    def partitions(self: Walk, bound: Bound, find: Any) -> Any:
+        keys = list(real(self, bound, find))
+        yield from keys[1:] if bound.lo in keys[:1] or (bound.hi or "")[:-1] in keys[:1] else keys
+
+    patch.setattr(Walk, "partitions", partitions)
+
+
+def rows_that_are_merged_as_if_they_were_not_turned(patch: Patch) -> None:
+    patch.setattr(select, "_with_turned_key", select._with_merge_key)
+
+
+def ranges_of_one_partition_read_as_those_of_several(patch: Patch) -> None:
+    real = select.Select._one_by_one
+
+    def one_by_one(self: Any, bound: Any, *rest: Any) -> Any:
+        found = list(real(self, bound, *rest))
+        return sorted(found, key=lambda one: (one.partition.lo, one.row.lo), reverse=self.plan.descending)
+
+    patch.setattr(select.Select, "_one_by_one", one_by_one)
+
+
+def others_counted_that_are_passed_over(patch: Patch) -> None:
+    real = select.Select.counts
+    patch.setattr(select.Select, "counts", lambda *args, find=None, **more: real(*args, **more))
+
+
+def a_rule_that_a_merge_does_not_ask(patch: Patch) -> None:
+    apply, check_rule = assignments.Assignments.apply, rows.check_rule
+    merged: list[Any] = [None]
+
+    def applied(self: assignments.Assignments, entity: Any) -> None:
+        apply(self, entity)
+        merged[0] = entity
+
+    patch.setattr(assignments.Assignments, "apply", applied)
+    patch.setattr(rows, "check_rule", lambda entity: None if entity is merged[0] else check_rule(entity))
+
+
 def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:
     _after(patch, planner, "_along", change)
 
@@ -475,9 +560,20 @@ FAULTS: dict[Fault, int] = {
     what_is_required_taken_for_granted: DEEDS,
     a_class_cleared_without_its_groups: DEEDS,
     a_group_stamped_though_it_shows_the_same: DEEDS,
+    a_rule_that_a_merge_does_not_ask: RULES,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_step_that_ends_where_it_begins: LOCAL + 7,
     a_local_time_cut_as_one_of_utc: LOCAL,
+    a_filter_dropped_behind_a_loose_range: TURNED + LOCAL,
+    a_part_that_begins_behind_more_than_its_place: TURNED + LOCAL + 61,
+    rows_that_are_not_turned: TURNED + LOCAL,
+    partitions_of_others_not_passed_over: TURNED + LOCAL + 6,
+    a_partition_passed_over_with_those_of_others: TURNED + LOCAL + 38,
+    a_partition_passed_over_backwards: TURNED + LOCAL + 37,
+    a_page_that_begins_with_the_partition_behind: TURNED + LOCAL,
+    rows_that_are_merged_as_if_they_were_not_turned: TURNED + LOCAL + 6,
+    ranges_of_one_partition_read_as_those_of_several: TURNED + LOCAL + 72,
+    others_counted_that_are_passed_over: TURNED + LOCAL + 7,
 }
 """Each with a model in which the search finds it."""

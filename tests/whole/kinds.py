@@ -10,12 +10,19 @@ import enum
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import attrs
+from msgspec import Meta
 
 import tablemapper as tm
+
+try:
+    import annotated_types as at
+    import pydantic
+except ImportError:  # on other Pythons
+    at = pydantic = None
 
 __all__ = [
     "ANY",
@@ -35,22 +42,27 @@ __all__ = [
     "NESTED",
     "NUMBERS",
     "SCALARS",
+    "SPELLINGS",
     "STR",
     "UTC",
     "UUID",
     "WRITTEN",
+    "Annotated",
     "Color",
     "Decimal",
     "Home",
     "Kind",
     "Literal",
+    "Meta",
     "Mood",
     "Rank",
+    "at",
     "datetime",
     "exact",
     "inf",
     "islice",
     "namespace",
+    "pydantic",
     "text_of",
     "tm",
 ]  # fmt: skip  (programs need these)
@@ -222,6 +234,15 @@ COUNTED = Kind("int", (0, 1, 7, 42, 999), ("03d", "03d", ""), "self", summed=Tru
 INT32 = Kind("tm.Int32", (0, 1, -1, 2**31 - 1, -(2**31)), ("", "desc"), "self", summed=True)
 NUMBERS = (INT, COUNTED, INT32, FLOAT)
 """What compares with each other."""
+
+SPELLINGS = ("Annotated[{0}, Meta(ge={1})]",)
+"""How a field says the least value that it takes."""
+if at is not None:
+    SPELLINGS += (
+        "Annotated[{0}, at.Ge({1})]",
+        "Annotated[{0}, at.Interval(ge={1})]",
+        "Annotated[{0}, pydantic.Field(ge={1})]",
+    )
 
 SCALARS: tuple[Kind, ...] = (
     STR, STR, INT, INT, INT, COUNTED, INT32, FLOAT, DECIMAL, MOMENT, MOMENT, MOMENT_MS, MOMENT_S, DATE,

@@ -25,6 +25,7 @@ __all__ = [
     "Measure",
     "Model",
     "Record",
+    "Rule",
     "Slot",
     "Template",
     "compiled",
@@ -66,6 +67,8 @@ class Field:
     """Whether it has one; so no value needs to be given."""
     pool: tuple[Any, ...] = ()
     """The values that entities have."""
+    spelling: str = ""
+    """How it says that it takes no value below these, if it does."""
 
     @property
     def missing(self) -> Any:
@@ -78,7 +81,10 @@ class Field:
         return self.kind is INT and any(abs(one) >= 2**62 for one in self.pool)
 
     def source(self) -> str:
-        text = f"    {self.name}: tm.Field[{self.kind.annotation}{' | None' if self.optional else ''}]"
+        annotation = (
+            self.spelling.format(self.kind.annotation, min(self.pool)) if self.spelling else self.kind.annotation
+        )
+        text = f"    {self.name}: tm.Field[{annotation}{' | None' if self.optional else ''}]"
         options = []
         if self.default:
             shared = not self.optional and self.kind in NESTED
@@ -118,6 +124,25 @@ class Index:
 
 
 @attrs.frozen
+class Rule:
+    """Of a class: it sets one field from another, and refuses what that makes."""
+
+    of: str
+    field: str
+    never: int
+
+    def source(self) -> str:
+        return (
+            f"    def __attrs_post_init__(self):\n        self.{self.field} = len(repr(self.{self.of})) % 5\n"
+            f"        if self.{self.field} == {self.never}:\n            raise ValueError('never')"
+        )
+
+    def value(self, given: Any) -> int:
+        """Return what the field becomes."""
+        return len(repr(given)) % 5
+
+
+@attrs.frozen
 class Measure:
     verb: str
     operand: Operand | Calculation | None = None
@@ -147,6 +172,7 @@ class Record:
     """Of an aggregate, or of maintained fields, by field."""
     over: str | None = None
     """What maintained fields are over."""
+    rule: Rule | None = None
 
     @property
     def own(self) -> tuple[Field, ...]:
@@ -160,6 +186,10 @@ class Record:
 
     timed: bool = False
     """Whether questions speak of when its entities were written."""
+    lines: tuple[str, ...] = ()
+    """More of the class body, which no question speaks of."""
+    stored_type: str | None = None
+    """What other programs find in each of its rows."""
 
     def field(self, name: str) -> Field:
         if name == WRITTEN:
@@ -184,6 +214,7 @@ class Record:
     def source(self) -> str:
         base = "tm.Entity" if self.of is None else f"tm.Aggregate, of={self.of}"
         where = "" if self.where is None else f", where=lambda p: {self.where.text('p')}"
+        where += "" if self.stored_type is None else f', type="{self.stored_type}"'
         lines = [f'class {self.name}({base}, table="{self.table}"{where}):']
         for field in sorted(self.fields, key=lambda one: one.default):
             if (of := self.of or self.over) is not None and field.name in self.measures:
@@ -191,7 +222,8 @@ class Record:
             else:
                 lines.append(field.source())
         lines.append(f"    key = tm.Key(partition={_template_text(self.partition)}, row={_template_text(self.row)})")
-        return "\n".join([*lines, *[index.source() for index in self.indexes]])
+        lines += [*[index.source() for index in self.indexes], *self.lines]
+        return "\n".join(lines if self.rule is None else [*lines, self.rule.source()])
 
 
 @attrs.frozen
@@ -215,8 +247,8 @@ class Model:
         return "\n\n".join(record.source() for record in self.records)
 
 
-def compiled(source: str) -> dict[str, Any]:
-    """Run the source of a model, and return the namespace with its classes."""
-    found = namespace()
+def compiled(source: str, names: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Run the source of a model, with some more names, and return the namespace with its classes."""
+    found = {**namespace(), **names, "__name__": "model"}
     exec(compile(source, "<model>", "exec", dont_inherit=True), found)
     return found

@@ -38,6 +38,7 @@ __all__ = [
     "State",
     "average",
     "clean",
+    "cut_time",
     "extreme",
     "holds",
     "in_order",

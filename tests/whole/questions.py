@@ -39,6 +39,7 @@ __all__ = [
     "random_parts",
     "random_question",
     "random_views",
+    "random_walk",
     "smaller",
 ]
 
@@ -303,6 +304,26 @@ class _Questions:
             else:
                 return
 
+    def walk(self, record: Record) -> Question:
+        """Return a question of one or several values of a text, and of times, in the order of those."""
+        rng, draw = self.rng, self.values(record)
+        if rng.random() < 0.15:  # (of all; so parts begin and end anywhere)
+            return Question((record.name,))
+        path = [record.operand(slot.field) for slot in slots_of(record.partition, record.row)]
+        time = next((one for one in path if one.kind.ordered and "desc" in one.kind.specs), None)
+        where: list[Condition] = []
+        if path[0].kind is STR:
+            several = In(path[0], tuple(draw(path[0]) for _ in range(rng.choice((1, 2, 3)))))
+            where.append(several if rng.random() < 0.3 else Compare(path[0], "==", draw(path[0])))
+        if time is not None:
+            for ops in rng.choice(((), ((">", ">="),), (("<", "<="),), ((">", ">="), ("<", "<=")))):
+                where.append(Compare(time, rng.choice(ops), draw(time)))
+        if rng.random() < 0.2:
+            where.append(random_condition(rng, record.operands, draw))
+        order = () if time is None or rng.random() < 0.3 else ((time, rng.random() < 0.6),)
+        conditions = tuple((record.name, condition) for condition in where)
+        return Question((record.name,), where=conditions, order=order, limit=rng.choice((None, None, 1, 3)))
+
     def order(self, record: Record, path: Sequence[Operand], chance: float) -> tuple[Step, ...]:
         """Return an order, or by chance none: often that of a path, or of a part of it."""
         rng = self.rng
@@ -360,6 +381,11 @@ def _can_be_asked(sum: Any) -> bool:
 def random_question(rng: random.Random, state: State) -> Question:
     """Return a question."""
     return _Questions(rng, state).question()
+
+
+def random_walk(rng: random.Random, state: State) -> Question:
+    """Return a question of the first class that goes from partition to partition, if it has times."""
+    return _Questions(rng, state).walk(state.model.records[0])
 
 
 def random_asks(rng: random.Random, state: State, question: Question) -> list[Ask]:

@@ -17,15 +17,18 @@ from .kinds import (
     INT,
     INT32,
     LOCAL_SCALARS,
+    MOMENT,
     NESTED,
     SCALARS,
+    SPELLINGS,
     STR,
     Kind,
     tm,
 )
-from .models import Component, Field, Index, Measure, Model, Record, Slot, Template, slots_of
+from .models import Component, Field, Index, Measure, Model, Record, Rule, Slot, Template, slots_of
+from .oracle import clean, cut_time
 
-__all__ = ["random_model", "with_levels", "with_maintained", "with_undeclared"]
+__all__ = ["random_model", "with_levels", "with_maintained", "with_rules", "with_turned", "with_undeclared"]
 
 
 def random_model(rng: random.Random, *, local: bool = False) -> Model:
@@ -57,6 +60,51 @@ def with_levels(rng: random.Random, model: Model) -> Model:
             indexes = first.indexes
     changed = attrs.evolve(first, fields=fields, row=row, indexes=indexes)
     return attrs.evolve(model, records=(changed, *model.records[1:]))
+
+
+def with_turned(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class has partitions of a cut time, if it has times: often of a text, too, as one text.
+
+    Their rows often are newest first.
+    """
+    first = model.records[0]
+    cuts = {
+        field: [spec for spec in field.kind.specs if "%" in spec and field.kind.ends(spec) == "fixed"]
+        for field in first.fields
+        if not field.optional and "desc" in field.kind.specs and not field.kind.element
+    }
+    cuts = {field: specs for field, specs in cuts.items() if specs}
+    if len(model.entities) > 1:
+        return model
+    fields = list(first.fields)
+    free = ["tt", "uu"]  # (names that nothing else has)
+    if not cuts:
+        fields.append(Field(free.pop(), MOMENT, pool=MOMENT.near[0] if MOMENT.near else MOMENT.pool))
+        cuts = {fields[-1]: ["%Y-%m", "%Y-%m-%d"]}
+    time = rng.choice(list(cuts))
+    cut = Slot(time.name, rng.choice(cuts[time]))
+    texts = [one for one in fields if one.kind is STR and not one.optional]
+    if not texts:
+        texts = [Field(free.pop(), STR, pool=())]
+        fields.append(texts[0])
+    alike = [f"s-{cut_time(one, cut.spec)}" for one in rng.sample(time.pool, min(3, len(time.pool)))]
+    text = attrs.evolve(texts[0], pool=("s", "s", "s", "s-1", "s t", rng.choice(("s-", "s-abc", "")), *alike))
+    fields[fields.index(texts[0])] = text
+    together = (Slot(text.name), "-", cut)
+    leading: Template = rng.choice(
+        (((cut,),), ((Slot(text.name),),), ((Slot(text.name),), (cut,)), (together,), (together,), (together, ("x",)))
+    )
+    way = Slot(time.name, rng.choice(("desc", "desc", "")))
+    own = [one for one in slots_of(first.partition, first.row) if one.field not in (time.name, text.name)]
+    rest = [(Slot(one),) for one in dict.fromkeys(one.field for one in own)]
+    if all(slot.field != text.name for slot in slots_of(leading)):
+        rest.append((Slot(text.name),))
+    record = attrs.evolve(first, fields=tuple(fields), partition=leading, row=((way,), *rest))
+    if rng.random() < 0.5:
+        record = attrs.evolve(record, indexes=(*record.indexes, Index("turned", leading, ((way,),))))
+        if rng.random() < 0.5:
+            record = attrs.evolve(record, partition=first.partition, row=first.row)
+    return attrs.evolve(model, records=(record, *model.records[1:]))
 
 
 def with_maintained(rng: random.Random, model: Model) -> Model:
@@ -133,6 +181,29 @@ def with_undeclared(rng: random.Random, model: Model) -> Model:
         indexes.append(Index(name, *templates, every=rng.random() < 0.3, unique=rng.random() < 0.1))
     fields = (*(one for one in first.fields if one != held), field)
     first = attrs.evolve(first, fields=fields, indexes=tuple(indexes))
+    return attrs.evolve(model, records=(first, *model.records[1:]))
+
+
+def with_rules(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class asks something of its values: each by itself, or several together."""
+    first = model.records[0]
+    numbers = (INT, COUNTED, INT32)
+    fields = [
+        attrs.evolve(one, spelling=rng.choice(SPELLINGS)) if one.kind in numbers and rng.random() < 0.6 else one
+        for one in first.fields
+    ]
+    scalars = [
+        one for one in fields if one.kind in SCALARS and not one.kind.precision and one.name not in first.measures
+    ]
+    if not scalars or rng.random() < 0.2:
+        return attrs.evolve(model, records=(attrs.evolve(first, fields=tuple(fields)), *model.records[1:]))
+    of = rng.choice([one for one in scalars if one.name not in first.key_fields] or scalars)
+    rule = Rule(of.name, "size", 9)
+    made = {rule.value(clean(one, of.kind)) for one in (*of.pool, None)}
+    rule = attrs.evolve(rule, never=rng.choice([one for one in range(5) if one not in made] or [9]))
+    fields.append(Field("size", INT, default=True, pool=(0, 1, 2, 3, 4)))
+    index = Index("of_rule", ((Slot("size"),),), (("",),))
+    first = attrs.evolve(first, fields=tuple(fields), indexes=(*first.indexes, index), rule=rule)
     return attrs.evolve(model, records=(first, *model.records[1:]))
 
 

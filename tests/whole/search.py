@@ -16,8 +16,18 @@ from .deeds import random_deeds
 from .judges import Differs, Named
 from .models import Model, Record
 from .oracle import State
-from .questions import Ask, Question, random_asks, random_changes, random_parts, random_question, random_views, smaller
-from .random_models import random_model, with_levels, with_maintained, with_undeclared
+from .questions import (
+    Ask,
+    Question,
+    random_asks,
+    random_changes,
+    random_parts,
+    random_question,
+    random_views,
+    random_walk,
+    smaller,
+)
+from .random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
 
 LOCAL = 1_000_000
 """How many seeds have models of one time, before those of another: of UTC, and of zones."""
@@ -31,8 +41,12 @@ UNDECLARED = 8_000_000
 """The first seed of undeclared properties in indexes, of questions of timestamps, and of updates of parts of fields."""
 DEEDS = 20_000_000
 """The first seed of calls that write by key, of columns and JSON, and of the timestamps of groups."""
+RULES = 40_000_000
+"""The first seed whose models may ask something of their values, in one spelling or another."""
+TURNED = 60_000_000
+"""The first seed of partitions of a cut time, and of texts that others begin with, with rows the other way."""
 
-__all__ = ["DEEDS", "LOCAL", "MAINTAINED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
+__all__ = ["DEEDS", "LOCAL", "MAINTAINED", "RULES", "TURNED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
 
 
 @attrs.frozen
@@ -92,6 +106,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
     rng = random.Random(seed)
     model = random_model(rng, local=seed // LOCAL % 2 == 1)
     more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
+    if seed >= TURNED and more.random() < 0.8:
+        model = with_turned(more, model)
     if seed >= WIDER and more.random() < 0.5:
         model = with_levels(more, model)
     if seed >= MAINTAINED and more.random() < 0.7:
@@ -102,6 +118,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=one.of is None) for one in model.records))
     if seed >= DEEDS and more.random() < 0.5:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
+    if RULES <= seed < TURNED and more.random() < 0.8:
+        model = with_rules(more, model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
@@ -110,6 +128,8 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
             for _ in range(QUESTIONS):
                 tally.questions += 1
                 question = random_question(rng, trial.state)
+                if seed >= TURNED and more.random() < 0.5:
+                    question = random_walk(more, trial.state)
                 parts = random_parts(more, question) if seed >= WIDER else []
                 changes = random_changes(more, trial.state, question) if seed >= UNDECLARED else []
                 views = random_views(more, trial.state, question) if seed >= DEEDS else []
@@ -214,6 +234,8 @@ def _smaller_models(model: Model) -> Iterator[Model]:
                 yield put(lambda one, f=fields: attrs.evolve(one, fields=f))  # type: ignore[misc]
         if record.where is not None:
             yield put(lambda one: attrs.evolve(one, where=None))
+        if record.rule is not None:
+            yield put(lambda one: attrs.evolve(one, rule=None))
 
 
 def main(start: int, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.engine import SqliteEngine
+from tablemapper.engines import opening
 from tablemapper.execution.prepared import BatchLimits
 from tablemapper.schema.model import compile_schema
 
@@ -46,7 +46,8 @@ def make_sizes_small(patch: pytest.MonkeyPatch) -> None:
 def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
     """Open a store whose clock stands still, so that the same writes always have the same times."""
     schema = compile_schema(models)
-    return tm.Store(SqliteEngine.open(path, schema, durability="relaxed", clock=lambda: _NOW))
+    options: Any = {"durability": "relaxed", "clock": lambda: _NOW}
+    return tm.Store(opening.place_of(path).open(schema, **options))
 
 
 def if_there(store: tm.Store, required: Any, write: Callable[[tm.Transaction], object]) -> None:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from tablemapper.engines.sqlite.online import copying, layout
+from tablemapper.engines.sqlite.online import copying, layout, takeover
 from tablemapper.engines.sqlite.rows import maintained, twins
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema
 from tablemapper.evolution import compilation
@@ -33,7 +33,15 @@ def test_random_chains_of_migrations_lead_where_they_should(tmp_path: Path, *, f
     for seed in range(150 if full_size else 5):
         counts += play(seed, tmp_path)
     if full_size:
-        wanted = "join", "resolve", "values that were held twice", "refused as held twice", "undone", "contracted"
+        wanted = (
+            "join",
+            "resolve",
+            "values that were held twice",
+            "refused as held twice",
+            "undone",
+            "contracted",
+            "begun anew",
+        )
         assert [what for what in wanted if not counts[what]] == []
 
 
@@ -47,7 +55,7 @@ def entities_that_are_joined_with_none(patch: pytest.MonkeyPatch) -> None:
 
 
 def values_that_nobody_resolves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(run, "_resolved", lambda *_: ())
+    patch.setattr(run, "resolve", lambda *_: ())
 
 
 def a_unique_value_that_goes_to_who_writes_last(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +98,10 @@ def keys_that_lose_something_and_are_to_lead_back(patch: pytest.MonkeyPatch) -> 
     patch.setattr(links, "_check_keys", lambda *given, exact: check(*given, exact=False))
 
 
+def a_store_without_classes_that_is_taken_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeover, "read_generation", lambda read: len(takeover.read_catalogue(read).models))
+
+
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     entities_that_are_joined_with_none: 0,
     values_that_nobody_resolves: 74,
@@ -99,6 +111,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     totals_of_some_entities_that_answer_for_all: 12,
     conditions_of_indexes_that_other_versions_do_not_read: 1,
     keys_that_lose_something_and_are_to_lead_back: 3,
+    a_store_without_classes_that_is_taken_for_a_new_one: 0,
 }
 """Each with a chain that finds it."""
 

@@ -31,3 +31,8 @@ def test_the_harness_sees_foreign_errors_and_hangs() -> None:
     assert len({one.case for one in found}) > 10
     assert len({one.error.partition(":")[0] for one in found} - {"hang"}) > 2
     assert [one.error for one in found if one.case == "endless"] == ["hang"]
+
+
+def test_a_damaged_catalogue_does_not_blame_the_classes_of_the_program() -> None:
+    found = findings(["c11", "b118"])
+    assert not found, lines(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -498,3 +499,32 @@ def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
         report = store.repair()
         assert report.ok, report
         assert kept(store, "a") == (2, Decimal("21.00"), 80, 2)
+
+
+class Floor(enum.Enum):
+    FIRST = "1"
+    SECOND = "2"
+
+
+class Room(tm.Entity, table="Rooms"):
+    floor: tm.Field[Floor]
+    number: tm.Field[int]
+
+    key = tm.Key[Floor, int](partition="{floor}", row="{number}")
+
+
+def _storey(**fields: Any) -> Any:
+    body = {
+        "__annotations__": {"floor": tm.Field[Floor], "rooms": tm.Field[int], **fields}, "__module__": __name__,
+        "rooms": tm.count(of=Room), "key": tm.Key[Floor](partition="{floor}"), **dict.fromkeys(fields, tm.field(default=None)),
+    }  # fmt: skip
+    return type(tm.Entity)("Storey", (tm.Entity,), body, table="Storeys")
+
+
+def test_an_older_version_with_an_enum_in_its_key_goes_on_beside_a_field_that_it_does_not_know(tmp_path: Path) -> None:
+    older, newer = _storey(), _storey(color=tm.Field[str | None])
+    with tm.open(tmp_path / "s.db", models=[Room, older]) as old, tm.open(tmp_path / "s.db", models=[Room, newer]):
+        old.insert(Room(Floor.SECOND, 1))
+        old.insert(older(Floor.SECOND))
+        assert old[older.key(Floor.SECOND)].rooms == 1
+        assert old.check().ok

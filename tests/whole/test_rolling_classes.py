@@ -119,7 +119,7 @@ def test_classes_that_are_split_or_joined(
     before.write(0)
     if "Stock" in case.others[0]:
         before.run("for n in (0, 2): store.insert(Stock('a', n, 7))")
-    with pytest.raises(Answer, match=r"^SchemaMismatch: Product: [\s\S]*This needs a migration; write"):
+    with pytest.raises(Answer, match=r"^SchemaMismatch: Product: [\s\S]*This needs a migration"):
         Service(servers[1], "service", path, case.new)
     name = package(tmp_path, case.script(), monkeypatch)
     assert not tm.migrate(path, name, durability="relaxed", limit=2).done

@@ -29,7 +29,7 @@ PART = 6
 
 @pytest.mark.one_python
 @pytest.mark.long
-@pytest.mark.parametrize("part", [0, 1, 2, 3, 4, 5, 6, 8, 20, 21])
+@pytest.mark.parametrize("part", [0, 1, 2, 3, 4, 5, 6, 8, 20, 21, 40, 60, 61])
 def test_answers_are_what_plain_python_says(part: int, full_size: bool) -> None:
     tally = Tally()
     first = part * 1_000_000

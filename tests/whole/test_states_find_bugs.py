@@ -29,7 +29,7 @@ def etags_are_ignored(patch: Patch) -> None:
 
 
 def a_change_leaves_the_old_index_row(patch: Patch) -> None:
-    real = operations.write_changes
+    real = operations.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for one in change.indexes.values():
@@ -37,7 +37,7 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
                 one.deletes.clear()
         real(lowered, writer, change)
 
-    patch.setattr(operations, "write_changes", write)
+    patch.setattr(operations, "write_indexes", write)
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
@@ -74,14 +74,14 @@ def the_extremum_is_not_sought_again(patch: Patch) -> None:
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
-    real = operations.write_changes
+    real = operations.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         writer.execute("COMMIT")
         writer.execute("BEGIN IMMEDIATE")
         real(lowered, writer, change)
 
-    patch.setattr(operations, "write_changes", write)
+    patch.setattr(operations, "write_indexes", write)
 
 
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
@@ -92,8 +92,8 @@ def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)
 
-    real = operations.write_changes
-    patch.setattr(operations, "write_changes", write)
+    real = operations.write_indexes
+    patch.setattr(operations, "write_indexes", write)
 
 
 def time_starts_again_when_a_store_is_opened(patch: Patch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,12 +12,14 @@ from typing import Any, Literal
 import attrs
 
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
+from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.check import Check, Finding, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
+from ..decide import missing, stale
 from ..migration import WayBack
-from ..protocol import Batch, Built, Note, Operation, Pace, Unready, Violation
+from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..status import Status
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
@@ -26,8 +27,7 @@ from .file.file import File
 from .file.opening import open_file
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .online.dropping import clear_batch, disable, drop, end_job, tidy
-from .online.fences import fenced
+from .online.dropping import clear_batch, disable, end_job, tidy
 from .online.repair import Repair
 from .online.status import read_status
 from .online.switch import end_unkept
@@ -36,11 +36,11 @@ from .rows.ahead import Ahead
 from .rows.building import build_batch, settle, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
-from .rows.jobs import progress
+from .rows.current import Current
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads, followed
 from .rows.twins import unkept
-from .rows.writes import Get, Gets, UnreadyGet, Vanished, apply, insert, missing, stale
+from .rows.writes import Vanished, apply, insert
 from .sql.catalogue import (
     READ_NOTE,
     SCHEMA,
@@ -69,32 +69,23 @@ _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
 
+    capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
+
     def __init__(self, file: File, sqlite: SqliteSchema) -> None:
         self.file = file
         self.schema = sqlite.schema
         self.store_id = file.store_id()
-        self.reads = SqliteReads(file, sqlite, self.catch_up, self._check_ready)
-        self._catching_up = threading.Lock()
-        self._use(sqlite)
+        self._current = current = Current(file, sqlite)
+        self.reads = SqliteReads(file, current)
+        self.catch_up, self.describe = current.catch_up, current.describe
 
-    def _use(self, sqlite: SqliteSchema) -> None:
-        self._sqlite = self.reads.sqlite = sqlite
-        self.unready: Mapping[str, str] = sqlite.unready
-        self._gets: dict[Model, Any] = Gets(sqlite.statements)
-        for model in sqlite.names if self.unready else ():
-            if any(label in self.unready for label in self.needed(model)):
-                self._gets[model] = UnreadyGet(partial(self._ready_get, model))
+    @property
+    def _sqlite(self) -> SqliteSchema:
+        return self._current.state.sqlite
 
-    def _ready_get(self, model: Model) -> Get:
-        self.catch_up()
-        self._check_ready(model)
-        get: Get = self._gets[model]
-        return get
-
-    def _check_ready(self, model: Model, index: str | None = None) -> None:
-        for label in (*self.needed(model), self.label(model, index)):
-            if label in self.unready:
-                raise self.describe(label).error()
+    @property
+    def unready(self) -> Mapping[str, str]:
+        return self._current.state.sqlite.unready
 
     @classmethod
     def open(
@@ -155,7 +146,7 @@ class SqliteEngine:
         """Return one row, or None."""
         key, seek = (partition, row), self.file.seek
         try:
-            get: Get = self._gets[model]
+            get = self._current.state.gets[model]
             sql = get.sql
             found: Row | None = seek(sql, key)
             if found is None or (found[-1] is None and sql is get.lean):
@@ -165,7 +156,7 @@ class SqliteEngine:
             return followed(self.catch_up, partial(self._get, model, key))
 
     def _get(self, model: Model, key: tuple[str, str]) -> Row | None:
-        get: Get = self._gets[model]
+        get = self._current.state.gets[model]
         found: Row | None = self.file.seek(get.sql, key)
         return None if found is None else get.completed(found, get.sql, self.file.seek, key)
 
@@ -180,14 +171,14 @@ class SqliteEngine:
         keys: dict[Model, list[tuple[str, str]]] = {}
         for model, partition, row_key in wanted:
             keys.setdefault(model, []).append((partition, row_key))
+        gets = self._current.state.gets
         if len(keys) == 1:
             ((model, of_model),) = keys.items()
-            if (few := self._gets[model].few(self.file.read_few, of_model)) is not None:
+            if (few := gets[model].few(self.file.read_few, of_model)) is not None:
                 return [few.get(key) for key in of_model]
         with self.file.snapshot() as snapshot:
             rows = {
-                model: self._gets[model].rows(snapshot.read_each, snapshot.get, of_model)
-                for model, of_model in keys.items()
+                model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()
             }
         return [rows[model].get((partition, row_key)) for model, partition, row_key in wanted]
 
@@ -206,16 +197,20 @@ class SqliteEngine:
         columns, pickers = _union([sqlite.statements[model] for model in models])
         numbers = {layout.type_number(sqlite.names[model]): place for place, model in enumerate(models)}
         number = 't."_type"' if "_type" in layout.has else "NULL"
+        typed = "EntityType" in layout.has
+        columns += ', t."EntityType"' * typed
         sql = f'SELECT {number}, {columns} FROM {quoted(layout.name)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
 
         def named(kind: int | None, values: Sequence[Any]) -> tuple[Model | None, Row]:
             place = numbers.get(kind)
             if place is None:
                 held = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
+                if typed and values[-1] is not None:
+                    held["EntityType"] = values[-1]
                 return None, (*values[:3], held)
             model, row = models[place], tuple([values[at] for at in pickers[place]])
-            if (followed := sqlite.followed.get(model)) is not None:
-                followed.check_row(row)
+            if (known := sqlite.followed.get(model)) is not None:
+                known.check_row(row)
             return model, row
 
         chunks = self.file.stream(sql, (partition,))
@@ -249,6 +244,10 @@ class SqliteEngine:
         """Return what is noted under a name."""
         row = self.file.get(READ_NOTE, (name,))
         return None if row is None else row[0]
+
+    def together(self, operations: Sequence[Operation]) -> int:
+        """Return how many operations a transaction can hold: all."""
+        return len(operations)
 
     def apply(
         self,
@@ -288,9 +287,11 @@ class SqliteEngine:
         self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True, of: Iterable[Operation | Batch] = ()
     ) -> Pace:
         """Write entities in one transaction, by what the file holds and maintains then; return its pace if alone."""
-        followed = 0
+        times = 0
         while True:
-            sqlite = self._kept(of) if self._sqlite.unkept else self._sqlite
+            sqlite = self._current.state.sqlite
+            if sqlite.unkept:
+                sqlite = self._kept(of)
             run = write if not sqlite.contested else partial(_settled, write)
             try:
                 if alone:
@@ -299,9 +300,9 @@ class SqliteEngine:
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
                 return Pace()
             except OtherGeneration:
-                if followed == _FOLLOWS:
+                if times == _FOLLOWS:
                     raise
-                followed += 1
+                times += 1
                 self.catch_up()
 
     def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
@@ -320,21 +321,11 @@ class SqliteEngine:
 
     def needed(self, model: Model) -> Sequence[str]:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
-        keepers = self._sqlite.keepers.get(model, {})
-        own = [] if model.aggregate is None else [self.label(model)]
-        return [*own, *(keepers[field.name] for field in model.maintained)]
+        return self._sqlite.needed(model)
 
     def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
-
-    def describe(self, label: str) -> Unready:
-        """Return how far something that is not ready has come."""
-        done, total = 0, 0
-        for job in self._sqlite.all_jobs:
-            if label in job.labels:
-                done, total = progress(self.file.get, job.name)
-        return Unready(label, self._sqlite.unready.get(label, "building"), done, total)
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
@@ -373,25 +364,10 @@ class SqliteEngine:
         self._write(write)
         self.catch_up()
 
-    def drop(self, label: str, by: str | None = None) -> None:
-        """Maintain something no more; its tables are cleared by `build`."""
-
-        def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            publish_catalogue(writer, fenced(writer, sqlite.stored, drop(writer, sqlite.stored, label, by)))
-
-        self._write(write)
-        self.catch_up()
-
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
-
-    def catch_up(self) -> None:
-        """Follow the catalogue, if another process changed it."""
-        with self._catching_up, self.file.snapshot() as snapshot:
-            if (generation := read_generation(snapshot.read)) != self._sqlite.generation:
-                self._use(SqliteSchema(self.schema, read_catalogue(snapshot.read), generation, self._sqlite.ways_back))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
@@ -509,7 +485,7 @@ class SqliteEngine:
 def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
     """Return whether a file has to be changed before it holds what a schema needs."""
     ruled = any(map(outdated, (catalogue, *catalogue.beside)))
-    return catalogue.first_format or ruled or evolution_of(catalogue, schema, read).changed
+    return ruled or evolution_of(catalogue, schema, read).changed
 
 
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:

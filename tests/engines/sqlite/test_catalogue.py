@@ -17,8 +17,6 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 
-from .formats import to_first_format
-
 
 def reading(**extra: Any) -> type[Any]:
     """Return the class of a reading, with more in its body than the plain one."""
@@ -375,23 +373,6 @@ def test_a_new_member_keeps_the_default_that_values_without_it_read_as(tmp_path:
     settle(lean, address("lean struct", **members()))
     with pytest.raises(tm.SchemaMismatch, match='"zip".* reads as ""'):
         tm.open(lean, models=[person(address("lean struct", **members(zip=(str, "?"))))])
-
-
-def test_a_file_without_nested_schemas_is_opened_as_before_and_has_them_from_then_on(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    settle(path, address(**members()))
-    running = person(address(**members()))
-    to_first_format(path, [running])
-    with apsw.Connection(str(path)) as db:
-        db.execute(
-            "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Person.fields.home.json') WHERE name = 'models'"
-        )
-    db.close()
-    renamed = person(address(**members(zip=None, postcode=(str, ""))))
-    with tm.open(path, models=[running]) as store:
-        store.replace(store[running.key("Ann")])
-    with pytest.raises(tm.SchemaMismatch, match='"zip"'):
-        tm.open(path, models=[renamed])
 
 
 def test_what_a_hook_writes_is_its_own(tmp_path: Path) -> None:

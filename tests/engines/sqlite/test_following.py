@@ -12,12 +12,9 @@ from typing import Any, Literal
 
 import apsw
 import attrs
-import msgspec
 import pytest
 
 import tablemapper as tm
-
-from .formats import to_first_format
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -522,7 +519,7 @@ def test_a_class_carved_out_over_rows_that_lie_in_its_keys_is_refused(tmp_path: 
             tm.SchemaMismatch, match=r"a row of Employee has a key of Department, as \('Sales', 'Department'\)"
         ) as caught:
             tm.open(path, models=[employee, special])
-        assert "m.rewrite(old.Employee" in str(caught.value)
+        assert "m.rewrite(old.Employee" in (caught.value.script or "")
         running.delete(employee.key("Sales", "Department"))
         with tm.open(path, models=[employee, special]) as newer:
             newer.insert(special("Sales", 2.0))
@@ -626,33 +623,6 @@ def test_a_class_that_shares_its_table_is_declared_anew(tmp_path: Path) -> None:
             assert newer.check().ok
 
 
-# ---------------------------------------------------------------------------------------------- formats
-
-
-def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    cls = version(state=Color, kinds=list[Literal["it's", "b"]], level=Literal[2, 1], home=Home, by_price=tm.Index(partition="{price}"))  # fmt: skip
-    unopened = version("Other", "Others", odd=enum.Enum("Odd", {"A": "x y,Z=3", "B": "it's"}))
-    with tm.open(path, models=[cls, unopened]) as store:
-        store.insert(cls("a", 1, 1.0, Color.BLUE, ["b"], 2, Home("Rome")))
-    to_first_format(path, [cls, unopened])
-    before = generation(path)
-    with tm.open(path, models=[cls]) as store:
-        assert store[cls.key("a", 1)].state is Color.BLUE
-        assert store.check().ok
-    assert generation(path) == before + 1
-    db = apsw.Connection(str(path))
-    ((form,),) = db.execute("SELECT form FROM tablemapper_catalogue WHERE name = 'models'")
-    assert db.pragma("user_version") == 2
-    db.close()
-    fields = msgspec.json.decode(form)["Other"]["fields"]
-    assert (fields["odd"]["type"], fields["odd"]["members"]) == ("str", ["it's", "x y,Z=3"])
-    wider = version(state=Wider, kinds=list[Literal["it's", "b", "c"]], level=int, home=Villa)
-    for models in ([unopened], [cls, unopened], [wider], [cls]):
-        with tm.open(path, models=models) as store:
-            assert store.check().ok
-
-
 def test_the_bytes_of_a_file_that_is_refused_stay_as_they_were(path: Path) -> None:
     before = path.read_bytes()
     for models in (
@@ -660,8 +630,9 @@ def test_the_bytes_of_a_file_that_is_refused_stay_as_they_were(path: Path) -> No
         [version(note=str)],
         [version(key=tm.Key(partition="{number}", row="{category}"))],
     ):
-        with pytest.raises(tm.SchemaMismatch, match=r"(?s)This needs a migration; write .*\n    m\."):
+        with pytest.raises(tm.SchemaMismatch, match="This needs a migration") as refused:
             tm.open(path, models=models)
+        assert "\n    m." in (refused.value.script or "")
     assert path.read_bytes() == before
 
 
@@ -677,10 +648,9 @@ def test_a_property_that_holds_nothing_may_be_left_out(path: Path, open_store: O
     newer.merge(wide.key("x", 1), rank=4)
     store.merge(plain.key("x", 1), price=2.0)
     assert newer[wide.key("x", 1)].rank == 4
-    with pytest.raises(
-        tm.SchemaMismatch, match=r'(?s)the property "rank" \(int\) is in the file.*m\.drop\(old.Product.rank\)'
-    ):
+    with pytest.raises(tm.SchemaMismatch, match=r'the property "rank" \(int\) is in the file') as caught:
         tm.open(path, models=[version(more=str | None, note=str | None)])
+    assert "m.drop(old.Product.rank)" in (caught.value.script or "")
 
 
 def test_undeclared_properties_may_be_added(path: Path, open_store: Open) -> None:

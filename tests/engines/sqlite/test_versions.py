@@ -190,7 +190,8 @@ def test_what_is_refused_stops_nobody(start: Any, tmp_path: Path) -> None:
 
         key = tm.Key[str, int](partition="{shop}", row="{number}")
 
-    with pytest.raises(tm.SchemaMismatch, match=r"m\.convert\(old.Product.price, new.Product.price, str, back=float\)"):
+    with pytest.raises(tm.SchemaMismatch) as caught:
         tm.open(tmp_path / "x.db", models=[Product])
+    assert "m.convert(old.Product.price, new.Product.price, str, back=float)" in (caught.value.script or "")
     write(old, 10)
     assert old("check") == []

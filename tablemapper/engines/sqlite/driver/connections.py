@@ -7,7 +7,7 @@ import secrets
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -15,27 +15,26 @@ import apsw
 import attrs
 
 from ....errors import CorruptStore, NotAStore, StoreError, StoreLocked, StoreReadOnly
-from .driver_errors import translated
+from .driver_errors import DRIVER_ERRORS, translated
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, READ_IDENTITY, STATE, may_follow
 
 __all__ = [
-    "APPLICATION_ID",
     "FORMAT_VERSION",
     "MEMORY",
     "BusyHandler",
     "Durability",
     "Location",
     "clean_path",
+    "interrupt_behind",
     "quiet_close",
     "sqlite_version",
     "vacuum",
 ]
 
 MEMORY = ":memory:"
-APPLICATION_ID = 0x746D6170  # "tmap"
-FORMAT_VERSION = 2
-_FIRST_VERSION = 1  # the first format is carried over when the catalogue is read
+_APPLICATION_ID = 0x746D6170  # "tmap"
+FORMAT_VERSION = 1
 Durability = Literal["full", "relaxed"]
 
 _MAGIC = b"SQLite format 3\x00"
@@ -100,8 +99,6 @@ class BusyHandler:
 
     Attributes:
         until: the deadline of all waits; None if each has the whole timeout.
-        interrupt: what a handler of a signal raised in the last wait. Where a ``with`` of apsw waits, that raises only
-            that SQLite is busy.
     """
 
     def __init__(
@@ -113,32 +110,31 @@ class BusyHandler:
         monotonic: Callable[[], float],
     ) -> None:
         self.until: float | None = None
-        self.interrupt: BaseException | None = None
         self._timeout = timeout
         self._sleep = sleep
         self._random = random
         self._monotonic = monotonic
         self._deadline = 0.0
 
-    def start(self, until: float | None) -> None:
-        """Set the deadline of the waits that come."""
-        self.until = until
-        self.interrupt = None
-
     def __call__(self, calls: int) -> bool:
         """Wait a moment; tell whether SQLite is to try again."""
-        try:
-            now = self._monotonic()
-            if calls == 0:
-                self.interrupt = None
-                self._deadline = now + self._timeout if self.until is None else self.until
-            if now >= self._deadline:
-                return False
-            self._sleep(0.0001 + 0.0009 * self._random())
-        except BaseException as error:
-            self.interrupt = error
-            raise
+        now = self._monotonic()
+        if calls == 0:
+            self._deadline = now + self._timeout if self.until is None else self.until
+        if now >= self._deadline:
+            return False
+        self._sleep(0.0001 + 0.0009 * self._random())
         return True
+
+
+def interrupt_behind(error: BaseException) -> BaseException | None:
+    """Return what a handler of a signal raised while SQLite waited, if that is why SQLite says that it is busy.
+
+    Where a ``with`` of apsw waits, it raises only the latter, in the context of the former.
+    """
+    behind = error.__context__ if isinstance(error, apsw.BusyError) else None
+    came_from = None if behind is None or behind.__traceback__ is None else behind.__traceback__.tb_frame.f_code
+    return behind if came_from is BusyHandler.__call__.__code__ else None  # else the caller handles an error
 
 
 @attrs.define(kw_only=True)
@@ -149,8 +145,6 @@ class Location:
     vfs: str | None
     durability: Durability
     page_size: int
-    application_id: int
-    format_version: int
     timeout: float
     busy_handler: Callable[[], BusyHandler]
     _identity: tuple[int, int] | None = attrs.field(default=None, init=False)
@@ -236,9 +230,12 @@ class Location:
             header = file.xRead(min(size, 100), 0) if size else b""
         finally:
             file.xClose()
-        if not size or (header[:16] != _MAGIC and self._half_created()):
+        if not size or self._half_created(size):
             if not create:
                 raise NotAStore(f'"{self.path}" is empty; name the file of a store')
+            if size:  # by a connection of its own, which keeps what it read in the header of such a file
+                with closing(self._connect(apsw.SQLITE_OPEN_READWRITE, self.busy_handler())) as connection:
+                    connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
             return
         if header[:16] != _MAGIC or len(header) < 100:
             raise NotAStore(
@@ -247,39 +244,40 @@ class Location:
             )
         self.check_format(int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big"))
 
-    def _half_created(self) -> bool:
-        # The power failed while an empty file became a store: SQLite makes it empty again by itself.
+    def _half_created(self, size: int) -> bool:
+        # The power failed while an empty file became a store: whatever its two pages say, SQLite makes it empty again.
         try:
             with open(self.path + "-journal", "rb") as journal:
-                header = journal.read(20)
+                header = journal.read(28)
         except OSError:
             return False
-        return header[:8] == _JOURNAL_MAGIC and len(header) == 20 and header[16:20] == bytes(4)
+        pages, page_size = header[16:20], int.from_bytes(header[24:28], "big")
+        return header[:8] == _JOURNAL_MAGIC and pages == bytes(4) and size <= 2 * page_size
 
     def check_format(self, application_id: int, version: int) -> None:
-        if application_id != self.application_id:
+        if application_id != _APPLICATION_ID:
             raise NotAStore(
                 f'"{self.path}" is an SQLite database, but not a tablemapper store (application id '
-                f"{application_id:#010x}, expected {self.application_id:#010x}); it was left as it is: "
+                f"{application_id:#010x}, expected {_APPLICATION_ID:#010x}); it was left as it is: "
                 "choose another path"
             )
-        if version > self.format_version:
+        if version != FORMAT_VERSION:
             raise NotAStore(
-                f'"{self.path}" was written by a newer tablemapper (format {version}, this one reads '
-                f"{self.format_version}); it was left as it is: upgrade tablemapper"
-            )
-        if version < _FIRST_VERSION:
-            raise CorruptStore(
-                f'"{self.path}" says that its format is {version}, expected {self.format_version}; restore a backup'
+                f'"{self.path}" has format {version}, this tablemapper reads format {FORMAT_VERSION}; it was left '
+                "as it is: upgrade tablemapper to the version that wrote it, or to a newer one"
             )
 
     def _check_log(self) -> None:
-        """Refuse a write-ahead log of another file, or of an older copy of this one: SQLite would apply it silently."""
+        """Refuse a write-ahead log of another file, or of an older copy of this one: SQLite would apply it silently.
+
+        Only where the file proves what it says of itself without the log: after a power cut the log alone has what was
+        being copied, and a file that lost it would be lost with it.
+        """
         # Twice, since another process may copy the log into the file just while this is read.
         if self._has_log() and all(self._log_is_foreign() for _ in range(2)):
             raise CorruptStore(
                 f'"{self.path}-wal" is the log of another file, or of an older copy of this one; both were left as they '
-                "are: move the log away, or put back the one that belongs to the file"
+                "are: put back the log that belongs to the file; only if there is none, move this one away, and keep it"
             )
 
     def _has_log(self) -> bool:
@@ -302,7 +300,7 @@ class Location:
         try:
             self._harden(connection, cache=_READER_CACHE)
             return connection.execute(READ_IDENTITY).fetchone()
-        except apsw.Error:
+        except DRIVER_ERRORS:
             return None  # opening the file says what is wrong
         finally:
             quiet_close(connection)
@@ -403,6 +401,8 @@ class Location:
             connection.limit(limit, value)
         # One call each: apsw stops after the first statement of a call that returns a row.
         connection.execute("PRAGMA cell_size_check = 1")
+        # A plan says by what it is read: an index that SQLite makes for one statement reads the whole table first.
+        connection.execute("PRAGMA automatic_index = 0")
         connection.execute("PRAGMA mmap_size = 0").fetchall()
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{cache}")
@@ -415,8 +415,8 @@ class Location:
         connection.execute("BEGIN EXCLUSIVE")
         try:
             if not _value(connection, "SELECT count(*) FROM sqlite_schema"):
-                connection.execute(f"PRAGMA application_id = {self.application_id}")
-                connection.execute(f"PRAGMA user_version = {self.format_version}")
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
                 connection.execute(CREATE_STATE)
                 connection.execute(INSERT_STATE, (secrets.token_hex(16),))
             connection.execute("COMMIT")

@@ -25,10 +25,13 @@ from ....errors import (
     TableMapperError,
 )
 
-__all__ = ["DRIVER_ERRORS", "NoSuchName", "translated"]
+__all__ = ["DRIVER_ERRORS", "NoSuchName", "spoils", "translated"]
 
 #: What the driver raises by itself; it never means a mistake in the code of the caller.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
+
+
+_REFUSALS = (apsw.BusyError, apsw.ConstraintError, apsw.MismatchError, apsw.SQLError, apsw.TooBigError)
 
 
 class NoSuchName(StoreError):
@@ -135,6 +138,16 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
             f'"{path}": SQLite refused a statement ({_words(error)}); please report it with the traceback'
         )
     return error
+
+
+def spoils(error: BaseException | None) -> bool:
+    """Tell whether a connection may hold pages that are not those of the file, after an error in its transaction.
+
+    To undo, SQLite reads pages anew. Where it cannot, ROLLBACK does not say so, and a later COMMIT writes what was
+    to be undone; it is safe only where the error is an IOERR, or the disk is full.
+    """
+    ours = isinstance(error, (TableMapperError, *_REFUSALS))
+    return isinstance(error, (apsw.Error, OSError, MemoryError)) and not ours
 
 
 def _words(error: BaseException) -> str:

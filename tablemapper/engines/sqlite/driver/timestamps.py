@@ -4,6 +4,9 @@ One row of the file says up to where timestamps have been given out, and to whic
 that object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is
 within what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second
 while the object is the only writer, so that writers which take turns never push time further ahead than they used.
+
+The row says until twice: ``fences`` is sixteen times that, plus the fences since. A power cut tears a page at any byte,
+and then the two do not fit together.
 """
 
 from __future__ import annotations
@@ -27,12 +30,12 @@ CREATE_STATE = (
 )
 INSERT_STATE = f"INSERT INTO {STATE} (one, generation, until, owner, fences, store) VALUES (1, 0, 0, 0, 0, ?)"
 FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
-READ_IDENTITY = f"SELECT store, until FROM {STATE} WHERE typeof(until) = 'integer' AND length(store) > 0"
-"""Nothing, if the page is half written, as a power cut leaves it: then the log has the whole one."""
-SET_PROGRESS = f"UPDATE {STATE} SET generation = ?, until = ? WHERE one = 1"
+READ_IDENTITY = f"SELECT store, until FROM {STATE} WHERE typeof(fences) = 'integer' AND fences / 16 = until"
+"""Nothing, if the two do not fit together: then the log has the whole row."""
+SET_PROGRESS = f"UPDATE {STATE} SET generation = ?1, until = ?2, fences = 16 * ?2 WHERE one = 1"
 _READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
-_EXTEND = f"UPDATE {STATE} SET until = ?, owner = ? WHERE one = 1"
-_HAND_BACK = f"UPDATE {STATE} SET until = ?, owner = 0 WHERE one = 1 AND owner = ? AND until > ?"
+_EXTEND = f"UPDATE {STATE} SET until = ?1, owner = ?2, fences = 16 * ?1 WHERE one = 1"
+_HAND_BACK = f"UPDATE {STATE} SET until = ?1, owner = 0, fences = 16 * ?1 WHERE one = 1 AND owner = ?2 AND until > ?1"
 _BUMP = f"UPDATE {STATE} SET generation = generation + 1 WHERE one = 1"
 _PROOF = f"SELECT 1 FROM {STATE} WHERE until = ? AND owner = ?"
 
@@ -121,7 +124,7 @@ class Timestamps:
         """Take back what the file allows and nobody used; a store that is closed leaves its file as if it had none."""
         if self._until > self._last:
             with connection:
-                connection.execute(_HAND_BACK, (self._last, self._owner, self._last))
+                connection.execute(_HAND_BACK, (self._last, self._owner))
 
     def _reload(self, connection: apsw.Connection) -> None:
         generation, until, owner = read_state(connection, self._path)

@@ -20,7 +20,7 @@ import apsw
 
 from ....errors import StoreClosed, StoreError
 from ..driver.connections import Location, clean_path, quiet_close, vacuum
-from ..driver.driver_errors import translated
+from ..driver.driver_errors import DRIVER_ERRORS, translated
 from ..driver.reader_pool import ReaderPool
 from ..driver.snapshots import Row, Snapshot, Stream
 from ..driver.timestamps import STATE, Timestamps
@@ -159,13 +159,16 @@ class File:
             return self._read(fetch, sql, args)
         connection = self._writes.connection
         try:
-            me = self._reading = get_ident()
-            if connection is not None and (me == self._only or self._arrive()) and not connection.in_transaction:
-                return fetch(connection.execute(sql, args))
-        except Exception:
-            self._writes.give_up(connection)  # a page that was read wrongly would stay in its cache
+            try:
+                me = self._reading = get_ident()
+                if connection is not None and (me == self._only or self._arrive()) and not connection.in_transaction:
+                    return fetch(connection.execute(sql, args))
+            except Exception:
+                self._writes.give_up(connection)  # a page that was read wrongly would stay in its cache
+            finally:
+                self._reading = 0
         finally:
-            self._reading = 0
+            self._reading = 0  # also if something is raised at the line above: other threads would wait for ever
         return self._read(fetch, sql, args)
 
     def _read(self, fetch: Callable[[apsw.Cursor], T], sql: str, args: Sequence[Any]) -> T:
@@ -371,13 +374,24 @@ class File:
         self.check_open()
         self._readers.empty()
         self._writes.disconnect()
+        stopped: list[BaseException] = []
+
+        def proceed() -> None:
+            try:
+                step()
+            except BaseException as error:
+                stopped.append(error)
+                raise
+
         try:
             with closing(self._location.alone()) as connection:
                 with connection:
                     change(Writer(connection, self._timestamps))
-                vacuum(connection, step)
+                vacuum(connection, proceed)
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error as error:
+        except DRIVER_ERRORS as error:
+            if error in stopped:
+                raise
             raise translated(error, self.path) from error
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, Self, TypeVar
 
@@ -16,7 +16,7 @@ from ..driver.driver_errors import translated
 from ..driver.snapshots import Row, Snapshot
 from .btree import Key
 from .file import File
-from .group_commit import PendingWrite
+from .group_commit import CommitQueue, PendingWrite
 from .writer import Writer
 
 __all__ = ["MemoryFile"]
@@ -110,29 +110,25 @@ class MemoryFile(File):
 class _MemorySnapshot(Snapshot):
     """Keeps all other threads out while it is open."""
 
-    __slots__ = ("_entered", "_memory")
+    __slots__ = ("_alone", "_memory")
 
     def __init__(self, file: MemoryFile) -> None:
         super().__init__(file)
         self._memory = file
-        self._entered = False
+        self._alone: Generator[None] | None = None
 
     def __enter__(self) -> Self:
         file = self._memory
         file.check_open()
         queue = file._writes.queue
         if queue.owner != threading.get_ident():
-            queue.lock.acquire()
-            self._entered = True
-            queue.owner = threading.get_ident()
+            self._alone = alone = _alone(queue)
+            next(alone)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._entered:
-            self._entered = False
-            queue = self._memory._writes.queue
-            queue.owner = 0
-            queue.lock.release()
+        if self._alone is not None:
+            self._alone.close()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         return self._memory.read(sql, args)
@@ -150,6 +146,16 @@ class _MemorySnapshot(Snapshot):
             yield rows
 
 
+def _alone(queue: CommitQueue) -> Generator[None]:
+    """Hold the lock from the first step until it is closed or freed: an interrupt between two steps cannot keep it."""
+    with queue.lock:
+        try:
+            queue.owner = threading.get_ident()
+            yield
+        finally:
+            queue.owner = 0
+
+
 class _Begun(Generic[T]):
     """A read that was begun, and goes on as it is asked for more; what is left is read before anything is written."""
 
@@ -157,7 +163,7 @@ class _Begun(Generic[T]):
         self._file = file
         self._items: Iterator[T] | None = items
         self._left: deque[T] = deque()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -177,5 +183,7 @@ class _Begun(Generic[T]):
         items, self._items = self._items, None
         try:
             self._left.extend(items or ())
-        except Exception as error:
+        except BaseException as error:
             self._error = error
+            if not isinstance(error, Exception):
+                raise

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ....errors import StoreError, check_seconds, shown
-from ..driver.connections import APPLICATION_ID, FORMAT_VERSION, BusyHandler, Durability, Location, clean_path
+from ..driver.connections import BusyHandler, Durability, Location, clean_path
 from .file import File
 from .memory import MemoryFile
 from .restore import Reads, restore
@@ -34,8 +34,6 @@ def open_file(
     readers: int | None = None,
     most_readers: int = 64,
     clock: Callable[[], int] = _microseconds,
-    application_id: int = APPLICATION_ID,
-    format_version: int = FORMAT_VERSION,
     vfs: str | None = None,
     warn_after: float = 30.0,
     refuse_after: float = 300.0,
@@ -59,8 +57,6 @@ def open_file(
         most_readers: connections that read at the same time; a thread that finds all of them in use waits, unless it
             holds one.
         clock: the time in µs since 1970.
-        application_id: the mark in the header of the file that says that it is a store.
-        format_version: the format that this code reads and writes.
         vfs: the name of the SQLite file layer, by default that of the operating system.
         warn_after: seconds after which an open stream is logged.
         refuse_after: seconds after which it raises ``SnapshotTooOld``.
@@ -73,7 +69,7 @@ def open_file(
         share: how many writes of different threads may share a commit.
 
     Raises:
-        NotAStore: the file is something else, or was written by a newer format. It was not touched.
+        NotAStore: the file is something else, or has another format. It was not touched.
         CorruptStore: it is a store, but damaged.
         StoreReadOnly: it cannot be written.
         StoreLocked: another process held it for longer than the timeout.
@@ -90,8 +86,6 @@ def open_file(
         vfs,
         durability=durability,
         page_size=page_size,
-        application_id=application_id,
-        format_version=format_version,
         timeout=timeout,
         monotonic=monotonic,
         sleep=sleep,
@@ -151,8 +145,6 @@ def _location(
     *,
     durability: Durability = "full",
     page_size: int = 4096,
-    application_id: int = APPLICATION_ID,
-    format_version: int = FORMAT_VERSION,
     timeout: float = 5.0,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
@@ -163,8 +155,6 @@ def _location(
         vfs=vfs,
         durability=durability,
         page_size=page_size,
-        application_id=application_id,
-        format_version=format_version,
         timeout=timeout,
         busy_handler=partial(
             BusyHandler,

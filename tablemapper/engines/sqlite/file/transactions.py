@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import apsw
 
 from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
-from ..driver.connections import WAL_PAGES, Location, quiet_close
-from ..driver.driver_errors import DRIVER_ERRORS, translated
+from ..driver.connections import WAL_PAGES, Location, interrupt_behind, quiet_close
+from ..driver.driver_errors import DRIVER_ERRORS, spoils, translated
 from ..driver.timestamps import FENCE, Timestamps
 from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
@@ -148,7 +148,7 @@ class Transactions:
 
     def _commit(self, first: PendingWrite[Any], others: list[PendingWrite[Any]], *, joined: bool) -> None:
         """Run a write in a transaction, add to ``others`` those that joined, and commit."""
-        self._busy.start(first.until)
+        self._busy.until = first.until
         connection = self.connection or self.reconnect()
         timestamps = self._timestamps
         applied = False
@@ -156,8 +156,8 @@ class Transactions:
         until, began = first.until, 0.0
         in_company = self._was_long or first.until < self._in_company_until
         if first.alone is not self._copies_later:
-            self._copies_later = first.alone
             connection.wal_autocheckpoint(2 * WAL_PAGES if first.alone else WAL_PAGES)
+            self._copies_later = first.alone
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
@@ -173,7 +173,7 @@ class Transactions:
                         self._gather(connection, others)
                     applied = True
                 except BaseException as error:
-                    # A disk error has ended the transaction; apsw then raises that it cannot roll back.
+                    # A disk error may have ended the transaction; apsw then raises that it cannot roll back.
                     raised = error
                     raise
             timestamps.committed(connection)
@@ -198,7 +198,10 @@ class Transactions:
             else:
                 if isinstance(error, apsw.BusyError):
                     self._in_company_until = self.deadline() + _COMPANY
-                self.undo(connection)
+                if spoils(error) or spoils(raised):
+                    self.disconnect()
+                else:
+                    self.undo(connection)
                 ours = self._outward(raised or error)
                 raise ours from ours.__cause__
         finally:
@@ -241,7 +244,9 @@ class Transactions:
         try:
             with self.connection:
                 pass
-        except apsw.BusyError:
+        except apsw.BusyError as error:
+            if (interrupt := interrupt_behind(error)) is not None:
+                raise interrupt from None
             return False
         except apsw.Error:
             pass  # the write will meet it, too
@@ -273,8 +278,8 @@ class Transactions:
                 with connection:
                     self._apply(write, timestamp)
             except BaseException as error:
-                if not connection.in_transaction:
-                    raise  # the disk failed, and that has undone all of them
+                if spoils(error) or not connection.in_transaction:
+                    raise  # the disk failed, and none of them is to be committed
                 timestamps.generation = generation
                 write.proof = None
                 write.error = self._outward(error)
@@ -283,8 +288,8 @@ class Transactions:
 
     def _outward(self, error: BaseException) -> BaseException:
         """Return the error that the caller is to see for one in a write."""
-        if isinstance(error, apsw.BusyError) and self._busy.interrupt is not None:
-            return self._busy.interrupt
+        if (interrupt := interrupt_behind(error)) is not None:
+            return interrupt
         if not isinstance(error, DRIVER_ERRORS):
             return error
         ours = translated(error, self._path)
@@ -302,7 +307,7 @@ class Transactions:
         proof = self._timestamps.proof
         present: bool | None = None
         self.disconnect()
-        self._busy.start(None)
+        self._busy.until = None
         try:
             connection = self.reconnect()
             present = _present(connection, writes, proof)
@@ -314,10 +319,10 @@ class Transactions:
                 # trusted.
                 behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 final = behind == done
-        except Exception:
+        except Exception as failure:
             self.disconnect()
-            if self._busy.interrupt is not None:
-                raise self._busy.interrupt from None
+            if (interrupt := interrupt_behind(failure)) is not None:
+                raise interrupt from None
             # A full disk fails in a write, not in a sync: the frame that commits is safe, or is not there.
             final = present is not None and isinstance(error, apsw.FullError)
         if not final:
@@ -359,8 +364,12 @@ class Transactions:
 
     def hand_back(self, connection: apsw.Connection) -> None:
         """Give up timestamps that were reserved and not used, if no other process writes just now."""
-        self._busy.start(_NEVER)
-        self._timestamps.hand_back(connection)
+        self._busy.until = _NEVER
+        try:
+            self._timestamps.hand_back(connection)
+        except apsw.BusyError as error:
+            if (interrupt := interrupt_behind(error)) is not None:
+                raise interrupt from None
 
     def undo(self, connection: apsw.Connection) -> None:
         """Leave no transaction open."""

@@ -1,6 +1,5 @@
 """Changes of a store in batches, while other programs write.
 
-- `fences`: other names of the tables of versions that end.
 - `dropping`: indexes, aggregates and classes dropped or disabled, and their tables cleared.
 - `switch`: the catalogue after a migration switched.
 - `layout`: the tables of a file while they change.

@@ -24,8 +24,8 @@ from ..rows.building import states_after
 from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import BUILDS, END
 from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue, values_label, values_table
+from ..sql.fences import names_taken, table_names, with_other_name
 from ..sql.tables import EntityTable, fresh_name, quoted
-from .fences import names_taken, table_names, with_other_name
 
 __all__ = [
     "clear_batch",
@@ -350,7 +350,7 @@ def delete_rows(writer: Writer, table: str, most: int) -> int:
 def tidy(writer: Writer) -> None:
     """Drop the tables that drops left, and give the others their public names, while no other process is there."""
     catalogue = read_catalogue(writer.read)
-    if not catalogue.models or catalogue.first_format or catalogue.staged is not None:
+    if catalogue.staged is not None:
         return
     for name in [name for tombstone in catalogue.tombstones for name in tombstone.tables]:
         writer.execute(f"DROP TABLE {quoted(name)}")

@@ -173,7 +173,6 @@ class Layout:
             past=frozenset(self._past),
             jobs=tuple(jobs),
             history=tuple(history),
-            first_format=False,
         )
 
 

@@ -6,7 +6,8 @@ No class need be opened: the catalogue has the forms of all.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,12 +15,12 @@ import attrs
 from msgspec.structs import replace
 
 from ....errors import InvalidMigration
-from ....evolution.definitions import has_names_of, holds_all
 from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, Forms, VersionForm, bare_label, form_hash
+from ....schema.forms import AppliedForm, Forms, bare_label, form_hash
 from ....schema.model import Model, Schema
-from ...migration import Copied, Edit, Fault, Transition, name_of
+from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition, name_of
 from ...protocol import Pace
+from ..driver.snapshots import Snapshot
 from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
@@ -36,15 +37,15 @@ from ..sql.catalogue import (
     read_generation,
     trusted,
 )
+from ..sql.fences import fenced, table_names
 from ..sql.maintained_tables import index_column_names
-from ..sql.names import Names, composed, index_columns_of, with_names, without
+from ..sql.names import Names, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .copying import OF, Copying, Key, copy_forms, is_one_way
 from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
-from .fences import fenced, table_names
-from .switch import ended, linked, swapped, switched, with_drops
-from .takeover import stage, take_format, take_over
+from .switch import ended, linked, swapped, switched, with_drops, with_new_versions
+from .takeover import stage, take_over
 
 __all__ = ["SqliteMigrations"]
 
@@ -53,7 +54,6 @@ _FOLLOWS = 10  # times that a write follows the catalogue; after that others cha
 _COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
 _LEFTOVERS = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id FROM {COPIES}) LIMIT ?"
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
-_DELETED = 5_000  # rows of a table that are deleted in one transaction
 
 
 class SqliteMigrations:
@@ -63,7 +63,8 @@ class SqliteMigrations:
         self._file = file
         self._copying: Copying | None = None
         self._transition: Transition | None = None
-        self._look()
+        self._started = 0  # when that was started
+        self.look()
 
     @classmethod
     def open(
@@ -90,8 +91,8 @@ class SqliteMigrations:
 
     # ------------------------------------------------------------------------------------------ the catalogue
 
-    def _look(self) -> None:
-        """Read the catalogue; a copy that is under way goes on by it."""
+    def look(self) -> None:
+        """Read the catalogue as it is now; a copy that is under way goes on by it."""
         with self._file.snapshot() as snapshot:
             self._catalogue = read_catalogue(snapshot.read)
             self._generation = read_generation(snapshot.read)
@@ -145,10 +146,25 @@ class SqliteMigrations:
         opened = [version.since for version in versions if version.form == form_hash(form)]
         return min([*opened, state.since]) < time
 
+    def building(self) -> frozenset[str]:
+        """Return the classes over whose entities something is being built."""
+        return frozenset([job.owner for job in self._catalogue.jobs])
+
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
-        ((count,),) = self._file.read(self._count_sql(name))
+        with self._unchanged() as snapshot:
+            if name not in self._catalogue.models:  # (it was, when the caller looked)
+                raise Outdated
+            ((count,),) = snapshot.read(self._count_sql(name))
         return int(count)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[Snapshot]:
+        """Return a context manager for reads of one state, in which the catalogue is still the one that was looked at."""
+        with self._file.snapshot() as snapshot:
+            if read_generation(snapshot.read) != self._generation:
+                raise Outdated
+            yield snapshot
 
     def _count_sql(self, name: str) -> str:
         table = self._catalogue.table_of(name)
@@ -176,7 +192,20 @@ class SqliteMigrations:
                 if followed == _FOLLOWS:
                     raise
                 followed += 1
-                self._look()
+                self.look()
+
+    def _change(self, write: Callable[[Writer], T]) -> T:
+        """Write by the catalogue that was looked at, then look at it again; return what ``write`` returns.
+
+        Raises:
+            Outdated: it is another one by now, and nothing was written.
+        """
+        try:
+            result, _, _ = self._file.write_alone(write, generation=self._generation)
+        except OtherGeneration as error:
+            raise Outdated from error
+        self.look()
+        return result
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
@@ -186,47 +215,45 @@ class SqliteMigrations:
             history = [AppliedForm(id, script, started=now, switched=now) for id, script in applied]
             self._save(writer, attrs.evolve(self._catalogue, history=(*self._catalogue.history, *history)))
 
-        self._write(write)
-        self._look()
+        self._change(write)
 
-    def start(self, transition: Transition, check: Callable[[Forms], None]) -> bool:
+    def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied.
 
         Nothing is to be copied if a twin has the result already, kept in step since the migration switched, or was
         undone.
 
         Raises:
-            InvalidMigration: another one is under way, or ``check`` refuses the store.
+            InvalidMigration: another one is under way.
         """
 
-        def write(writer: Writer) -> None:
+        def write(writer: Writer) -> bool:
             catalogue, now = self._catalogue, writer.timestamp
-            check(catalogue.models)
             if catalogue.staged is not None:
                 if catalogue.staged.migration != transition.name:
                     raise _under_way(transition.id, catalogue.staged)
                 # (The last entry of all can be of a later migration that was undone.)
-                if catalogue.last_run(transition.id).script == transition.script:
-                    return
+                if (last := catalogue.last_run(transition.id)).script == transition.script:
+                    self._started = last.started
+                    return True
                 catalogue = _discarded(writer, catalogue)
             twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
             if twin is not None:
                 if catalogue.last_run(transition.id).script == transition.script:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
-                    return
+                    return False
                 catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
-            if catalogue.first_format:
-                take_format(writer, catalogue)  # the tables that a copy needs
             staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:
                 history = (*history, AppliedForm(transition.id, transition.script, list(transition.steps), started=now))
-            self._publish(writer, attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history))
+            catalogue = attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history)
+            self._started = catalogue.last_run(transition.id).started
+            self._save(writer, catalogue)
+            return True
 
         self._transition, self._copying = transition, Copying(transition)
-        self._write(write)
-        self._look()
-        return self._catalogue.staged is not None
+        return self._change(write)
 
     def _stage(self, writer: Writer, transition: Transition, catalogue: Catalogue) -> Catalogue:
         """Create the tables of the new classes, and register what is copied; return the new classes' catalogue."""
@@ -262,7 +289,7 @@ class SqliteMigrations:
         copying = Copying(transition)
         source = self._schema(transition.old, self._catalogue)
         copying.use(source, source, self._former(transition))
-        with self._file.snapshot() as snapshot:
+        with self._unchanged() as snapshot:
             return copying.lacking(snapshot)
 
     def under_way(self) -> str | None:
@@ -276,25 +303,23 @@ class SqliteMigrations:
             if self.under_way() == name:
                 self._save(writer, _discarded(writer, self._catalogue))
 
-        self._write(write)
-        self._look()
+        self._change(write)
 
-    def edit(self, edit: Edit, check: Callable[[Forms], None]) -> None:
+    def edit(self, edit: Edit) -> None:
         """Run a migration that copies nothing, in one transaction.
 
         Raises:
-            InvalidMigration: another one is under way, or ``check`` refuses the store.
+            InvalidMigration: another one is under way.
         """
 
         def write(writer: Writer) -> None:
             catalogue, now = self._catalogue, writer.timestamp
-            check(catalogue.models)
             if catalogue.staged is not None:
                 raise _under_way(edit.id, catalogue.staged)
             for name, names in edit.names.items():
                 catalogue = _renamed(writer, catalogue, name, names)
             catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
-            catalogue = with_drops(_with_new_versions(catalogue, edit, now), edit)
+            catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
             if edit.back:
                 catalogue = attrs.evolve(catalogue, versions=revived(catalogue.versions, edit.id, edit.id))
                 history = [
@@ -306,13 +331,17 @@ class SqliteMigrations:
                 history = [*catalogue.history, entry]
             self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
 
-        self._write(write)
-        self._look()
+        self._change(write)
 
-    def take_over(self, schema: Schema) -> None:
-        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing."""
-        self._write(lambda writer: take_over(writer, schema, writer.read))
-        self._look()
+    def take_over(self, schema: Schema) -> bool:
+        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
+
+        Returns:
+            Whether anything was added.
+        """
+        before = self._generation
+        self._change(lambda writer: take_over(writer, schema, writer.read))
+        return self._generation != before
 
     def step(self, most: int) -> Copied:
         """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
@@ -326,7 +355,7 @@ class SqliteMigrations:
             nonlocal read, done, total, switched
             staged = self._catalogue.staged
             if staged is None or staged.migration != transition.name:  # another run has switched
-                if not _is_done(self._catalogue.history, transition):
+                if not self._is_done(transition):
                     raise InvalidMigration(
                         transition.id,
                         ["another run gave it up while this one copied; run the one that is wanted again"],
@@ -341,8 +370,16 @@ class SqliteMigrations:
 
         _, pace = self._paced(write)
         if switched:
-            self._look()
+            self.look()
         return Copied(read, done, total, pace, switched, copying.passed, copying.stuck)
+
+    def _is_done(self, transition: Transition) -> bool:
+        """Return whether another run has switched, though a third one may have gone back since."""
+        history, id = self._catalogue.history, transition.id
+        entry = next((entry for entry in history if (entry.id, entry.started) == (id, self._started)), None)
+        if transition.back:
+            return entry is None or entry.undone is not None
+        return entry is not None and entry.switched is not None
 
     def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
         """Replace the old classes by the staged ones."""
@@ -351,62 +388,70 @@ class SqliteMigrations:
         self._save(writer, switched(writer, self._catalogue, transition, staged, entities))
 
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
-        if self._catalogue.first_format:
-            take_format(writer, catalogue)
-        self._publish(writer, catalogue)
-
-    def _publish(self, writer: Writer, catalogue: Catalogue) -> None:
         publish_catalogue(writer, fenced(writer, self._catalogue, catalogue))
 
     # ------------------------------------------------------------------------------------------ after the switch
 
-    def clear(self, most: int) -> int:
-        """Delete the notes of finished migrations in one transaction, at most so many rows; return how many."""
+    def clear(self, most: int) -> Pace | None:
+        """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
 
-        def write(writer: Writer) -> int:
-            rows = writer.execute(_LEFTOVERS, (most,)).fetchall()
-            if rows:
-                writer.executemany(_FORGET, rows)
-            return len(rows)
+        def write(writer: Writer) -> None:
+            writer.executemany(_FORGET, writer.execute(_LEFTOVERS, (most,)).fetchall())
 
-        if self._catalogue.first_format or not self._file.read(_LEFTOVERS, (1,)):
-            return 0
-        return self._write(write)
+        return self._paced(write)[1] if self._file.read(_LEFTOVERS, (1,)) else None
 
     def has_twin(self, id: str) -> bool:
         """Return whether the version before a migration goes on, in tables that are kept in step."""
         return any(twin.migration == id for twin in self._catalogue.twins)
 
-    def contract(self, id: str) -> bool:
-        """Drop the tables of the classes that a migration replaced or drops; return False if that was undone meanwhile."""
+    def contract(self, id: str, batches: Batches) -> bool:
+        """Drop the tables of the classes that a migration replaced or drops; return False if another run undoes that."""
         # After the first transaction the migration cannot be undone, and no program uses the tables: they can be
         # emptied in short transactions. Another run may do the same, so each of them looks at what is left.
         if not self._write(partial(self._retire, id)):
             return False
-        self._look()
+        self.look()
         for name in _dropped_classes(self._catalogue, id):
-            after: tuple[str, str] | None = ("", "")
-            while after is not None:
-                after = self._write(partial(self._delete_rows, id, name, after))
+            self._delete_class(id, name, batches)
         entries = [entry for entry in self._catalogue.history if entry.id == id or entry.undone is not None]
         tables = {name for entry in entries for name in entry.kept}
         for name in sorted(tables):
-            while self._write(partial(_shrink, name)):
-                pass
+            batches(partial(self._shrink, name))
         self._write(partial(self._drop_replaced, id, tables))
-        self._look()
+        self.look()
         return True
 
-    def _delete_rows(self, id: str, name: str, after: tuple[str, str], writer: Writer) -> tuple[str, str] | None:
+    def _delete_class(self, id: str, name: str, batches: Batches) -> None:
+        """Delete all rows of a class that a migration drops, if it shares its table."""
+        after: tuple[str, str] | None = ("", "")
+
+        def delete(most: int) -> Pace | None:
+            nonlocal after
+            if after is None:
+                return None
+            after, pace = self._paced(partial(self._delete_rows, id, name, after, most))
+            return pace
+
+        batches(delete)
+
+    def _shrink(self, table: str, most: int) -> Pace | None:
+        """Delete some rows of a table that is too large to be dropped in a short transaction; None if it is not."""
+        large, pace = self._paced(partial(_shrink, table, most))
+        return pace if large else None
+
+    def _delete_rows(
+        self, id: str, name: str, after: tuple[str, str], most: int, writer: Writer
+    ) -> tuple[str, str] | None:
         """Delete some rows of a class that a migration drops; return the last key, or None if that was all."""
         if name not in _dropped_classes(self._catalogue, id):  # (another class may have its name by now)
             return None
-        return delete_class_rows(writer, self._catalogue, name, after, _DELETED)
+        return delete_class_rows(writer, self._catalogue, name, after, most)
 
     def _retire(self, id: str, writer: Writer) -> bool:
-        """Retire the versions that go on beside a migration, or declare a class that it drops; not if that was undone."""
+        """Retire the versions that go on beside a migration, or declare a class that it drops; not if that is undone."""
         catalogue, now = self._catalogue, writer.timestamp
-        if not any(entry.id == id and entry.undone is None for entry in catalogue.history):
+        undoing = self.under_way() == name_of(id, back=True)
+        if undoing or not any(entry.id == id and entry.undone is None for entry in catalogue.history):
             return False
         for twin in catalogue.twins:
             entry = catalogue.last_run(twin.migration)
@@ -466,38 +511,11 @@ class SqliteMigrations:
         """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
         if unused(self._catalogue) and self._catalogue.staged is None:
             self._write(lambda writer: self._save(writer, drop_former(writer, self._catalogue)))
-            self._look()
+            self.look()
 
     def backup(self, path: str) -> None:
         """Write a copy of one state of the file."""
         self._file.backup(path)
-
-
-def _with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
-    """Return a catalogue with the versions after an edit; older ones go on under their names of properties."""
-    versions = dict(catalogue.versions)
-    for model in edit.new:
-        if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
-            continue
-        names = edit.names[model.name] if model.aggregate is None else {}
-        opened = versions.get(model.name, ())
-        older = [
-            replace(version, renames=composed(version, names), behind=version.behind or edit.id)
-            for version in opened
-            if version.in_use and version.form != model.form_hash
-        ]
-        # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
-        known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
-        stored = catalogue.models[model.name]
-        fits = known or (holds_all(stored, model.form) and has_names_of(stored, model.form))
-        new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
-        ended = [
-            replace(version, retired_by=edit.id, undone=False) if version.undone else version
-            for version in opened
-            if not version.in_use
-        ]
-        versions[model.name] = [*ended, *older, *new]
-    return attrs.evolve(catalogue, versions=versions)
 
 
 def _under_way(id: str, staged: Staged) -> InvalidMigration:
@@ -521,11 +539,6 @@ def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> C
     ]
     tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
     return attrs.evolve(catalogue, tables=tables)
-
-
-def _is_done(history: Iterable[AppliedForm], transition: Transition) -> bool:
-    switched = any(entry.id == transition.id and entry.switched and entry.undone is None for entry in history)
-    return switched != transition.back
 
 
 def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
@@ -554,11 +567,11 @@ def _dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
     return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
 
 
-def _shrink(table: str, writer: Writer) -> bool:
+def _shrink(table: str, most: int, writer: Writer) -> bool:
     """Delete some rows of a table that is too large to be dropped in a short transaction; return whether it is."""
     if table.lower() not in table_names(writer):
         return False
-    if writer.get(f"SELECT 1 FROM {quoted(table)} LIMIT 1 OFFSET ?", (_DELETED,)) is None:
+    if writer.get(f"SELECT 1 FROM {quoted(table)} LIMIT 1 OFFSET ?", (most,)) is None:
         return False
-    delete_rows(writer, table, _DELETED)
+    delete_rows(writer, table, most)
     return True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC
 
 from msgspec import convert
 
+from ....builtin import Builtin
 from ....schema.forms import ModelForm
 from ....schema.model import Model
 from ...status import Applied, Item, Status
@@ -45,7 +46,7 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     for twin in guests(catalogue, models):
         catalogue = catalogue.together(twin.catalogue)
     generation = read_generation(read)
-    if catalogue.first_format or not catalogue.models:
+    if not generation:
         return Status(generation, tuple(_items(catalogue, {}, {})))
     progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
@@ -85,4 +86,5 @@ def _kind(form: ModelForm) -> str:
 def _history(catalogue: Catalogue) -> Iterator[Applied]:
     for one in [entry for entry in catalogue.history if entry.undone is None]:
         state = "contracted" if one.contracted else "switched" if one.switched else "running"
-        yield Applied(one.id, state, datetime.fromtimestamp(one.started / 1e6, UTC), one.entities)  # type: ignore[arg-type]
+        started = Builtin.datetime.fromtimestamp(one.started / 1e6, UTC)
+        yield Applied(one.id, state, started, one.entities)  # type: ignore[arg-type]

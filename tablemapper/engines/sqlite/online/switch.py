@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....entities.aggregates import kept_field
-from ....evolution.definitions import is_former
+from ....evolution.definitions import has_names_of, holds_all, is_former
 from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, VersionForm, form_hash
 from ....schema.model import Schema
@@ -20,12 +20,12 @@ from ..rows.building import states_after
 from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import END
 from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, publish_catalogue
-from ..sql.names import Names
+from ..sql.fences import fenced, table_names
+from ..sql.names import Names, composed
 from ..sql.tables import quoted
 from .dropping import disable
-from .fences import fenced, table_names
 
-__all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops"]
+__all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
 
 _log = logging.getLogger("tablemapper.sqlite")
 
@@ -166,6 +166,33 @@ def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
         states=catalogue.states | states,
         tombstones=tuple(stones) if change.back else catalogue.tombstones,
     )
+
+
+def with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
+    """Return a catalogue with the versions after an edit; older ones go on under their names of properties."""
+    versions = dict(catalogue.versions)
+    for model in edit.new:
+        if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
+            continue
+        names = edit.names[model.name] if model.aggregate is None else {}
+        opened = versions.get(model.name, ())
+        older = [
+            replace(version, renames=composed(version, names), behind=version.behind or edit.id)
+            for version in opened
+            if version.in_use and version.form != model.form_hash
+        ]
+        # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
+        known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
+        stored = catalogue.models[model.name]
+        fits = known or (holds_all(stored, model.form) and has_names_of(stored, model.form))
+        new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
+        ended = [
+            replace(version, retired_by=edit.id, undone=False) if version.undone else version
+            for version in opened
+            if not version.in_use
+        ]
+        versions[model.name] = [*ended, *older, *new]
+    return attrs.evolve(catalogue, versions=versions)
 
 
 def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:

@@ -21,7 +21,6 @@ from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.model import Model, Schema
-from ..driver.connections import FORMAT_VERSION
 from ..driver.timestamps import STATE
 from ..file.writer import Writer
 from ..rows.building import build_batch
@@ -37,21 +36,22 @@ from ..sql.catalogue import (
     changed,
     publish_catalogue,
     read_catalogue,
+    read_generation,
     trusted,
     write_catalogue,
 )
+from ..sql.fences import fenced
 from ..sql.names import guests
 from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted, values_ddl
 from ..sql.zone_rules import outdated, ruled_here
 from .dropping import disable, finished
-from .fences import fenced
 from .layout import Layout
 from .switch import ended
 
-__all__ = ["BESIDE", "build_disabled", "evolution_of", "stage", "take_format", "take_over", "verify"]
+__all__ = ["build_disabled", "evolution_of", "stage", "take_over", "verify"]
 
-BESIDE = {
+_BESIDE = {
     **CREATE_JOBS,
     COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
     QUEUE: f"CREATE TABLE {QUEUE}(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
@@ -150,7 +150,8 @@ def _mismatch(catalogue: Catalogue, schema: Schema, evolution: Evolution) -> Sch
     steps = [change for change in evolution.stopping if change.code]
     if not steps:
         return SchemaMismatch("the models are not those that the file was written with", evolution.faults)
-    script = script_source(catalogue.models, {model.name: model.form for model in schema.models}, steps)
+    with trusted():
+        script = script_source(catalogue.models, {model.name: model.form for model in schema.models}, steps)
     return SchemaMismatch("the models", evolution.faults, script=script, name=script_name(steps))
 
 
@@ -213,7 +214,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
         sqlite: the opened classes.
         catalogue: the catalogue of the file.
     """
-    expected = {NAME: CREATE_CATALOGUE, **BESIDE}
+    expected = {NAME: CREATE_CATALOGUE, **_BESIDE}
     for table in catalogue.tables.values():
         expected |= table.ddl()
     expected |= {index.name: index.create for index in sqlite.indexes.values()}
@@ -294,12 +295,11 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     catalogue = before = by_rules_of_here(writer, read_catalogue(read))
     evolution = evolution_of(catalogue, schema, read, writer.timestamp)
     schema = _without_twins(catalogue, schema)
-    if not evolution.changed and not catalogue.first_format:
+    if not evolution.changed:
         return catalogue
-    if not catalogue.models:
-        writer.execute(CREATE_CATALOGUE)
-    if not catalogue.models or catalogue.first_format:
-        take_format(writer, catalogue)
+    if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
+        for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
+            writer.execute(sql)
     for twin in _unmatched_twins(catalogue, evolution):
         catalogue = ended(writer, catalogue, twin, twin.migration)
         evolution = evolution_of(catalogue, schema, read, writer.timestamp)
@@ -321,7 +321,7 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
         _set_column(writer, sqlite.table_of(model), model, "EntityType", model.declaration.type_name)
     _create(writer, sqlite, evolution)
     after = fenced(writer, before, _build_small(writer, sqlite, after))
-    write = publish_catalogue if evolution.extends or catalogue.first_format else write_catalogue
+    write = publish_catalogue if evolution.extends else write_catalogue
     write(writer, after)
     _log_changes(evolution)
     return after
@@ -356,13 +356,6 @@ def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> C
     staged = attrs.evolve(layout.catalogue(evolution, writer.timestamp), past=frozenset())
     _create(writer, SqliteSchema(schema, staged), evolution)
     return staged
-
-
-def take_format(writer: Writer, catalogue: Catalogue) -> None:
-    """Create the tables beside the catalogue, which the first format of files did not have."""
-    for sql in (*BESIDE.values(), f"PRAGMA user_version = {FORMAT_VERSION}"):
-        writer.execute(sql)
-    write_catalogue(writer, catalogue)
 
 
 def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, property: str) -> None:

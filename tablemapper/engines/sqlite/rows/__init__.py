@@ -8,6 +8,7 @@
 - `ahead`: groups of aggregates that are built ahead of the entities.
 - `twins`: the tables of classes before a migration, in step with those after it.
 - `writes`: operations, on the rows of entities.
+- `current`: what a store knows of its file, as one object.
 - `load`: many entities, sorted outside of the tables.
 - `check`: the tables as a check reads them.
 - `reads`: the rows of plans.

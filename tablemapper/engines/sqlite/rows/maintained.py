@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import apsw
 
-from ....errors import CorruptStore, SchemaMismatch, TableMapperError, UniqueViolation
+from ....errors import CorruptStore, SchemaMismatch, TableMapperError
 from ....schema.groups import Delta, Seek
 from ....schema.maintenance import (
     AggregateMaintenance,
@@ -26,8 +26,9 @@ from ....schema.maintenance import (
 )
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
+from ...decide import violation
 from ..file.writer import Writer, sorted_rows
-from ..sql.maintained_tables import IndexTable, Values
+from ..sql.maintained_tables import Values
 from ..sql.schema import SqliteSchema
 from .contested import delete_contested, is_noted, put_contested
 from .jobs import owed
@@ -35,7 +36,6 @@ from .jobs import owed
 __all__ = [
     "changed_groups",
     "delete_rows",
-    "has_dependents",
     "put_rows",
     "seek_value",
     "write_changes",
@@ -120,26 +120,7 @@ def put_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, rows
     except apsw.ConstraintError:
         if not index.model.unique:
             raise CorruptStore(f"{index.label}: dangling index rows; call store.repair()") from None
-        raise _violation(table, index, writer, rows) from None
-
-
-def _violation(
-    table: IndexTable, index: IndexMaintenance, writer: Writer, puts: list[tuple[Any, ...]]
-) -> UniqueViolation:
-    label = index.label
-    for row in puts:
-        held = writer.get(table.holder, row[:2])
-        holders = [] if held is None else [held]
-        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
-        for holder in holders:
-            if tuple(holder) != row[2:4]:
-                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
-                return UniqueViolation(
-                    f"{label}: {index.owner.name} {row[2:4]} cannot have {where}, which {tuple(holder)} holds; "
-                    "change one of them, or swap both in one transaction",
-                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(holder),
-                )  # fmt: skip
-    return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
+        raise violation(index, lambda *key: writer.get(table.holder, key), rows) from None
 
 
 def _write_groups(
@@ -156,7 +137,7 @@ def _write_groups(
     new: list[Row] = []
     changed: list[tuple[Row, Row]] = []
     gone: list[Row] = []
-    dependents = has_dependents(sqlite, model)
+    dependents = model in sqlite.dependents
     for key, stored, row in changed_groups(sqlite, writer, aggregate, groups):
         if row is None:
             assert stored is not None
@@ -186,11 +167,6 @@ def _write_groups(
             changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
             changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])
             changes.added(maintenance, new if passed is None else list(filter(passed, new)))
-
-
-def has_dependents(sqlite: SqliteSchema, model: Model) -> bool:
-    """Return whether indexes, or fields of entities, depend on the groups of an aggregate."""
-    return bool(sqlite.maintenance[model].indexes) or model in sqlite.jobs or model.name in sqlite.owners
 
 
 def changed_groups(

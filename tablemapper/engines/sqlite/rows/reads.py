@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
 from operator import itemgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import attrs
+
 from ....errors import SchemaMismatch
+from ....planning.bounds import Bound
 from ....planning.budget import Spending
 from ....planning.conditions import AnyPredicate
 from ....planning.parts import Part, Place, narrowed
 from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout
 from ....planning.ranges import BoundPlan
-from ....schema.model import Model
 from ....schema.rows import Row, readable
 from ...protocol import Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
 from ..file.file import File
-from ..sql.schema import SqliteSchema
-from ..sql.select import Select, Statement
+from ..sql.select import Find, Select, Statement
+from .current import Current
 
 __all__ = ["SqliteReads", "followed"]
 
@@ -36,7 +38,6 @@ _FOLLOWS = 10  # times that a read follows the catalogue; after that others chan
 _FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
 _MANY = 10_000  # rows: of fewer, all keys are read
 _SAMPLES = 32  # keys for each part
-_NOTHING: tuple[Any, Any] = (None, None)
 
 
 def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
@@ -70,17 +71,10 @@ def followed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
 class SqliteReads:
     """Runs searches over one file."""
 
-    def __init__(
-        self,
-        file: File,
-        sqlite: SqliteSchema,
-        catch_up: Callable[[], None],
-        check_ready: Callable[[Model, str | None], None],
-    ) -> None:
+    def __init__(self, file: File, current: Current) -> None:
         self._file = file
-        self.sqlite = sqlite
-        self.catch_up = catch_up
-        self._check_ready = check_ready
+        self._current = current
+        self.catch_up = current.catch_up
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once.
@@ -88,16 +82,15 @@ class SqliteReads:
         Raises:
             NotReady: what it reads was given up since it was planned.
         """
-        select: Select
-        sqlite, select = plan.lowered.get(self, _NOTHING)
-        if sqlite is not self.sqlite:
+        select: Select | None = plan.lowered.get(self)
+        if select is None or select.sqlite is not self._current.state.sqlite:
             try:
-                select = Select(plan, self.sqlite)
+                select = Select(plan, self._current.state.sqlite)
             except SchemaMismatch:  # its version had ended: that may be undone by now
                 self.catch_up()
-                select = Select(plan, self.sqlite)
-            self._check_ready(plan.model, None if plan.index is None else plan.index.name)
-            plan.lowered[self] = self.sqlite, select
+                select = Select(plan, self._current.state.sqlite)
+            self._current.check_ready(select.sqlite, plan.model, None if plan.index is None else plan.index.name)
+            plan.lowered[self] = select
         return select
 
     @_again
@@ -115,15 +108,18 @@ class SqliteReads:
         select = self.select(bound.plan)
         alone = within is None and spending is None
         if bound.plan.merged:
-            merged = list(select.merged(bound, layout, after, limit, spending))
-            return _started(self._merged(select, merged, within))
+            merged = partial(select.merged, bound, layout, after, limit, spending)
+            return _started(self._merged(bound.plan, merged, within))
+        if bound.plan.by_partition:
+            found = partial(select.statements, bound, layout, after, limit, spending)
+            return _started(self._several(lambda find: found(find=find), within))
         if alone and select.few:
             if (few := self._few(select, bound, layout, after, limit)) is not None:
                 return iter([few] if few else [])
             select.few = False
         statements = list(select.statements(bound, layout, after, limit, spending))
         if len(statements) != 1:
-            return _started(self._several(statements, within))
+            return _started(self._several(lambda _: statements, within))
         sql, args = statements[0]
         if within is not None:
             return within.stream(sql, args)
@@ -186,27 +182,24 @@ class SqliteReads:
         # (What is filtered or sorted may read more than it finds.)
         read = self._file.read if bound.plan.filter or bound.plan.sorted else self._file.read_few
         rows = read(*statements[0])
-        if len(rows) > _CHUNK:
-            return None
-        if can_be_lean:
+        if can_be_lean and len(rows) <= _CHUNK:
             select.lean = whole = not _moved_aside(rows)
             if lean and not whole:
-                return self._few(select, bound, layout, after, limit)
-        return rows
+                rows = read(*next(select.statements(bound, layout, after, most)))
+        return rows if len(rows) <= _CHUNK else None
 
     def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
         """Return a function that reads all rows of one partition of a path; None if they may be many."""
-        sqlite: SqliteSchema | None = None
-        select: Select
-        can_be_lean, sql = False, ""
-        read = self._file.read_few
+        known: tuple[Select, bool, str] | None = None
+        read, current = self._file.read_few, self._current
 
         def rows(partition: str) -> list[Row] | None:
-            nonlocal sqlite, select, can_be_lean, sql
-            if sqlite is not self.sqlite:
-                select, sqlite = self.select(plan), self.sqlite
+            nonlocal known
+            if known is None or known[0].sqlite is not current.state.sqlite:
+                select = self.select(plan)
                 can_be_lean = select.can_be_lean(ENTITIES)
-                sql = select.partition(lean=can_be_lean)
+                known = select, can_be_lean, select.partition(lean=can_be_lean)
+            select, can_be_lean, sql = known
             if not select.few or (can_be_lean and not select.lean):
                 return None
             try:
@@ -222,48 +215,50 @@ class SqliteReads:
         """Return the first row."""
         select = self.select(bound.plan)
         lean = select.lean and select.can_be_lean(layout)
-        statements = list(select.statements(bound, layout, limit=1, lean=lean))
-        if bound.plan.merged or len(statements) != 1:
+        one_by_one = bound.plan.merged or bound.plan.by_partition
+        statements = [] if one_by_one else list(select.statements(bound, layout, limit=1, lean=lean))
+        if len(statements) != 1:
             return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
         row = self._file.get(*statements[0])
         if row is None or not lean or row[-1] is None:
             select.lean = lean or (row is not None and select.can_be_lean(layout) and row[-1] is None)
             return row
-        select.lean = False
-        return self.find(bound, layout)
+        select.lean = False  # another thread may think otherwise by now
+        return self._file.get(*next(select.statements(bound, layout, limit=1)))
 
-    def _several(self, statements: list[Statement], within: Snapshot | None) -> Iterator[list[Row]]:
-        if not statements:
-            return
+    def _several(
+        self, statements: Callable[[Find], Iterable[Statement]], within: Snapshot | None
+    ) -> Iterator[list[Row]]:
         if within is None:
             yield from self._file.in_one_state(partial(self._several, statements))
             return
-        yield from chain.from_iterable(starmap(within.stream, statements))
+        yield from chain.from_iterable(starmap(within.stream, statements(within.get)))
 
     def _merged(
         self,
-        select: Select,
-        merged: list[tuple[Callable[[Row], tuple[Any, Row]], list[Statement]]],
+        plan: Plan,
+        merged: Callable[[Find], Iterable[tuple[Callable[[Row], tuple[Any, Row]], Iterable[Statement]]]],
         within: Snapshot | None,
     ) -> Iterator[list[Row]]:
         if within is None:
-            yield from self._file.in_one_state(partial(self._merged, select, merged))
+            yield from self._file.in_one_state(partial(self._merged, plan, merged))
             return
         streams = [
             map(with_key, chain.from_iterable(chain.from_iterable(starmap(within.stream, statements))))
-            for with_key, statements in merged
+            for with_key, statements in merged(within.get)
         ]
-        rows = heapq.merge(*streams, reverse=select.plan.descending)  # (no two keys are equal)
-        yield from readable(_chunks(map(itemgetter(1), rows)), str(select.plan.path))
+        rows = heapq.merge(*streams, reverse=plan.descending)  # (no two keys are equal)
+        yield from readable(_chunks(map(itemgetter(1), rows)), str(plan.path))
 
     @_again
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(bound.plan)
-        if select.residual or (bound.plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
+        plan = bound.plan
+        if select.residual or (plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
             return None
         with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
-            counts = [snapshot.get(sql, args) for sql, args in select.counts(bound)]
+            counts = [snapshot.get(sql, args) for sql, args in select.counts(bound, find=snapshot.get)]
         return sum(int(row[0]) for row in counts if row is not None)
 
     @_again
@@ -271,7 +266,7 @@ class SqliteReads:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, count = self.select(bound.plan), 0
         with self._file.snapshot() as snapshot:
-            for sql, args in select.counts(bound, filtered=False, most=most):
+            for sql, args in select.counts(bound, filtered=False, most=most, find=snapshot.get):
                 count += sum(snapshot.get(sql, args) or ())
                 if count >= most:
                     return most
@@ -307,6 +302,9 @@ class SqliteReads:
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
+        if bound.plan.by_partition:  # (what is read of each)
+            points = [attrs.evolve(one, partition=Bound(one.partition.lo, None, True)) for one in bound.ranges]
+            bound = attrs.evolve(bound, ranges=tuple(points))
         for sql, args in select.statements(bound, layout, lean=select.can_be_lean(layout)):
             return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
         return []
@@ -314,10 +312,6 @@ class SqliteReads:
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
         """Return the predicates that have to be evaluated in Python."""
         return self.select(plan).residual
-
-    def snapshot(self) -> Snapshot:
-        """Return a context manager for several searches in one state."""
-        return self._file.snapshot()
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the file, as it is asked for."""

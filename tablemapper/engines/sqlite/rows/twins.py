@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation
 from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
-from ....evolution.versions import steps_of
+from ....evolution.versions import names_class, steps_of
 from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm
 from ....schema.model import Model, Schema
@@ -308,7 +308,7 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | Script
             if not twin.writes:
                 raise SchemaMismatch(
                     model.name,
-                    [f"{twin.migration} has changed this class, and this version can only read it: "
+                    [f"{twin.migration} has changed {_what(twin, name, main)}, and this version can only read it: "
                      f"{steps_of(twin.migration, name, main.history)}; nothing was written: deploy the version that declares it as it "
                      "is now"],
                 )  # fmt: skip
@@ -323,6 +323,16 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | Script
             ]
         sqlite.sides[model, twin.migration] = sides
     return sides
+
+
+def _what(twin: Twin, name: str, catalogue: Catalogue) -> str:
+    """Return in words what a migration has changed that ends the writes of a class."""
+    if names_class(twin.migration, name, catalogue.history):
+        return "this class"
+    models = twin.catalogue.models
+    shares = [other for other in models if other != name and models[other].table == models[name].table]
+    named = [other for other in shares if names_class(twin.migration, other, catalogue.history)]
+    return f"{' and '.join(named)}, which this class shares a table with" if named else "what belongs to this class"
 
 
 def unkept(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[Twin]:

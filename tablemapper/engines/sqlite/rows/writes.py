@@ -12,35 +12,30 @@ from typing import Any, TypeAlias
 import apsw
 import attrs
 
-from ....entities.etag import ETAG_FORM, NO_ETAG, etag_text
-from ....errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, TableMapperError
+from ....errors import EntityExists, TableMapperError
 from ....evolution.following import Followed
 from ....limits import MAX_ENTITY
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Groups, Maintenance
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
+from ...decide import check_limit, exists, missing, stale
 from ...protocol import Batch, Operation, Part
 from ..file.writer import Writer, sorted_rows
 from ..sql.schema import SqliteSchema
 from ..sql.statements import SPILL_ROW, Statements
 from .building import settle
 from .jobs import Passed, owed, queue
-from .maintained import changed_groups, has_dependents, put_rows, write_changes, write_groups, write_indexes
+from .maintained import changed_groups, put_rows, write_changes, write_groups, write_indexes
 from .twins import sides_of
 
 __all__ = [
     "Get",
-    "Gets",
-    "UnreadyGet",
     "Vanished",
     "apply",
     "completed_rows",
-    "exists",
     "insert",
     "insert_rows",
     "keep_in_step",
-    "missing",
-    "stale",
 ]
 
 Insert: TypeAlias = Callable[[Writer, Operation], None]
@@ -119,7 +114,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
     statements, kept = sqlite.statements[model], sqlite.maintenance[model]
     stamp, sql, there = statements.stamp, statements.insert, statements.there
     indexes = [(index, index.rows, sqlite.indexes[index.model].insert) for index in kept.indexes]
-    simple = [one for one in kept.aggregates if not has_dependents(sqlite, one.model)]
+    simple = [one for one in kept.aggregates if one.model not in sqlite.dependents]
     sums = [(one, one.collect, sqlite.statements[one.model].put) for one in simple]
     others = [one for one in kept.aggregates if one not in simple]
 
@@ -208,20 +203,20 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         if batch.updates:
             _update(statements, writer, batch.updates)
         if batch.inserts:
-            rows = insert_rows(statements, writer, _news(batch.inserts))
+            rows = insert_rows(statements, writer, [one.new for one in batch.inserts])  # type: ignore[misc]
             for operation, row in zip(batch.inserts, rows, strict=True):
                 operation.new = row
     for model, batch in batches.items() if sqlite.copies else ():
         queue(sqlite, writer, model, [one.key for one in batch.all])
-    (write_indexes if dependents else write_changes)(sqlite, writer, changes)
+    if not dependents:
+        write_groups(sqlite, writer, changes)
+    if changes.indexes:
+        write_indexes(sqlite, writer, changes)
     for model, side, places in before:
         moves = {one.key: one.moved.key for one in batches[model].inserts if one.moved is not None}
         side.write(writer, [one.key for one in batches[model].all], places, _apply_beside, moves)
-    if maintained_limit is not None and len(operations) + changes.rows > maintained_limit:
-        raise InvalidTransaction(
-            f"{len(operations)} operations write {changes.rows} rows of indexes and aggregates too, which makes more "
-            f"than {maintained_limit} in one entity group transaction; split it"
-        )
+    if maintained_limit is not None:
+        check_limit(len(operations), changes, maintained_limit)
 
 
 def _collect(
@@ -237,11 +232,11 @@ def _collect(
             kept = whole if part is None else part(whole)
             some = batch if passed is None else batch.only(passed)
             if some.deletes:
-                changes.removed(kept, _olds(some.deletes))
+                changes.removed(kept, [one.old for one in some.deletes])  # type: ignore[misc]
             if some.updates:
                 changes.changed(kept, [(one.old, one.new) for one in some.updates])  # type: ignore[misc]
             if some.inserts:
-                changes.added(kept, _news(some.inserts))
+                changes.added(kept, [one.new for one in some.inserts])  # type: ignore[misc]
 
 
 def _maintain(statements: Statements, writer: Writer, batch: _Batch) -> None:
@@ -345,20 +340,10 @@ def _apply_beside(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Ope
         settle(sqlite, writer)
 
 
-def _olds(group: list[Operation]) -> list[Row]:
-    """Return the rows as they are; every one of them was read."""
-    return [operation.old for operation in group]  # type: ignore[misc]
-
-
-def _news(group: list[Operation]) -> list[Row]:
-    """Return the rows as they will be; none of them goes."""
-    return [operation.new for operation in group]  # type: ignore[misc]
-
-
 def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
     operation.old = None
-    stored = writer.get(sqlite.statements[operation.model].get, operation.key)
+    stored = writer.get(sqlite.statements[operation.model].get, (operation.partition, operation.row))
     if stored is None:
         if operation.verb == "upsert":
             return
@@ -368,47 +353,12 @@ def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     operation.old = stored
 
 
-def missing(operation: Operation) -> EntityNotFound:
-    """Return the error of an operation on an entity that is not there."""
-    fault = "there is no such entity" if operation.etag is None else "it was deleted since it was read"
-    return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
-
-
 class Vanished(Exception):
     """One of these deletes found nothing; which one is seen only once they are undone."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         super().__init__("a delete found nothing")
         self.operations = operations
-
-
-def stale(operation: Operation, stored: Row) -> PreconditionFailed:
-    """Return the error of an operation on an entity that was written since it was read."""
-    mend = "" if operation.verb == "require" else ', or pass if_match="*" to overwrite'
-    fault = f"it was written since it was read; read it again{mend}"
-    if operation.etag == NO_ETAG:
-        fault = f'if_match= is no ETag: pass tm.info(entity).etag, which looks like {ETAG_FORM}, or "*" for any'
-    return PreconditionFailed(
-        f"{operation}: {fault}",
-        entity=operation.model.name,
-        key=operation.key,
-        etag=etag_text(stored[2]),
-    )
-
-
-def exists(model: Model, row: Row, holder: Row | None) -> EntityExists:
-    """Return the error of the insert of a row if another one has its key.
-
-    What the key holds with a loss can differ between the two: then the values are told.
-    """
-    fault = "the entity exists already; replace, merge or upsert it"
-    if holder is not None and (slots := model.declaration.lossy_slots):
-        new, old = model.build_one(row), model.build_one(holder)
-        pairs = [(slot, getattr(new, slot.field), getattr(old, slot.field)) for slot in slots]
-        if differences := [f"{slot} makes one key of {a!r} and the stored {b!r}" for slot, a, b in pairs if a != b]:
-            fault = f"{' and '.join(differences)}; replace, merge or upsert that entity, or choose another value"
-    operation = Operation("insert", model, *row[:2])
-    return EntityExists(f"{operation}: {fault}", entity=model.name, key=operation.key)
 
 
 class Get:
@@ -473,30 +423,6 @@ class Get:
         return rows
 
 
-class Gets(dict[Model, Any]):
-    """How the rows of each class are got by their keys, made when the first row is."""
-
-    def __init__(self, statements: Mapping[Model, Statements]) -> None:
-        super().__init__()
-        self._statements = statements
-
-    def __missing__(self, model: Model) -> Get:
-        get = self[model] = Get(self._statements[model])
-        return get
-
-
-class UnreadyGet:
-    """Stands in for the reads of an aggregate that is being built."""
-
-    __slots__ = ("_ready",)
-
-    def __init__(self, ready: Callable[[], Get]) -> None:
-        self._ready = ready
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ready(), name)
-
-
 # ---------------------------------------------------------------------------------------------- entity rows
 
 
@@ -558,9 +484,9 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    olds = _olds(group)
+    olds: list[Row] = [one.old for one in group]  # type: ignore[misc]
     _drop_big(statements, writer, olds)
-    stored, large = statements.stamp(_news(group), writer.timestamp)
+    stored, large = statements.stamp([one.new for one in group], writer.timestamp)  # type: ignore[misc]
     in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
     changed = [(*row, old[2]) for row, old in zip(in_table, olds, strict=True)]
     before = writer.total_changes()
@@ -572,7 +498,7 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    olds = _olds(group)
+    olds: list[Row] = [one.old for one in group]  # type: ignore[misc]
     _drop_big(statements, writer, olds)
     before = writer.total_changes()
     writer.run(statements.delete, sorted_rows([old[:3] for old in olds]))

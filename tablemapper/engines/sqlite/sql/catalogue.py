@@ -18,7 +18,7 @@ import attrs
 import msgspec
 from msgspec import UNSET
 
-from ....errors import CorruptStore, TableMapperError
+from ....errors import CorruptStore, InvalidModel, TableMapperError
 from ....evolution.definitions import aggregate_in, indexes_in
 from ....schema.forms import (
     AppliedForm,
@@ -27,8 +27,7 @@ from ....schema.forms import (
     StateForm,
     TombstoneForm,
     VersionForm,
-    form_hash,
-    from_first_format,
+    check_names,
 )
 from ....schema.rows import DAMAGE
 from ...migration import name_of
@@ -174,8 +173,6 @@ class Catalogue:
     """The migrations that were begun, in that order."""
     tombstones: tuple[TombstoneForm, ...] = ()
     """What was dropped, in that order."""
-    first_format: bool = False
-    """Whether the file is still as the first format had it."""
 
     @property
     def beside(self) -> list[Catalogue]:
@@ -267,6 +264,7 @@ class Catalogue:
 
     def check(self) -> None:
         """Raise ValueError if the parts contradict each other."""
+        check_names(self.models)
         for name, form in self.models.items():
             table = self.tables[form.table]
             held = dict(table.properties)
@@ -293,6 +291,10 @@ def trusted() -> Iterator[None]:
     """
     try:
         yield
+    except (
+        InvalidModel
+    ) as error:  # of a class that is compiled from the catalogue; those of the program are compiled before
+        raise CorruptStore(f"the catalogue cannot be read: {error}; restore a backup") from error
     except TableMapperError:
         raise
     except _CONTRADICTIONS as error:
@@ -310,8 +312,7 @@ def read_catalogue(read: Read) -> Catalogue:
     )
     with trusted():
         catalogue = _decoded(tuple(rows))
-        if not catalogue.first_format:
-            catalogue = attrs.evolve(catalogue, jobs=_jobs(read, catalogue), copies=_copies(read))
+        catalogue = attrs.evolve(catalogue, jobs=_jobs(read, catalogue), copies=_copies(read))
         others = [table for part in catalogue.beside for table in part.tables.values()]
     for table in (*catalogue.tables.values(), *others):
         for name, sql in table.ddl().items():
@@ -360,14 +361,7 @@ def _copies(read: Read) -> tuple[CopyForm, ...]:
 @lru_cache(maxsize=32)  # a process opens the same file again and again, or follows it from one generation to the next
 def _decoded(texts: tuple[tuple[str, str], ...]) -> Catalogue:
     """Return what the rows of a catalogue say; it is shared, and nobody changes it."""
-    rows = dict(texts)
-    catalogue = _second_format(rows) if "versions" in rows else _first_format(rows)
-    catalogue.check()
-    return catalogue
-
-
-def _second_format(rows: dict[str, str]) -> Catalogue:
-    decode = msgspec.json.decode
+    rows, decode = dict(texts), msgspec.json.decode
     catalogue = _of_forms(
         decode(rows["models"], type=dict[str, ModelForm]),
         decode(rows["versions"], type=dict[str, list[VersionForm]]),
@@ -389,9 +383,11 @@ def _second_format(rows: dict[str, str]) -> Catalogue:
     }
     history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
-    return attrs.evolve(
+    catalogue = attrs.evolve(
         catalogue, staged=staged, twins=tuple(twins), former=former, history=history, tombstones=tombstones
     )
+    catalogue.check()
+    return catalogue
 
 
 def _of_forms(
@@ -410,22 +406,6 @@ def _of_forms(
 def _tables(catalogue: Catalogue) -> _Tables:
     entities = {name: table.form() for name, table in catalogue.tables.items()}
     return _Tables(entities, catalogue.index_tables, sorted(catalogue.past))
-
-
-def _first_format(rows: dict[str, str]) -> Catalogue:
-    models = msgspec.json.decode(rows["models"], type=dict[str, ModelForm])
-    tables = msgspec.json.decode(rows["tables"], type=dict[str, TableForm])
-    models = {name: from_first_format(form) for name, form in models.items()}
-    return Catalogue(
-        models=models,
-        versions={name: [VersionForm(form_hash(form), 0)] for name, form in models.items()},
-        tables={name: EntityTable.of(name, form) for name, form in tables.items()},
-        index_tables={
-            **{f"{name}.{index}": one.table for name, form in models.items() for index, one in form.indexes.items()},
-            **{values_label(name): values_table(form.table, name) for name, form in models.items() if form.aggregate},
-        },
-        first_format=True,
-    )
 
 
 def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:

@@ -115,6 +115,12 @@ class StoredClasses:
         stored_names = self.stored_names(model) if name in self.catalogue.models else {}
         return f"{name}.{stored_names.get(index, index)}"
 
+    def needed(self, model: Model) -> list[str]:
+        """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
+        keepers = self.keepers.get(model, {})
+        own = [] if model.aggregate is None else [self.label(model)]
+        return [*own, *(keepers[field.name] for field in model.maintained)]
+
     def stored_names(self, model: Model) -> dict[str, str]:
         """Return the indexes that a class declares, each with its name in the catalogue."""
         form = self.catalogue.models[self.names[model]]

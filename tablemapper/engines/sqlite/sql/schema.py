@@ -79,6 +79,11 @@ class SqliteSchema(StoredClasses):
         for model, maintained in everything.items():
             self._add_indexes(model, maintained)
         self.owners = self._owners(everything)
+        self.dependents = {
+            model
+            for model, maintained in by_writes.items()
+            if maintained.indexes or model in self.jobs or model.name in self.owners
+        }
         labels = {index.label for index in indexes}
         self.blocked = {model: reason for model in self.models if (reason := self._unknown_index(model, labels))}
         self.copies = _copies(self.catalogue, self.schema)

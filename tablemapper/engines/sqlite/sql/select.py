@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
 
-from ....expressions.tree import TIMESTAMP_NAME, Attr, Order
+from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
 from ....planning.bounds import EVERYTHING, Bound
 from ....planning.budget import Spending
 from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout, layout_of, tuples
 from ....planning.ranges import BoundPlan, KeyRange
+from ....planning.walk import Down, Walk
 from ....schema.groups import store_sortable
 from ....schema.rows import DAMAGE, Row, unreadable
 from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals
-from .filters import balanced, lower, lower_key, value_sql
+from .filters import Condition, balanced, lower, lower_key, value_sql
 from .schema import SqliteSchema
 from .statements import Statements
 from .tables import quoted
 
-__all__ = ["Select", "Statement"]
+__all__ = ["Find", "Select", "Statement"]
 
 _FEW = 50  # conditions that are joined by AND as they are; more are joined in a balanced tree
+_ROOM = (
+    30_000  # characters of all conditions: SQLite compares each with each, and cannot be interrupted; see `residual`
+)
 _LINE = 1_300  # bytes: 6,144 lines of them are less than the longest text that a connection takes
 
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
+Find: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
+"""Returns the first row of a statement."""
 
 
 @attrs.frozen
@@ -47,14 +53,16 @@ class Select:
     """A plan as SQL, for any values; the text is written once for each form of bounds.
 
     Attributes:
+        sqlite: the schema that it was written for.
         residual: the conditions of the plan that SQL does not check, or not exactly.
-        few: whether to try to read all rows at once, as the last run found few.
-        lean: whether to try the SELECT without large values, which SQLite prepares in half the time: the last run
+        few: a hint, whatever the other says: try to read all rows at once, as the last run found few.
+        lean: another one: try the SELECT without large values, which SQLite prepares in half the time, as the last run
             needed none.
     """
 
     def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
         self.plan = plan
+        self.sqlite = sqlite
         model, index = plan.model, plan.index
         self._statements: Statements = sqlite.statements[model]
         self._index = table = None if index is None else sqlite.indexes[index]
@@ -79,7 +87,14 @@ class Select:
             self._read_places[0] = check.sql(*self._places)
         self._type_filter = self._statements.type_filter("t") if index is None else ""
         keys = list(zip(self._places, plan.path.templates, strict=False))
-        lowering = [(p, lower(p, model, self._column) or lower_key(p, keys)) for p in plan.filter]
+        lowering: list[tuple[Predicate[Any], Condition | None]] = []
+        room = _ROOM
+        for predicate in plan.filter:
+            layout = lower(predicate, model, self._column) or lower_key(predicate, keys)
+            if layout is not None and len(layout.sql) > room:
+                layout = None
+            room -= 0 if layout is None else len(layout.sql)
+            lowering.append((predicate, layout))
         self._filter = [layout for _, layout in lowering if layout is not None]
         self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
         self._sort = [self._step(step) for step in plan.sort]
@@ -94,7 +109,15 @@ class Select:
     def has_lines(self, layout: Layout) -> bool:
         """Return whether `lines` can read a layout: JSON knows no bytes."""
         plan = self.plan
-        if plan.sorted or plan.merged or plan.distinct or not layout.places or layout.fields is None or layout.state:
+        if (
+            plan.sorted
+            or plan.merged
+            or plan.by_partition
+            or plan.distinct
+            or not layout.places
+            or layout.fields is None
+            or layout.state
+        ):
             return False
         kinds = {plan.model.declaration.field(name).type.kind for name in layout.fields}
         return bytes not in kinds and (float not in kinds or json_keeps_reals())
@@ -176,6 +199,7 @@ class Select:
         *,
         lean: bool = False,
         inclusive: bool = False,
+        find: Find | None = None,
     ) -> Iterator[Statement]:
         """Yield a SELECT with its arguments for each range, or one for all if SQLite returns their rows in order.
 
@@ -187,6 +211,7 @@ class Select:
             spending: the budget.
             lean: without large values.
             inclusive: whether a row at the position is wanted, too.
+            find: reads the place of the next partition, if partitions are read one by one.
         """
         plan = self.plan
         filtered = spending is None
@@ -204,11 +229,13 @@ class Select:
             if bound.ranges:
                 yield self._sorted(bound, layout, after, filter, tail, filtered)
             return
-        ranges = reversed(bound.ranges) if plan.descending else bound.ranges
-        if after is None and not plan.merged and _alike(bound.ranges):
+        if after is None and not plan.merged and not plan.turned and _alike(bound.ranges):
             bounds, args = _together(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
             return
+        ranges: Iterable[KeyRange] = reversed(bound.ranges) if plan.descending else bound.ranges
+        if plan.by_partition:
+            ranges = self._one_by_one(bound, find, after, spending)
         for key_range in ranges:
             rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places, inclusive)
             if rest is None:
@@ -216,6 +243,55 @@ class Select:
             bounds, args = _bounds(rest.range, self._at)
             text = self._text(layout, bounds, rest.condition, limit is None, filtered, lean)
             yield text, [*args, *rest.args, *filter, *tail]
+
+    def _one_by_one(
+        self, bound: BoundPlan, find: Find | None, after: Position | None = None, spending: Spending | None = None
+    ) -> Iterator[KeyRange]:
+        """Yield the ranges in the order in which they are read, partition by partition if there is a way to find one.
+
+        Only those of partitions come that have rows after a position.
+        """
+        plan, ranges = self.plan, list(bound.ranges)
+        if plan.rows_descending:
+            ranges.reverse()
+        if plan.turned:  # (those of one partition stay as they are)
+            ranges.sort(key=lambda one: one.partition.lo, reverse=plan.descending)
+        if find is None:
+            yield from ranges
+            return
+        walk = Walk.of(bound)
+
+        def next_one(partitions: Bound) -> str | None:
+            if spending is not None:
+                spending.check_time()
+            row = find(*self.next_partition(partitions))
+            if row is not None and not isinstance(row[0], str):
+                raise unreadable(str(plan.path), None, f"the partition key {row[0]!r} is no text")
+            return None if row is None else row[0]
+
+        for key_range in ranges:
+            partitions = key_range.partition
+            if partitions.point:
+                if walk.holds(partitions.lo):  # (a part may begin or end with one of others)
+                    yield key_range
+                continue
+            if after is not None and plan.descending:
+                behind = after[0] + " "
+                partitions = Bound(partitions.lo, behind if partitions.hi is None else min(partitions.hi, behind))
+            elif after is not None:
+                partitions = Bound(max(partitions.lo, after[0]), partitions.hi)
+            for key in walk.partitions(partitions, next_one):
+                yield attrs.evolve(key_range, partition=Bound(key, None, True))
+
+    def next_partition(self, partitions: Bound) -> Statement:
+        """Return a SELECT of the key of the first partition in a bound, or of the last one if that is the direction."""
+        bounds, args = _bounds(KeyRange(partitions), self._at)
+        table, (place, *_) = self._keyed
+        direction = " DESC" if self.plan.descending else ""
+        return (
+            f"SELECT {place} FROM {quoted(table)} {self._at} WHERE {bounds or 'TRUE'} ORDER BY {place}{direction} LIMIT 1",
+            args,
+        )
 
     def lines(self, bound: BoundPlan, layout: Layout, after: Position | None, limit: int) -> Iterator[Statement]:
         """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how
@@ -273,10 +349,11 @@ class Select:
         """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
         conditions = [condition for condition in (bounds, beyond) if condition]
-        direction = " DESC" if plan.descending else ""
+        down = [plan.descending, *[plan.rows_descending] * (len(self._places) - 1)]
+        order = ", ".join(place + " DESC" * way for place, way in zip(self._places, down, strict=True))
         return (
             f"SELECT {self._columns(layout, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
-            f"ORDER BY {', '.join(place + direction for place in self._places)}{'' if endless else ' LIMIT ?'}"
+            f"ORDER BY {order}{'' if endless else ' LIMIT ?'}"
         )
 
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
@@ -291,7 +368,8 @@ class Select:
         after: Position | None,
         limit: int | None,
         spending: Spending | None,
-    ) -> Iterator[tuple[Callable[[Row], tuple[Any, Row]], list[Statement]]]:
+        find: Find,
+    ) -> Iterator[tuple[Callable[[Row], tuple[Any, Row]], Iterator[Statement]]]:
         """Yield the SELECTs that are read one after the other, and what puts the sort key of a merge before their rows.
 
         It is the place of a row without what the keys of the range begin with, then that. So the position after which
@@ -306,9 +384,10 @@ class Select:
                     *(own + text[len(old) :] for own, text, old in zip(front, after, held, strict=False)),
                     *after[2:],
                 )
-                inclusive = front < held if self.plan.descending else front > held
-            statements = list(self.statements(ranges, layout, place, limit, spending, inclusive=inclusive))
-            yield partial(_with_merge_key, front, len(front[0]), len(front[1]), width), statements
+                inclusive = front < held if self.plan.rows_descending else front > held
+            statements = self.statements(ranges, layout, place, limit, spending, inclusive=inclusive, find=find)
+            with_key = _with_turned_key if self.plan.turned else _with_merge_key
+            yield partial(with_key, front, len(front[0]), len(front[1]), width), statements
 
     # ------------------------------------------------------------------------------------------ sorting
 
@@ -371,10 +450,13 @@ class Select:
 
     # ------------------------------------------------------------------------------------------ counting
 
-    def counts(self, bound: BoundPlan, *, filtered: bool = True, most: int | None = None) -> Iterator[Statement]:
-        """Yield a SELECT of the number of rows for each range."""
+    def counts(
+        self, bound: BoundPlan, *, filtered: bool = True, most: int | None = None, find: Find | None = None
+    ) -> Iterator[Statement]:
+        """Yield a SELECT of the number of rows for each range; arguments as `statements` has them."""
         filter = [value for condition in self._filter for value in condition.values(bound.values)] if filtered else []
-        for key_range in bound.ranges:
+        passes = self.plan.accesses[0].partition.rest is not None
+        for key_range in self._one_by_one(bound, find) if passes else bound.ranges:
             bounds, args = _bounds(key_range, self._at)
             form = "count", bounds, filtered, most is None
             if (text := self._texts.get(form)) is None:
@@ -432,6 +514,10 @@ def _with_merge_key(front: tuple[str, str], partition: int, row: int, width: int
     return (values[0][partition:], values[1][row:], values[2:width], front), values
 
 
+def _with_turned_key(front: tuple[str, str], partition: int, row: int, width: int, values: Row) -> tuple[Any, Row]:
+    return (values[0][partition:], Down((values[1][row:], values[2:width], front))), values
+
+
 @attrs.frozen
 class _Rest:
     """The rows of a range that come after a position."""
@@ -462,23 +548,25 @@ def _rest_of(
         if place not in fixed:
             columns.append((place, value))
         elif fixed[place] != value:
-            ties_follow = (fixed[place] < value) if plan.descending else (fixed[place] > value)
+            down = plan.descending if place == places[0] else plan.rows_descending
+            ties_follow = (fixed[place] < value) if down else (fixed[place] > value)
             break
     if not columns:
         return _Rest(key_range) if ties_follow else None
+    down = plan.rows_descending  # (if it is turned, the range is one of a partition)
     first, value = columns[0]
     side = "partition" if first == places[0] else "row" if first == places[1] else ""
     if side:
         bound: Bound = getattr(key_range, side)
         above = bound.hi is not None and value >= bound.hi
         below = value < bound.lo
-        if above if plan.descending else below:
+        if above if down else below:
             return _Rest(key_range)
-        if below if plan.descending else above:
+        if below if down else above:
             return None
-        change: dict[str, Any] = {side: Bound(bound.lo, None) if plan.descending else Bound("", bound.hi)}
+        change: dict[str, Any] = {side: Bound(bound.lo, None) if down else Bound("", bound.hi)}
         key_range = attrs.evolve(key_range, **change)
-    op = ("<" if plan.descending else ">") + ("=" if ties_follow else "")
+    op = ("<" if down else ">") + ("=" if ties_follow else "")
     names, args = zip(*columns, strict=True)
     return _Rest(key_range, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
 

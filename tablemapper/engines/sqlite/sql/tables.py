@@ -74,6 +74,8 @@ def literal(value: Any) -> str:
 
 FIXED = ("PartitionKey", "RowKey", "Timestamp")
 _OWN = ("EntityType", "_type", "_state", "_big")
+_NUMBERS = frozenset({"id", "rowid", "oid", "_rowid_"})
+"""What the number of a row is called in the table beside: SQLite adds no column of such a name, in lower or upper case."""
 
 
 class TableForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -197,10 +199,11 @@ class EntityTable:
                 if isinstance(default, str) and "\0" in default:
                     default = None  # no literal can hold it: the rows that are there are updated
                 if field.type.spillable:
-                    taken.add("id")  # so the number of a large value is called in the table beside
+                    taken |= _NUMBERS
                 properties[field.property] = add(field.property, default)
             column = properties[field.property]
-            if field.type.spillable and column not in spills:
+            # (A class of the same table may have had the name for numbers, say, which are never moved aside.)
+            if field.type.spillable and column not in spills and column.lower() not in _NUMBERS:
                 spills.append(column)
         types = self.types if model.name in self.types else (*self.types, model.name)
         for name, wanted in (

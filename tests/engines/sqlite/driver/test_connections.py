@@ -77,9 +77,13 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "text": (lambda p: p.write_text("hello\n" * 500), "nor any SQLite database"),
     "a few bytes": (lambda p: p.write_bytes(b"SQLite format 3\x00 and"), "nor any SQLite database"),
-    "a newer format": (
+    "another format": (
         lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 3", "CREATE TABLE t (a)"),
-        "was written by a newer tablemapper",
+        "has format 3, this tablemapper reads format 1; .* upgrade tablemapper",
+    ),
+    "no format": (
+        lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "CREATE TABLE t (a)"),
+        "has format 0, this tablemapper reads format 1; .* upgrade tablemapper",
     ),
 }
 
@@ -335,6 +339,7 @@ def test_a_file_that_was_not_written_to_may_go(path: Path, how: str) -> None:
 WRITER = {
     "journal_mode": "wal",
     "synchronous": 2,
+    "automatic_index": 0,
     "cell_size_check": 1,
     "temp_store": 2,
     "cache_size": -32768,
@@ -344,11 +349,12 @@ WRITER = {
     "query_only": 0,
     "trusted_schema": 0,
     "application_id": 0x746D6170,
-    "user_version": 2,
+    "user_version": 1,
     "encoding": "UTF-8",
 }
 READER = {
     "journal_mode": "wal",
+    "automatic_index": 0,
     "cell_size_check": 1,
     "temp_store": 1,
     "cache_size": -8192,

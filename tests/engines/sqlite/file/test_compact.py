@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.driver import connections
+from tablemapper.engines.sqlite.file import file as file_module
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked, TableMapperError
@@ -102,19 +104,39 @@ def test_threads_that_write_wait_for_the_end(path: Path, monkeypatch: pytest.Mon
         assert file.get("SELECT count(*) FROM t") == (len(ROWS) + 1,)
 
 
-def test_what_is_raised_meanwhile_ends_the_compaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyError("enough"), OSError(28, "enough")])
+def test_what_is_raised_meanwhile_ends_the_compaction(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     fill(path)
     monkeypatch.setattr(connections, "_STEPS", 10)
     before = path.stat().st_size
     with open_file(path) as file:
 
         def stop() -> None:
-            raise KeyError("enough")
+            raise error
 
-        with pytest.raises(KeyError, match="enough"):
+        with pytest.raises(type(error), match="enough"):
             file.compact(stop)
         file.write(insert("x"))
         assert path.stat().st_size >= before
+    assert len(rows(path)) == len(ROWS) + 1
+
+
+def test_what_the_system_refuses_meanwhile_is_an_error_of_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(path)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, "gone")  # as a layer for files that is written in Python does
+
+    with open_file(path) as file:
+        with monkeypatch.context() as patch:
+            patch.setattr(file_module, "vacuum", refused)
+            with pytest.raises(StoreError, match="the operating system could not read or write it"):
+                file.compact()
+        file.write(insert("x"))
     assert len(rows(path)) == len(ROWS) + 1
 
 

@@ -157,6 +157,15 @@ def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(
     assert sum(seen.values()) >= EXPECTED.get(op, 0)
 
 
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "sticky"])
+@pytest.mark.parametrize(
+    "error", [apsw.NoMemError, apsw.CorruptError, apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError]
+)
+def test_what_could_not_be_undone_is_never_committed_later(folder: Path, error: type[Exception], sticky: bool) -> None:
+    """SQLite's ROLLBACK reads, and tells nobody that a read failed if the error is no IOERR."""
+    assert fail_every_call(folder, "xRead", sticky=sticky, readers=False, error=error)
+
+
 @pytest.mark.parametrize("op", ["xWrite", "xSync"])
 def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(folder: Path, op: str) -> None:
     for error in (apsw.FullError, lambda: OSError(5, "gone"), lambda: OSError(28, "full")):

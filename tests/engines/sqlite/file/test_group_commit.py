@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
@@ -18,7 +19,7 @@ from tablemapper.engines.sqlite.file import group_commit, transactions
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
-from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreFull
+from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreError, StoreFull
 from tablemapper.schema.model import compile_schema
 
 from ....interrupts import places, strike
@@ -240,8 +241,9 @@ def test_a_sync_that_fails_once_is_settled_for_every_member(file: File, group: G
     assert [error is None for error in outcomes] == [k in known for k in range(4)], outcomes
 
 
-def test_what_breaks_a_group_harms_only_the_write_that_did_it(file: File, group: Group) -> None:
-    """A full disk ends the whole transaction; the others are run again, each by itself."""
+@pytest.mark.parametrize("full", [True, False], ids=["a full disk", "a read that fails"])
+def test_what_breaks_a_group_harms_only_the_write_that_did_it(file: File, group: Group, full: bool) -> None:
+    """A full disk ends the whole transaction, and what cannot be undone must; the others are run again, one by one."""
     runs: list[int] = []
 
     def counted(k: int) -> Callable[[Writer], int]:
@@ -251,7 +253,10 @@ def test_what_breaks_a_group_harms_only_the_write_that_did_it(file: File, group:
 
         return apply
 
-    def too_large(w: Writer) -> None:
+    def breaks(w: Writer) -> None:
+        if not full:
+            insert(3)(w)
+            raise apsw.NoMemError("a page that was to be undone")
         pages = w.execute("PRAGMA page_count").get
         w.execute(f"PRAGMA max_page_count = {pages + 2}")
         try:
@@ -261,10 +266,10 @@ def test_what_breaks_a_group_harms_only_the_write_that_did_it(file: File, group:
             w.execute("PRAGMA max_page_count = 1000000")
 
     first = group.lead(counted(0))
-    futures = [group.follow(apply) for apply in (counted(1), too_large, counted(2))]
+    futures = [group.follow(apply) for apply in (counted(1), breaks, counted(2))]
     group.go()
     assert [first.result(60), futures[0].result(60), futures[2].result(60)] == [0, 1, 2]
-    with pytest.raises(StoreFull):
+    with pytest.raises(StoreFull if full else StoreError):
         futures[1].result(60)
     assert keys(file) == [0, 1, 2]
     assert sorted(runs) == [0, 0, 1, 1, 2], "the group was not broken"

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from ....interrupts import places, strike
 from ..table import Clock, create_table, drawn, eventually, insert
 
 
@@ -185,6 +187,35 @@ def test_what_a_signal_raises_while_another_writer_is_awaited_comes_out(
         locked.execute("COMMIT")
         file.write(insert(2))
         assert file.read("SELECT v FROM t") == [(2,)]
+
+
+@pytest.mark.interrupts
+@pytest.mark.parametrize("waits", ["a write", "a look at the lock", "a close"])
+def test_an_interrupt_anywhere_in_a_wait_comes_out(path: Path, locked: apsw.Connection, waits: str) -> None:
+    """SQLite calls Python while it waits, and what is raised where that begins must come out, too."""
+    clock, ended = Clock(0), [False]
+    with open_file(path, timeout=0.002, monotonic=clock, sleep=clock.sleep) as file:
+        locked.execute("COMMIT")
+        for number in range(3):
+            file.write(insert(number))  # so that there is an allowance to hand back
+        locked.execute("BEGIN IMMEDIATE")
+
+        def work() -> None:
+            ended[0] = False
+            with suppress(StoreLocked):
+                if waits == "a write":
+                    file.write(insert(1))
+                elif waits == "a look at the lock":
+                    file._writes._is_free()
+                else:
+                    assert file._connection is not None
+                    file._writes.hand_back(file._connection)
+            ended[0] = True
+
+        for at in range(1, places(work) + 1):
+            assert not (strike(at, work) and ended[0]), "it was lost"
+        locked.execute("COMMIT")
+        file.write(insert(2))
 
 
 def test_what_was_raised_before_is_not_raised_again(path: Path, locked: apsw.Connection) -> None:

@@ -14,8 +14,8 @@ import attrs
 from ....entities.aggregates import kept_field
 from ....evolution.definitions import is_former
 from ..file.writer import Writer
-from ..sql.catalogue import Catalogue
-from ..sql.tables import fresh_name, quoted
+from .catalogue import Catalogue
+from .tables import fresh_name, quoted
 
 __all__ = ["fenced", "names_taken", "table_names", "with_other_name"]
 

@@ -1,0 +1,49 @@
+"""What an engine can do: planning and the verbs ask this, and refuse the rest before anything is written."""
+
+from __future__ import annotations
+
+import attrs
+
+from ..errors import InvalidTransaction
+
+__all__ = ["Capabilities"]
+
+
+@attrs.frozen(kw_only=True)
+class Capabilities:
+    """What an engine can do."""
+
+    engine: str
+    """Its name, for messages and ``explain()``."""
+    backward: bool = True
+    """Whether it reads a range from its last row to its first."""
+    sorts: str
+    """Where it sorts what no path orders, for ``explain()``; empty if it does not."""
+    across_partitions: bool = True
+    """Whether one transaction can be of several tables and partitions."""
+    all_or_none_load: bool = True
+    """Whether a stream of entities can be loaded whole or not at all."""
+
+    def check_across(self, call: str) -> None:
+        """Refuse a transaction over partitions, if there is none.
+
+        Raises:
+            InvalidTransaction
+        """
+        if not self.across_partitions:
+            raise InvalidTransaction(
+                f"{call} is not possible on {self.engine}, where a transaction is of one table and partition; write the "
+                "partitions one after the other, the one that others depend on last"
+            )
+
+    def check_load(self, call: str) -> None:
+        """Refuse a load of everything or nothing, if there is none.
+
+        Raises:
+            InvalidTransaction
+        """
+        if not self.all_or_none_load:
+            raise InvalidTransaction(
+                f"{call}(atomic=True) is not possible on {self.engine}; leave atomic out: then each window of a "
+                "partition is whole"
+            )

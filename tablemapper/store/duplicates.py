@@ -1,0 +1,104 @@
+"""Duplicates of unique indexes, resolved by functions while other programs write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from ..engines.migration import Fault
+from ..engines.protocol import Engine, Violation
+from ..entities.entity import info
+from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMismatch
+from .store import Store
+
+__all__ = ["duplicates", "resolve"]
+
+_AT_ONCE = 100  # duplicates that are read before they are resolved
+
+
+def resolve(
+    store: Store, engine: Engine, functions: Mapping[str, Callable[[list[Any]], Iterable[Any]]]
+) -> tuple[Fault, ...]:
+    """Resolve the duplicates of some indexes; return those that are left, each as a fault of one of its holders.
+
+    The entities with one value are changed in one transaction. Whoever comes after one that was killed resolves the rest.
+
+    Args:
+        store: where they are.
+        engine: its engine.
+        functions: by index, from the entities with one value to those that are to be kept, changed.
+    """
+    left: dict[tuple[Any, ...], Fault] = {}
+    while found := _unresolved(engine, functions, left):
+        rows = {
+            duplicate: [engine.get(model, *key) for key in sorted(duplicate.holders)]
+            for duplicate in found
+            for model in [engine.schema.by_name[duplicate.index.partition(".")[0]]]
+        }
+        # Another program may have changed some before they were read. What changes after that is not written.
+        still, tried = _unresolved(engine, functions, left), []
+        for duplicate in filter(rows.__contains__, still):
+            build = engine.schema.by_name[duplicate.index.partition(".")[0]].build_one
+            holders = {row[:2]: build(row) for row in rows[duplicate] if row is not None}
+            try:
+                changed = {
+                    (entity.key.partition, entity.key.row): entity
+                    for entity in functions[duplicate.index](list(holders.values()))
+                }
+                if not changed.keys() <= holders.keys():
+                    raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
+                if _replace(store, holders, changed):
+                    tried.append(duplicate)
+            except SchemaMismatch:
+                raise
+            except Exception as error:  # whatever the function raises
+                left[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
+        same = {(duplicate.index, duplicate.value) for duplicate in _unresolved(engine, functions, left)}
+        for duplicate in tried:
+            index, value = duplicate.index, duplicate.value
+            if (index, value) in same:
+                detail = f"it still has {value} of {index}, as {duplicate.holders[0]} has"
+                left[index, value] = _fault(duplicate, detail)
+    return tuple(left.values())
+
+
+def duplicates(engine: Engine, most: int) -> tuple[Fault, ...]:
+    """Return the entities with a value of a unique index that another entity has, too."""
+    return tuple(
+        [
+            _fault(duplicate, f"it has {duplicate.value} of {duplicate.index}, as {duplicate.holders[0]} has", at)
+            for duplicate in engine.violations(most)
+            for at in range(1, len(duplicate.holders))
+        ]
+    )
+
+
+def _fault(duplicate: Violation, detail: str, holder: int = -1) -> Fault:
+    return Fault(duplicate.index.partition(".")[0], duplicate.holders[holder], detail)
+
+
+def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any]) -> list[Violation]:
+    """Return the next duplicates that are to be resolved."""
+    return [
+        duplicate
+        for duplicate in engine.violations(_AT_ONCE + len(left))
+        if duplicate.index in functions and (duplicate.index, duplicate.value) not in left
+    ]
+
+
+def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any]) -> bool:
+    """Write the changed entities of some, by key, and delete the others, in one transaction.
+
+    Returns:
+        False, if another program has changed one of them since they were read; then nothing is written.
+    """
+    try:
+        with store.transaction(across_partitions=True) as tx:
+            for key, entity in holders.items():
+                if key in changed:
+                    tx.replace(changed[key], if_match=info(entity).etag)
+                else:
+                    tx.delete(entity)
+    except (EntityNotFound, PreconditionFailed):
+        return False
+    return True

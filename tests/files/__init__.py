@@ -1,0 +1,1 @@
+"""Small stores of each format of files that was released, and the script that made them."""

@@ -1,0 +1,152 @@
+"""What `migrations make` writes runs: it was tried before it was stored, and schema.json says which script it belongs to."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.evolution import sources
+from tablemapper.evolution.literals import text_source
+
+from .shapes import entity
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty package that can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    folder = tmp_path / "tried_scripts"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    importlib.invalidate_caches()
+    yield folder
+    for name in [name for name in sys.modules if name.split(".")[0] == folder.name]:
+        del sys.modules[name]
+
+
+def write(package: Path, models: list[Any], name: str) -> Path:
+    return tm.Migrations(package.name).write(models, name)
+
+
+def shop(**fields: Any) -> list[Any]:
+    """Return two classes of one table, and an aggregate of the second; the first one has more fields."""
+    user = entity(
+        "User", "Shop", {"tenant": str, "id": int, **fields}, tm.Key(partition="{tenant}", row=("user", "{id}"))
+    )
+    order = entity("Order", "Shop", {"tenant": str, "id": int}, tm.Key(partition="{tenant}", row=("order", "{id}")))
+    body = {
+        "__annotations__": {"tenant": tm.Field[str], "orders": tm.Field[int]}, "__module__": __name__,
+        "tenant": tm.group_by(order.tenant), "orders": tm.count(), "key": tm.Key(partition="{tenant}"),
+    }  # fmt: skip
+    return [user, order, type(tm.Aggregate)("Turnover", (tm.Aggregate,), body, of=order, table="Turnovers")]
+
+
+def completed(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace("...)", 'lambda e: "en")'), encoding="utf-8")
+
+
+def test_a_script_that_copies_has_all_classes_of_the_table_and_what_belongs_to_them(
+    package: Path, tmp_path: Path
+) -> None:
+    write(package, shop(), "first")
+    path = write(package, shop(lang=str), "lang")
+    completed(path)
+    text = path.read_text(encoding="utf-8")
+    for side in ("old", "new"):
+        (named,) = re.findall(rf"{side}=\[(.*?)\]", text)
+        assert sorted(named.split(", ")) == [f"{side}.{name}" for name in ("Order", "Turnover", "User")]
+    with tm.open(tmp_path / "shop.db", models=(old := shop())) as store:
+        store.insert_many([old[0]("t", 1), old[1]("t", 1)])
+    assert tm.migrate(tmp_path / "shop.db", package.name).ok
+    with tm.open(tmp_path / "shop.db", models=shop(lang=str)) as store:
+        assert store.check().ok
+
+
+def test_a_script_that_only_renames_has_the_class_alone(package: Path) -> None:
+    write(package, shop(nick=str), "first")
+    text = write(package, shop(name=str), "name").read_text(encoding="utf-8")
+    assert "old=[old.User], new=[new.User]" in text
+
+
+def test_check_fails_for_a_script_that_leaves_out_a_class_of_its_table(package: Path) -> None:
+    write(package, shop(), "first")
+    path = write(package, shop(lang=str), "lang")
+    completed(path)
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"(old|new)=\[.*?User.*?\]", r"\1=[\1.User]", text)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(tm.InvalidMigration, match=r"0001_lang: Order shares a table .* name it in old=") as caught:
+        tm.Migrations(package.name).check(shop(lang=str))
+    assert len(caught.value.faults) == 2  # (its aggregate belongs to it)
+
+
+def test_a_class_that_came_to_the_table_after_a_script_need_not_be_in_it(package: Path) -> None:
+    only = shop()[:1]
+    write(package, only, "first")
+    completed(write(package, shop(lang=str)[:1], "lang"))
+    later = shop(lang=str)
+    assert tm.Migrations(package.name).check(later) == ()
+    write(package, later, "later")
+    assert tm.Migrations(package.name).check(later) == ()
+
+
+def test_a_script_that_was_deleted_is_missed_by_check_and_by_make(package: Path) -> None:
+    write(package, shop(), "first")
+    path = write(package, shop(lang=str), "lang")
+    assert json.loads((package / "schema.json").read_text())["script"] == path.stem
+    path.unlink()
+    for call in (lambda m: m.check(shop(lang=str)), lambda m: m.write(shop(lang=str), "again")):
+        with pytest.raises(tm.InvalidMigration, match=r"0001_lang.py, which is missing: .*git checkout") as caught:
+            call(tm.Migrations(package.name))
+        assert str(package / "schema.json") in str(caught.value)
+    assert sorted(one.name for one in package.iterdir() if one.suffix) == ["__init__.py", "schema.json"]
+
+
+def test_a_schema_of_classes_alone_is_read_as_before(package: Path) -> None:
+    write(package, shop()[:1], "first")
+    completed(write(package, shop(lang=str)[:1], "lang"))
+    (package / "schema.json").write_text(json.dumps(tm.schema_form(shop(lang=str))), encoding="utf-8")
+    assert tm.Migrations(package.name).check(shop(lang=str)) == ()
+
+
+def test_a_schema_of_classes_alone_needs_no_script(package: Path) -> None:
+    (package / "schema.json").write_text(json.dumps(tm.schema_form(shop())), encoding="utf-8")
+    assert tm.Migrations(package.name).check(shop()) == ()
+    assert tm.Migrations(package.name).check(shop(), since=tm.schema_form(shop())) == ()
+
+
+def test_a_script_that_would_not_run_is_not_written(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(package, shop(), "first")
+    before = (package / "schema.json").read_text()
+    monkeypatch.setattr(sources, "text_source", lambda text: text_source(f"{text}x" if text == "Shop" else text))
+    with pytest.raises(tm.InvalidMigration) as caught:
+        write(package, shop(lang=str), "lang")
+    assert str(caught.value).startswith(
+        "0001_lang: this script would not run, so it was not written; please report that"
+    )
+    assert "User: its table is Shop in the store, and Shopx in old" in str(caught.value)
+    assert (package / "schema.json").read_text() == before
+    assert sorted(one.name for one in package.iterdir() if one.suffix) == ["__init__.py", "schema.json"]
+    assert not [name for name in sys.modules if "0001_lang" in name]
+
+
+def test_a_schema_that_cannot_be_written_leaves_no_half_of_it(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(package, shop(), "first")
+    before = (package / "schema.json").read_text()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write(package, shop(lang=str), "lang")
+    assert (package / "schema.json").read_text() == before
+    assert sorted(one.name for one in package.iterdir() if one.suffix) == ["__init__.py", "schema.json"]

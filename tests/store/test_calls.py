@@ -1,0 +1,81 @@
+"""How many functions a verb calls: what a class and names alone decide is not looked up again for each call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+PACKAGE = str(Path(tm.__file__).parent)
+
+
+class Sale(tm.Entity, table="Sales"):
+    shop: tm.Field[str]
+    number: tm.Field[int]
+    product: tm.Field[str]
+    amount: tm.Field[int]
+
+    key = tm.Key[str, int](partition="{shop}", row="{number}")
+    by_product = tm.Index[str](partition="{product}")
+
+
+class Totals(tm.Aggregate, of=Sale, table="Totals"):
+    shop: tm.Field[str] = tm.group_by(Sale.shop)
+    sales: tm.Field[int] = tm.count()
+    total: tm.Field[int] = tm.sum(Sale.amount)
+
+    key = tm.Key[str](partition="{shop}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tm.Store]:
+    with tm.open(tmp_path / "s.db", models=[Sale, Totals], durability="relaxed") as opened:
+        yield opened
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Return how many functions of the package, and generated ones, a call calls, once it has run before.
+
+    The least of several runs counts: now and then one looks at the clock or reserves timestamps. Comprehensions are no
+    calls, as from Python 3.12 on.
+    """
+    found: list[int] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith((PACKAGE, "<")) and not code.co_name.endswith("comp>"):
+            found[-1] += 1
+
+    for _ in range(5):
+        found.append(0)
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(before)
+    return min(found[1:])
+
+
+def test_an_insert_calls_few_functions(store: tm.Store) -> None:
+    numbers = count()
+    assert calls(lambda: store.insert(Sale("a", next(numbers), "x", 3))) <= 45
+
+
+def test_a_merge_in_a_transaction_calls_few_functions(store: tm.Store) -> None:
+    amounts = count()
+    store.insert(Sale("a", 1, "x", 3))
+
+    def merge() -> None:
+        with store.transaction() as tx:
+            tx.merge(Sale.key("a", 1), amount=next(amounts))
+
+    assert calls(merge) <= 85
+    assert store.check().ok
