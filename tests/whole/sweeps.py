@@ -16,6 +16,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -39,7 +40,7 @@ __all__ = ["VERBS", "World", "race", "sweep", "template"]
 MEMORY = Path(":memory:")
 _SEVERAL = 4  # interrupts of one store that is warm
 PATIENCE = 20.0  # seconds for which another thread may take to answer
-_HANGS = 60.0  # seconds after which a process that does nothing is taken for one that hangs
+_HANGS = 60  # seconds after which a process that does nothing is taken for one that hangs
 
 
 class Cell(tm.Entity, table="Cells"):
@@ -466,10 +467,12 @@ def _forked(work: Callable[[Callable[[str], None]], None]) -> list[str]:
     sys.stdout.flush()
     if (child := os.fork()) == 0:
         os.close(end)
-        stderr = os.fdopen(os.dup(2), "w")
+        # Not dump_traceback_later: it waits for ever for a timer that the parent began, as that of a test runner.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        faulthandler.register(signal.SIGALRM, file=os.fdopen(os.dup(2), "w"), chain=True)
 
         def report(line: str) -> None:
-            faulthandler.dump_traceback_later(_HANGS, exit=True, file=stderr)
+            signal.alarm(_HANGS)
             os.write(pipe, f"{line}\n".encode())
 
         status = 1
