@@ -10,6 +10,10 @@ idle threads the one that was busy last is woken, and the event loop is woken on
 then. What many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of
 them alone, and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation
 is in no one's way.
+
+An interrupt (`KeyboardInterrupt`) may come to the event loop anywhere, and the callback that it was about to run is lost.
+So whatever says that somebody is about to look says until when that is to be believed, and a task that is cancelled, as
+asyncio does after an interrupt, looks again.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ class Workers:
         self._loop = asyncio.get_running_loop()
         self._threads = _Threads(self._loop, threads, self.clock)
         self.waited = self._threads.waited
-        self._end = weakref.finalize(self, self._threads.end)
+        weakref.finalize(self, self._threads.end)
+        self._threads.start()  # not before something ends them
         self.cursors = OpenCursors(self._loop, cursors, timeout)
 
     @property
@@ -97,13 +102,14 @@ class Workers:
         call = _Call(loop=loop)  # without a constructor of its own, which would double what a call costs the loop
         call.cancellation = cancellation
         call.brief = brief
+        call.settle = self._threads.settle
         call.work = [(copy_context(), function, args, kwargs)]
         self._threads.take(call)
         return call
 
     def close(self) -> None:
         """End the threads, once they have made the calls that came before. Safe to call twice."""
-        self._end()
+        self._threads.end()
 
 
 class _Call(asyncio.Future[Any]):
@@ -113,10 +119,11 @@ class _Call(asyncio.Future[Any]):
     Otherwise the task waits on, and asyncio raises CancelledError in it once the call has ended.
     """
 
-    __slots__ = ("brief", "cancellation", "since", "work")
+    __slots__ = ("brief", "cancellation", "settle", "since", "work")
 
     brief: bool
     cancellation: Cancellation | None
+    settle: Callable[[], None]
     since: float
     work: list[_Work]  # the thread takes it out, or the task that is cancelled: one of both
 
@@ -133,6 +140,7 @@ class _Call(asyncio.Future[Any]):
         except IndexError:
             if self.cancellation is not None:
                 self.cancellation.set()
+            self.get_loop().call_soon(self.settle)  # it may have ended, and the word of it be lost
             return False
         return super().cancel(msg)
 
@@ -174,71 +182,77 @@ class _Threads:
         self._clock = clock
         self._wait = _Wait()
         self._calls: deque[_Call] = deque()
-        self._idle: list[threading.Lock] = []
-        self._waking = False  # a thread was woken, and has not looked for calls yet
+        self._idle: list[threading.Lock] = []  # the last one belongs to the thread that was busy last
+        self._waking = 0.0  # until when a thread that was woken, and has not looked for calls yet, is trusted to
         self._looking = False  # a thread is done with its call, and has not looked for another yet
-        self._gathering = False  # the event loop is about to look for calls that came together
+        self._gathering = 0.0  # until when the event loop is trusted to look for calls that came together
         self._together = False  # when it last looked, several had come
-        self._guarded = False  # a timer runs
+        self._guarded = 0.0  # until when a timer is trusted to look whether calls are kept waiting
         self._ended: deque[tuple[_Call, _Outcome]] = deque()
-        self._settling = False  # the event loop was woken, and has not looked for calls that have ended yet
+        self._settling = 0.0  # until when the event loop, which was woken, is trusted to look for calls that have ended
         self.over = False
-        self._unused = [f"tablemapper-{number}" for number in range(most, 0, -1)]
-        self._start(self._unused.pop())  # one is enough, if the system gives no more
+        self._names = iter([f"tablemapper-{number}" for number in range(1, most + 1)])
+
+    def start(self) -> None:
+        """Start the first thread: one is enough, if the system gives no more."""
+        self._start(next(self._names))
 
     def take(self, call: _Call) -> None:
         """Have a call made by a thread."""
         if not call.brief:
             call.since = self._clock()
         self._calls.append(call)
-        if self._gathering:
+        if self._gathering and self._clock() < self._gathering:
             return
         if self._together or len(self._calls) > 1:
             self._loop.call_soon(self._gather)
-            self._gathering = True
+            self._gathering = self._clock() + _STUCK
         else:
             self._wake_unless_looking()
 
     def _gather(self) -> None:
         """Wake a thread for the calls of all tasks that have asked by now."""
-        self._gathering = False
+        self._gathering = 0.0
         self._together = len(self._calls) > 1
-        if not self._guarded:
+        if not self._guarded or self._guarded <= self._clock():
             self._guard()
         self._wake_unless_looking()
 
     def _guard(self) -> None:
         """Look later whether a call that was to be brief keeps others waiting."""
         self._loop.call_later(_STUCK, self._relieve)
-        self._guarded = True
+        self._guarded = self._clock() + 2 * _STUCK
 
     def _relieve(self) -> None:
-        self._guarded = False
-        self._settle()
+        self._guarded = 0.0
+        self.settle()
         if self._calls:
             self._guard()
             self._wake()
 
     def _wake_unless_looking(self) -> None:
-        if self._calls and not (self._looking or self._waking):
+        if self._calls and not (self._looking or (self._waking and self._clock() < self._waking)):
             self._wake()
 
     def end(self) -> None:
-        """Let every thread end that finds no further call."""
+        """Let every thread end that finds no further call. Safe to call twice."""
         self.over = True
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().release()
+        for wake in tuple(self._idle):
+            with suppress(RuntimeError):  # it was woken already
+                wake.release()
 
     def _wake(self) -> None:
-        self._waking = True
+        self._waking = self._clock() + _STUCK
         try:
-            self._idle.pop().release()
+            # The thread itself takes it out: were it taken out here, an interrupt could come before it is released.
+            self._idle[-1].release()
         except IndexError:
             try:
-                self._start(self._unused.pop())
-            except (IndexError, RuntimeError):  # all are busy, and look for calls when they are not
-                self._waking = False
+                self._start(next(self._names))
+            except (StopIteration, RuntimeError):  # all are busy, and look for calls when they are not
+                self._waking = 0.0
+        except RuntimeError:  # it was woken already, and has not come so far yet
+            pass
 
     def _start(self, name: str) -> None:
         threading.Thread(target=self._work, name=name, daemon=True).start()
@@ -259,7 +273,7 @@ class _Threads:
         wake.acquire()
         calls, clock = self._calls, self._clock
         while True:
-            self._waking = False
+            self._waking = 0.0
             last = announced = clock()
             while True:
                 try:
@@ -291,29 +305,23 @@ class _Threads:
             if self.over:
                 return
             self._idle.append(wake)
-            if not (self._calls or self.over) or not self._withdraw(wake):
-                wake.acquire()
-
-    def _withdraw(self, wake: threading.Lock) -> bool:
-        """Be idle no longer, for what came meanwhile; tell whether nobody was faster and wakes this thread."""
-        try:
+            wake.acquire(blocking=not (self._calls or self.over))  # what came meanwhile may have woken another one
             self._idle.remove(wake)
-        except ValueError:
-            return False
-        return True
+            wake.acquire(blocking=False)  # by now nobody wakes it any more
 
     def _announce(self) -> None:
         """Wake the event loop for the calls that have ended."""
-        if self._ended and not self._settling:
-            self._settling = True
+        if self._ended and not (self._settling and self._clock() < self._settling):
+            self._settling = self._clock() + _STUCK
             with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._settle)
+                self._loop.call_soon_threadsafe(self.settle)
 
     # In the event loop
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Give the calls that have ended what came of them."""
         try:
-            self._settling = False
+            self._settling = 0.0
             while self._ended:
                 call, (result, error) = self._ended[0]
                 if not call.done():  # an interrupt came before it was taken out
@@ -323,7 +331,7 @@ class _Threads:
                         call.set_exception(error)
                 self._ended.popleft()
         except BaseException:
-            self._loop.call_soon(self._settle)
+            self._loop.call_soon(self.settle)
             raise
 
 

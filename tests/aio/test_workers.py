@@ -368,6 +368,85 @@ def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
         cancellation.check()
 
 
+# Interrupts
+
+
+@pytest.mark.parametrize("lost", ["_gathering", "_waking", "_settling"])
+def test_a_callback_that_an_interrupt_kept_from_running_is_made_good_by_the_next_call(
+    lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(Workers, "clock", lambda _: now[0])
+
+    async def work(workers: Workers) -> None:
+        while not workers._threads._idle:
+            await asyncio.sleep(0.001)
+        setattr(workers._threads, lost, 0.01)  # somebody is about to look, and never does
+        call = workers.run(len, "abc")
+        await asyncio.sleep(0.02)
+        assert not call.done()
+        now[0] = 0.02
+        assert await asyncio.wait_for(workers.run(len, "ab"), 60) == 2
+        assert await asyncio.wait_for(call, 60) == 3
+
+    run(work)
+
+
+def test_a_task_that_is_cancelled_after_the_word_of_its_end_was_lost_does_not_wait_for_ever() -> None:
+    async def work(workers: Workers) -> None:
+        gate = Gate()
+        task = asyncio.ensure_future(workers.run(gate.pass_through))
+        await gate.reached()
+        workers._threads._settling = float("inf")
+        task.cancel()
+        gate.open()
+        await asyncio.wait([task], timeout=60)
+        assert task.done()
+
+    run(work)
+
+
+def test_closing_again_ends_the_threads_after_an_interrupt_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(workers: Workers) -> None:
+        while not workers._threads._idle:
+            await asyncio.sleep(0.001)
+        threads = threads_of(workers)
+        with monkeypatch.context() as patched:
+            patched.setattr("tablemapper.aio.workers.suppress", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                workers.close()
+        workers.close()
+        assert threads
+        await ended(threads)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run(work)
+
+
+def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+
+    async def main() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            Workers(threads=1, cursors=1, timeout=1)
+        gc.collect()
+        monkeypatch.undo()
+        await ended(started)
+
+    asyncio.run(main())
+    assert started
+
+
 # The end
 
 
