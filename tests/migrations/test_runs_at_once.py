@@ -279,14 +279,16 @@ def test_two_runs_over_a_store_of_the_newest_version_note_each_script_once(
 def test_two_processes_that_run_a_script_forth_and_back_at_once_both_end_well_each_time(
     old: Path, tmp_path: Path, name: str, *, full_size: bool
 ) -> None:
-    path, case = tmp_path / "s.db", CASES[name]
-    shutil.copy(old, path)
-    runners = [Runner(path, name) for _ in range(2)]
-    for round in range(500 if full_size else 5):
-        for way in ("forth", "back"):
-            for runner in runners:
-                runner.run(way)
-            assert [runner.wait() for runner in runners] == ["done", "done"], f"round {round}, {way}"
-    for runner in runners:
-        runner.stop()
-    same(case, new=False)(path)
+    case = CASES[name]
+    for store in range(25 if full_size else 1):  # the history grows with each round, and a run with the history
+        path = tmp_path / f"{store}.db"
+        shutil.copy(old, path)
+        runners = [Runner(path, name) for _ in range(2)]
+        for round in range(20 if full_size else 5):
+            for way in ("forth", "back"):
+                for runner in runners:
+                    runner.run(way)
+                assert [runner.wait() for runner in runners] == ["done", "done"], f"store {store}, round {round}, {way}"
+        for runner in runners:
+            runner.stop()
+        same(case, new=False)(path)

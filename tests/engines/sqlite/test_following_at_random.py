@@ -305,8 +305,15 @@ def columns_have_the_names_of_a_rowid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tables, "_NUMBERS", frozenset({"id"}))
 
 
-BUGS = [columns_have_the_names_of_a_rowid, writes_leave_builds_alone, nothing_is_followed, a_change_sets_hidden_properties_to_their_defaults, a_new_entity_has_no_hidden_properties,
-        conditions_are_left_out]  # fmt: skip
+BUGS: list[Any] = [
+    # (Older versions of SQLite let such a column come later, and find it.)
+    pytest.param(columns_have_the_names_of_a_rowid, marks=pytest.mark.one_python),
+    writes_leave_builds_alone,
+    nothing_is_followed,
+    a_change_sets_hidden_properties_to_their_defaults,
+    a_new_entity_has_no_hidden_properties,
+    conditions_are_left_out,
+]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
