@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-import attrs
 from cyclopts import App, Parameter
 
 from ..errors import MigrationStopped
@@ -19,6 +18,7 @@ from .stores import Hold, Rest
 
 migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
 app.command(migrations_app)
+_PARTS = ("where", "rule", "message", "code", "warning")  # of a change
 
 
 def _load(package: str) -> Migrations:
@@ -108,5 +108,5 @@ def check(models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
     changes = _load(scripts).check(load_models(models))
     rows = [(change.where, change.rule, change.message, change.code) for change in changes]
     shapes = [table("", ("where", "rule", "change", "step"), rows)] if rows else ["the models and the scripts agree"]
-    members = {"ok": not changes, "changes": [attrs.asdict(change) for change in changes]}
+    members = {"ok": not changes, "changes": [{part: getattr(change, part) for part in _PARTS} for change in changes]}
     return show(members, *shapes, json=json, ok=not changes)

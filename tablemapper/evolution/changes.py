@@ -1,4 +1,4 @@
-"""One difference between a catalogue and the opened classes, and the questions of a rule about stored rows."""
+"""One difference between a catalogue and the opened classes, its step, and the questions of a rule about stored rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,64 @@ import attrs
 from ..keys.template import Template
 from ..schema.forms import ModelForm
 
-__all__ = ["Anything", "Change", "Contents"]
+__all__ = ["Anything", "Change", "ChangeStep", "Contents", "Named"]
 
 Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
+
+
+@attrs.frozen
+class Named:
+    """A class of one side of a script, or a field or an index of that class."""
+
+    side: Literal["old", "new"]
+    cls: str
+    part: str = ""
+    """The attribute of the field or the index; empty for the class."""
+
+    def __str__(self) -> str:
+        return f"{self.side}.{self.cls}{self.part and '.'}{self.part}"
+
+
+@attrs.frozen
+class ChangeStep:
+    """The step of a migration that makes a change."""
+
+    kind: Literal["rename", "rename_class", "rekey", "convert", "fill", "rewrite", "drop"]
+    """The method of `Migration`."""
+    names: tuple[Named, ...]
+    """Its first arguments."""
+    functions: tuple[str, ...] = ()
+    """Its further arguments, as Python; ``...`` is to be replaced."""
+    into: tuple[Named, ...] = ()
+    hint: str = ""
+    """What to write for ``...``, or when to write another step."""
+    instead: ChangeStep | None = None
+    """Another step that may be meant."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """All arguments, as Python."""
+        into = ", ".join(map(str, self.into))
+        target = [f"into={into if len(self.into) == 1 else f'[{into}]'}"] if self.into else []
+        return [*map(str, self.names), *self.functions, *target]
+
+    @property
+    def comment(self) -> str:
+        """The hint, with the other step."""
+        return self.hint if self.instead is None else f"or {self.instead}, {self.hint}"
+
+    @property
+    def classes(self) -> set[Named]:
+        """The classes that it names."""
+        return {Named(name.side, name.cls) for name in (*self.names, *self.into)}
+
+    @property
+    def possible_classes(self) -> set[Named]:
+        """The classes that it or the other step names."""
+        return self.classes if self.instead is None else self.classes | self.instead.classes
+
+    def __str__(self) -> str:
+        return f"m.{self.kind}({', '.join(self.arguments)})"
 
 
 @attrs.frozen
@@ -23,13 +78,20 @@ class Change:
     """The class, field, index or aggregate: ``Product``, ``Product.price``."""
     rule: Rule
     message: str
-    code: str = ""
-    """The step of a migration that makes it, as it stands in a script; ``...`` is to be replaced."""
+    step: ChangeStep | None = None
+    """The step of a migration that makes it."""
     warning: bool = False
     """Whether a log should tell it, though the store takes it over."""
 
     def __str__(self) -> str:
         return f"{self.where.partition('.')[0]}: {self.message}"
+
+    @property
+    def code(self) -> str:
+        """The step as it stands in a script, with a comment; ``...`` is to be replaced. Empty if there is none."""
+        if self.step is None:
+            return ""
+        return f"{self.step}  # {self.step.comment}" if self.step.comment else str(self.step)
 
     @property
     def stops(self) -> bool:

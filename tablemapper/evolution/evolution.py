@@ -7,7 +7,6 @@ retired. Nothing here touches a store.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +17,9 @@ from msgspec.structs import replace
 from ..entities.aggregates import kept_field
 from ..schema.forms import AppliedForm, FieldForm, Forms, ModelForm, VersionForm
 from ..schema.model import Model, Schema
-from .changes import Anything, Change, Contents
+from .changes import Anything, Change, ChangeStep, Contents, Named
 from .definitions import aggregate_in, former_name, indexes_in, is_former
+from .literals import attribute_name
 from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
 from .versions import Versions, ahead, ended, retired
 
@@ -29,8 +29,9 @@ __all__ = ["Evolution", "evolve", "form_changes"]
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
     changes = evolve(forms, {}, schema, Anything()).changes
-    changed = {name for change in changes for name in re.findall(r"\bold\.(\w+)", change.code)}
-    renamed = {found[1] for change in changes if (found := re.match(r"m\.rename_class\(old\.(\w+)", change.code))}
+    steps = [change.step for change in changes if change.step is not None]
+    changed = {name.cls for step in steps for name in step.possible_classes if name.side == "old"}
+    renamed = {step.names[0].cls for step in steps if step.kind == "rename_class"}
     undeclared = []
     for name, form in forms.items():
         if name in schema.by_name or name in renamed or is_former(name):
@@ -38,11 +39,11 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
         if form.source is None:
             undeclared.append(Change(name, "open", "it is not among the classes, and stays in the file"))
         elif form.source in schema.by_name or form.source in changed:
-            kept = kept_field(name)
-            what = "the aggregate" if kept is None else "the maintained field"
-            where = name if kept is None else ".".join(kept)
+            owner, property = kept_field(name) or (name, "")
+            what, where = ("the maintained field", f"{owner}.{property}") if property else ("the aggregate", name)
             message = f"{what} is not declared, and the store goes on to maintain it"
-            undeclared.append(Change(where, "open", message, f"m.drop(old.{where})"))
+            drop = ChangeStep("drop", (Named("old", owner, property and attribute_name(property)),))
+            undeclared.append(Change(where, "open", message, drop))
     return (*changes, *undeclared)
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import attrs
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from ..keys.template import Template
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, stored_default
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
-from .changes import Change, Contents
+from .changes import Change, ChangeStep, Contents, Named
 from .definitions import indexes_in, is_former, plain_name
 from .literals import attribute_name
 from .members import Members, follow
@@ -40,6 +41,14 @@ __all__ = [
     "widens",
     "words",
 ]
+
+
+def _old(name: str, property: str = "") -> Named:
+    return Named("old", name, property and attribute_name(property))
+
+
+def _new(name: str, property: str = "") -> Named:
+    return Named("new", name, property and attribute_name(property))
 
 
 # ---------------------------------------------------------------------------------------------- a class that is new
@@ -66,10 +75,10 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
         yield Change(name if kept is None else ".".join(kept), "build", f"{what} is new")
     tables = {model.table.lower(), *(index.table.lower() for index in model.indexes)}
     for other, old in catalogue.items():
-        code = f"m.rename_class(old.{other}, new.{name})"
+        rename = ChangeStep("rename_class", (_old(other), _new(name)))
         opened = other in schema.by_name
         if not opened and _is_renamed(old, form) and contents.count(other):
-            yield Change(name, "migration", f"its entities are in the file as those of {other}", code)
+            yield Change(name, "migration", f"its entities are in the file as those of {other}", rename)
             continue
         if old.table.lower() == model.table.lower():
             yield from _table_conflicts(model, other, old, contents)
@@ -82,10 +91,10 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
         if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
             number = f" ({rows:,} {'entity' if rows == 1 else 'entities'})" if rows > 0 else ""
             same_key = (old.partition, old.row) == (form.partition, form.row)
-            step = code if same_key else f"{code} and m.rekey(old.{other}, new.{name})"
+            steps = str(rename) if same_key else f"{rename} and {attrs.evolve(rename, kind='rekey')}"
             yield Change(
-                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {step}",
-                code if same_key else "", warning=True,
+                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {steps}",
+                rename if same_key else None, warning=True,
             )  # fmt: skip
 
 
@@ -125,9 +134,8 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
         )  # fmt: skip
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
-        yield Change(
-            name, "migration", f"{rows} of {name}, as {keys[0]}", f"m.rewrite(old.{other}, ..., into=[new.{other}, new.{name}])"
-        )  # fmt: skip
+        step = ChangeStep("rewrite", (_old(other),), ("...",), (_new(other), _new(name)))
+        yield Change(name, "migration", f"{rows} of {name}, as {keys[0]}", step)
 
 
 # ---------------------------------------------------------------------------------------------- a class that is known
@@ -136,20 +144,21 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
 def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes: Sequence[Model]) -> Iterator[Change]:
     """Yield the changes between a class and its form in the catalogue, which lacks the new classes."""
     name, new = model.name, model.form
-    pair = f"old.{name}, new.{name}"
+    pair = (_old(name), _new(name))
     renamed = _likely_renames(name, old, new, contents) if old.source is None else {}
     for gone, added in renamed.items():
-        before, after = f"old.{name}.{attribute_name(gone)}", f"new.{name}.{attribute_name(added)}"
+        before, after = _old(name, gone), _new(name, added)
         yield Change(
             f"{name}.{gone}", "migration",
             f'the property "{gone}" ({old.fields[gone]}) is in the file, but not in the class, and "{added}" is new',
-            f"m.rename({before}, {after})  # or m.drop({before}), if they are two things",
+            ChangeStep("rename", (before, after), hint="if they are two things", instead=ChangeStep("drop", (before,))),
         )  # fmt: skip
     old = with_properties(old, renamed)
     keeps_fields = _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys()
-    rekey = f"m.rekey({pair})" if keeps_fields else f"m.rewrite(old.{name}, ..., into=new.{name})"
+    rekey = ChangeStep("rekey", pair) if keeps_fields else ChangeStep("rewrite", pair[:1], ("...",), pair[1:])
     if old.table != new.table:
-        yield Change(name, "migration", f'its table was "{old.table}" and is "{new.table}"', f"m.rename_class({pair})")
+        message = f'its table was "{old.table}" and is "{new.table}"'
+        yield Change(name, "migration", message, ChangeStep("rename_class", pair))
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
         if (was := getattr(old, part)) != (now := getattr(new, part)):
             texts = map(str if str(was) != str(now) else _with_types, (was, now))
@@ -158,7 +167,7 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
         yield Change(name, "open", f'type="{new.type}" is new')
     elif old.type != new.type:
         now = "none" if new.type is None else f'"{new.type}"'
-        yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', f"m.rekey({pair})")
+        yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', ChangeStep("rekey", pair))
     if bool(old.aggregate) is not bool(new.aggregate):
         yield Change(name, "refused", "one of an entity and an aggregate cannot become the other; choose another name")
     if old.source is None:
@@ -234,11 +243,11 @@ def _removed_fields(
     for property, form in old.fields.items():
         if property in new.fields:
             continue
-        where, drop = f"{name}.{property}", f"m.drop(old.{name}.{attribute_name(property)})"
+        where, drop = f"{name}.{property}", ChangeStep("drop", (_old(name, property),))
         heir = next((one.name for one in new_classes if _has(one.form, property, form) and one.aggregate is None), None)
         if heir is not None:
-            split = f"m.rewrite(old.{name}, ..., into=[new.{name}, new.{heir}])"
-            drop += f"  # or {split}, if {name} is split"
+            split = ChangeStep("rewrite", (_old(name),), ("...",), (_new(name), _new(heir)))
+            drop = attrs.evolve(drop, hint=f"if {name} is split", instead=split)
         if _holds_nothing(name, property, form, contents):
             yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
         else:
@@ -256,7 +265,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
     for property, form in new.fields.items():
         if property in old.fields:
             continue
-        where, field = f"{name}.{property}", f"new.{name}.{attribute_name(property)}"
+        where, field = f"{name}.{property}", (_new(name, property),)
         if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
             given = _given(form)
             if given == "...":  # each entity that has none is a fault of the run
@@ -264,7 +273,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
             yield Change(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
-                f"m.fill({field}, {given})  # what those get that have none",
+                ChangeStep("fill", field, (given,), hint="what those get that have none"),
             )  # fmt: skip
         elif _reads_without(form) or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')
@@ -273,7 +282,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
                 where, "migration",
                 f'the property "{property}" is new, and existing rows have no value for it (a factory is not called for '
                 "them); make it optional, give it a default, or fill it",
-                f"m.fill({field}, ...)  # a function of the entity",
+                ChangeStep("fill", field, ("...",), hint="a function of the entity"),
             )  # fmt: skip
 
 
@@ -289,33 +298,35 @@ _LOSSLESS = {
 
 
 def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
-    where, attr = f"{name}.{property}", f"{name}.{attribute_name(property)}"
-    pair = f"old.{attr}, new.{attr}"
+    where, pair = f"{name}.{property}", (_old(name, property), _new(name, property))
     label = f'the property "{property}"'
     if old.in_key != new.in_key:
         now = "is not stored beside the key any more" if new.in_key else "is now stored beside the key, too"
-        yield Change(where, "migration", f"{label} {now} (stored=)", f"m.rekey(old.{name}, new.{name})")
-    code, message = "", f"{label} was {old} and is {new}"
+        yield Change(where, "migration", f"{label} {now} (stored=)", ChangeStep("rekey", (_old(name), _new(name))))
+    step, message = None, f"{label} was {old} and is {new}"
+    convert = ChangeStep("convert", pair, ("...",), hint="a function of the old value")
     if not takes(new, old) and not takes(old, new):
-        code = f"m.convert({pair}, {_conversion(old, new)}"
+        functions = _conversion(old, new)
+        step = attrs.evolve(convert, functions=functions, hint="") if functions else convert
     elif not takes(new, old):
         lost = [value for value in _values(old) if value not in _values(new)]
         if not lost:
-            code = f"m.convert({pair}, ...)  # a function of the old value"
+            step = convert
         elif contents.holds_one_of(name, property, lost):
             message = f"{label} holds {', '.join(map(repr, lost))} in the file, which it cannot any more"
-            code = f"m.convert({pair}, ...)  # what becomes of these: {{{', '.join([f'{value!r}: …' for value in lost])}}}, or a function"
+            becomes = ", ".join([f"{value!r}: …" for value in lost])
+            step = attrs.evolve(convert, hint=f"what becomes of these: {{{becomes}}}, or a function")
     elif widens(replace(old, optional=True), replace(new, optional=True)):
         yield Change(where, "open", message)
     if old.json is not UNSET and new.json is not UNSET and (faults := nested_members(old, new).faults):
-        message, code = f"{label}: {'; '.join(faults)}", f"m.convert({pair}, ...)  # a function of the old value"
-    if old.optional and not new.optional and not code:
-        code = f"m.fill(new.{attr}, {_given(new)})"
-        code += "  # a function of the entity" if new.default is None else ""
+        step, message = convert, f"{label}: {'; '.join(faults)}"
+    if old.optional and not new.optional and step is None:
+        hint = "a function of the entity" if new.default is None else ""
+        step = ChangeStep("fill", pair[1:], (_given(new),), hint=hint)
     elif new.optional and not old.optional:
         yield Change(where, "open", f"{label} may be None")
-    if code:
-        yield Change(where, "migration", message, code)
+    if step is not None:
+        yield Change(where, "migration", message, step)
 
 
 def _given(form: FieldForm) -> str:
@@ -324,14 +335,14 @@ def _given(form: FieldForm) -> str:
     return "..." if value is None else f"lambda e: {value}"
 
 
-def _conversion(old: FieldForm, new: FieldForm) -> str:
-    """Return the text of ``m.convert`` from its function on."""
+def _conversion(old: FieldForm, new: FieldForm) -> tuple[str, ...]:
+    """Return the function of ``m.convert``, and the one back; nothing if only a person can write them."""
     function, back = _LOSSLESS.get((old.type, new.type), ("", ""))
     # (What becomes of a few members is for a mapping to say; mypy does not infer the type of a function of an optional Literal.)
     asks = new.members is not UNSET or (old.optional and old.members is not UNSET and new.type != "str")
     if not function or asks or (old.optional and not new.optional):
-        return "...)  # a function of the old value"
-    return f"{function}, back={back})" if back and old.members is UNSET else f"{function})"
+        return ()
+    return (function, f"back={back}") if back and old.members is UNSET else (function,)
 
 
 def nested_members(old: FieldForm, new: FieldForm) -> Members:
@@ -397,7 +408,7 @@ def _index_changes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change
         if index not in stored_names.values() and index not in new.indexes:
             yield Change(
                 f"{name}.{index}", "open", f"the index {index} is not declared, and the store goes on to maintain it",
-                f"m.drop(old.{name}.{index})",
+                ChangeStep("drop", (Named("old", name, index),)),
             )  # fmt: skip
     for index, form in new.indexes.items():
         where, stored_name = f"{name}.{index}", stored_names.get(index)

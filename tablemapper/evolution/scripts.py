@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from ..entities.aggregates import kept_field
 from ..schema.forms import Forms
-from .changes import Change
+from .changes import Change, ChangeStep
 from .definitions import is_former
 from .literals import call, imports_of, value_source
 from .sources import Shape
 
 __all__ = ["script_name", "script_source"]
-
-_CODE = re.compile(r"(m\.\w+)\((.*)\)(?:  # (.*))?$")
-_CLASS = re.compile(r"\b(old|new)\.(\w+)")
 
 
 def script_name(changes: Sequence[Change]) -> str:
@@ -33,7 +30,7 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
     Args:
         old: the forms of all classes as they are.
         new: the forms of all classes as they shall be.
-        changes: the changes that the script makes; each has a `Change.code`.
+        changes: the changes that the script makes; each has a `Change.step`.
         after: the id of the script before it.
     """
     steps = _steps(changes)
@@ -44,24 +41,24 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
     listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
     previous = value_source(after)
     body += ["", "", *call("@tm.migration", [f"after={previous}", *listed]), "def migrate(m: tm.Migration) -> None:"]
-    body += [line for code in steps for line in _step_lines(code)] or ["    pass"]
+    body += [line for step in steps for line in _step_lines(step)] or ["    pass"]
     classes = dict.fromkeys([change.where.partition(".")[0] for change in changes])
     head = [f'"""Change {", ".join(classes)}."""', "", "from __future__ import annotations", ""]
     return "\n".join([*head, *imports_of("\n".join(body)), "import tablemapper as tm", *body, ""])
 
 
-def _needed_classes(old: Forms, new: Forms, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tuple[list[str], list[str]]:
     """Return the old and the new classes that a script must contain: those of its steps, and all that they need."""
     named: dict[str, set[str]] = {"old": set(), "new": set()}
-    for code in steps:
-        for side, name in _CLASS.findall(code):
-            named[side].add(name)
+    for step in steps:
+        for cls in step.possible_classes:
+            named[cls.side].add(cls.cls)
     on_both_sides = {name for names in named.values() for name in names if name in old and name in new}
     stays = {*named["old"], *new}
     for name, form in old.items():  # (a class is written with its maintained fields)
         if (kept := kept_field(name)) is not None and kept[0] in stays and form.source is not None:
             stays |= {name, form.source}
-    dropped = {match[1] for code in steps if (match := re.fullmatch(r"m\.drop\(old\.(\w+)\)", code))}
+    dropped = {name.cls for step in steps if step.kind == "drop" for name in step.names if not name.part}
     together = _copies(old, steps)
     old_names = _closed(old, named["old"] | on_both_sides, together=together)
     if not together:
@@ -71,30 +68,23 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[str]) -> tuple[list[
     return old_names, [name for name in new_names if name in new or name in goes_on]
 
 
-def _copies(old: Forms, steps: Sequence[str]) -> bool:
+def _copies(old: Forms, steps: Sequence[ChangeStep]) -> bool:
     """Return whether steps copy classes, each with all that share its table."""
-    renamed: list[str] = []
-    for code in steps:
-        match re.match(r"m\.(\w+)\((.*?)\)?(?:  # .*)?$", code):
-            case re.Match() as call if call[1] == "rename":
-                renamed += {before_and_after.partition(".")[2] for before_and_after in call[2].split(", ")}
-            case re.Match() as call if call[1] == "drop":
-                _, name, *part = call[2].split(".")
-                if part and part[0] not in old[name].indexes:
-                    return True
-            case _:
-                return True
+    renamed: list[tuple[str, str]] = []
+    for step in steps:
+        first = step.names[0]
+        if step.kind == "rename":
+            renamed += {(name.cls, name.part) for name in step.names}
+        elif step.kind != "drop" or (first.part and first.part not in old[first.cls].indexes):
+            return True
     return len(renamed) > len(set(renamed))  # (names that take each other's place)
 
 
-def _steps(changes: Sequence[Change]) -> list[str]:
+def _steps(changes: Sequence[Change]) -> list[ChangeStep]:
     """Return the steps, each once; a class that one step rewrites has no other steps."""
-    codes = list(dict.fromkeys(change.code for change in changes if change.code))
-    rewrites = {code: set(_CLASS.findall(code)) for code in codes if code.startswith("m.rewrite(")}
-    rewritten = {name for names in rewrites.values() for name in names}
-    return [
-        code for code in codes if code in rewrites or rewritten.isdisjoint(_CLASS.findall(code.partition("  # ")[0]))
-    ]
+    steps = list(dict.fromkeys([change.step for change in changes if change.step is not None]))
+    rewritten = {name for step in steps if step.kind == "rewrite" for name in step.classes}
+    return [step for step in steps if step.kind == "rewrite" or rewritten.isdisjoint(step.classes)]
 
 
 def _closed(forms: Forms, names: set[str], *, together: bool) -> list[str]:
@@ -117,21 +107,7 @@ def _closed(forms: Forms, names: set[str], *, together: bool) -> list[str]:
     return [name for name, form in forms.items() if not is_former(name) and (name in closed or form.source in closed)]
 
 
-def _step_lines(code: str) -> Iterator[str]:
-    match = _CODE.match(code)
-    assert match is not None
-    head, arguments, comment = match.groups()
-    if comment:
-        yield f"    # {comment}"
-    yield from call(head, list(_arguments(arguments)), indent=4)
-
-
-def _arguments(text: str) -> Iterator[str]:
-    """Yield the arguments of a call."""
-    depth = start = 0
-    for at, sign in enumerate(text):
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and not depth:
-            yield text[start:at].strip()
-            start = at + 1
-    yield text[start:].strip()
+def _step_lines(step: ChangeStep) -> Iterator[str]:
+    if step.comment:
+        yield f"    # {step.comment}"
+    yield from call(f"m.{step.kind}", step.arguments, indent=4)

@@ -100,9 +100,9 @@ class Migrations:
         schema = compile_schema(models)
         forms = self._forms(schema, None)
         changes = form_changes(forms, schema)
-        if refused := [str(change) for change in changes if change.stops and not change.code]:
+        if refused := [str(change) for change in changes if change.stops and change.step is None]:
             raise InvalidMigration("no script can make these changes", refused)
-        steps = [change for change in changes if change.code]
+        steps = [change for change in changes if change.step is not None]
         snapshot = self._snapshot()
         last = self.ids[-1] if self.ids else None
         path = schema_path = folder / "schema.json"

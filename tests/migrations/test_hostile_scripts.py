@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution.changes import Change
+from tablemapper.evolution.changes import Change, ChangeStep, Named
 from tablemapper.evolution.scripts import script_source
 from tablemapper.migrations.comparison import load_form
 
@@ -88,8 +88,10 @@ def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
     for label, form in tampered(whole):
         try:
             forms = load_form(form)
-            drops = [Change(name, "migration", "", f"m.rekey(old.{name}, new.{name})") for name in forms]
-            script = script_source(forms, load_form(whole), drops)
+            steps = [ChangeStep("rekey", (Named("old", name), Named("new", name))) for name in forms]
+            script = script_source(
+                forms, load_form(whole), [Change("Product", "migration", "", step) for step in steps]
+            )
         except (tm.InvalidMigration, ValueError, LookupError, TypeError, AttributeError):
             refused += 1
             continue

@@ -147,7 +147,7 @@ def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
 
 
 def _mismatch(catalogue: Catalogue, schema: Schema, evolution: Evolution) -> SchemaMismatch:
-    steps = [change for change in evolution.stopping if change.code]
+    steps = [change for change in evolution.stopping if change.step is not None]
     if not steps:
         return SchemaMismatch("the models are not those that the file was written with", evolution.faults)
     with trusted():
