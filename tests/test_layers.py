@@ -16,7 +16,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "builtin", "limits", "codegen", "progress", "events"]}],
     [
-        {"values": ["scalars", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
+        {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -29,7 +27,7 @@ from ..values.scalars import SCALARS, Int32
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
-    "annotation", "bare_label", "check_names", "form_hash", "split_type", "stored_default",
+    "annotation", "bare_label", "check_names", "form_hash", "stored_default",
 ]  # fmt: skip
 
 
@@ -304,32 +302,12 @@ def form_hash(form: ModelForm) -> str:
 
 # ---------------------------------------------------------------------------------------------- types by their names
 
-_MEMBER = re.compile(r"""\w+=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\w.-]+)(?:,|$)""")
 _ANYTHING = list[Any] | dict[str, Any]
 _ANNOTATIONS: dict[str, Any] = {
     **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
     "json[tuple[str, ...]]": tuple[str, ...],
     **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (Builtin.datetime, time) for one in ("s", "ms", "us")},
 }  # fmt: skip
-
-
-def split_type(name: str) -> tuple[str, list[Any] | None]:
-    """Return the name of a `ValueType` without the members of an Enum or a Literal, and these members."""
-    if name.startswith("list["):
-        base, members = split_type(name[5:-1])
-        return f"list[{base}]", members
-    if name.startswith("enum["):
-        kind, _, listed = name[5:-1].partition(": ")[2].partition(" ")
-        values = [ast.literal_eval(text) if text[0] in "'\"" else text for text in _MEMBER.findall(listed)]
-        return kind, _sorted(map(int, values) if kind == "int" else values)
-    if name.startswith("literal["):
-        values = list(ast.literal_eval(f"[{name[8:-1]}]"))
-        return type(values[0]).__name__, _sorted(values)
-    return name, None
-
-
-def _sorted(values: Iterable[Any]) -> list[Any]:
-    return sorted(dict.fromkeys(values))
 
 
 def annotation(form: FieldForm) -> Any:

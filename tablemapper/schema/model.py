@@ -20,7 +20,7 @@ from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import Edm, entity_size
-from .forms import ModelForm, form_hash, split_type
+from .forms import ModelForm, form_hash
 from .groups import AggregateModel, aggregate_model
 from .rows import FIRST, Row, row_faults, row_functions
 
@@ -194,14 +194,13 @@ def _same(field: FieldModel, one: Any, other: Any) -> bool:
 
 
 def _field_form(field: FieldModel, *, in_key: bool) -> dict[str, Any]:
-    name, members = split_type(field.type.name)
     form = {
-        "type": name,
+        "type": field.type.base,
         "optional": field.optional,
         "in_key": in_key,
         "default": None if field.missing is None else field.type.dump(field.missing),
     }
-    for part, value in (("members", members), ("json", field.type.json_schema)):
+    for part, value in (("members", field.type.members), ("json", field.type.json_schema)):
         if value is not None:
             form[part] = value
     return form

@@ -1,6 +1,7 @@
 """What a value of a field may be, how it is checked and stored.
 
 - `scalars`: the types that are one value.
+- `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.
 - `uuid7`: UUIDs in the order of time.
 - `geo`: a place on the earth.

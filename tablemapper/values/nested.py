@@ -28,6 +28,7 @@ from msgspec import inspect
 
 from ..builtin import Builtin, builtin_time
 from ..errors import did_you_mean, shown
+from .choices import enum_type, literal_type
 from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
@@ -39,9 +40,7 @@ from .scalars import (
     SCALARS,
     Fault,
     ValueType,
-    enum_type,
     inside_json,
-    literal_type,
     unexpected,
 )
 from .spellings import with_meta
@@ -247,9 +246,9 @@ def _json_type(annotation: Any) -> ValueType:
     def store(value: Any) -> str:
         return both(value)[1]
 
-    schema = None
+    schema = members = None
     if shape is list and element is not None:
-        name = f"list[{element.name}]"
+        name, members = f"list[{element.name}]", element.members
     elif shape is not GeoPoint:
         name, schema = f"json[{name}]", json_schema(info, _readable, _plain_default)
     levels = shape is tuple and element is not None and element.name == "str"
@@ -259,7 +258,7 @@ def _json_type(annotation: Any) -> ValueType:
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
         objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, sql_ordered=False, keyable=False, spillable=True,
-        element=element, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
+        element=element, members=members, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a field type is, and the types of single values: scalars, Enums, Literals.
+"""What a field type is, and the types of single values: scalars.
 
 Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
 and the Python source of the same for generated functions. The types of nested values are in `values.nested`.
@@ -32,9 +32,7 @@ __all__ = [
     "Int32",
     "ValueType",
     "checked_load",
-    "enum_type",
     "inside_json",
-    "literal_type",
     "read_total",
     "unexpected",
 ]
@@ -46,7 +44,6 @@ Int32: TypeAlias = Annotated[int, INT32_RANGE]
 _TRAPS = [Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal]
 _DECIMALS = Context(34, Emin=-6143, Emax=6144, traps=_TRAPS)
 _TOTALS = Context(13_000, Emin=-6300, Emax=6300, traps=_TRAPS)  # sums of these, and sums divided
-_PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
 _WELL = re.compile("[^\ud800-\udfff]*").fullmatch
 _text = msgspec.to_builtins
 _Function: TypeAlias = Callable[[Any], Any]
@@ -125,6 +122,8 @@ class ValueType:
     fixed: int | None = None
     """The size of every value in bytes, as Azure counts it; None if it depends on the value."""
     enum: type[Enum] | None = None
+    members: list[Any] | None = None
+    """The values of an Enum or a Literal, sorted; for a list, those of its elements."""
     precision: str = ""
     """How much of a time is kept, ``s``, ``ms`` or ``us``, if the field says so."""
     uncut: ValueType | None = None
@@ -140,6 +139,13 @@ class ValueType:
 
     def __repr__(self) -> str:
         return f"<ValueType {self.name}>"
+
+    @property
+    def base(self) -> str:
+        """The name without the members: that of their type."""
+        if self.members is None:
+            return self.name
+        return self.kind.__name__ if self.element is None else f"list[{self.element.base}]"
 
     @property
     def sortable(self) -> bool:
@@ -509,82 +515,6 @@ def inside_json(type: ValueType) -> ValueType:
         type, store=_text, load=checked_load(type.name, lambda stored: msgspec.convert(stored, kind), _text),
         writes="{text}({v})", reads="{convert}({v}, {kind})", sql_ordered=False,
         objects={**type.objects, "text": _text, "convert": msgspec.convert, "kind": kind},
-    )  # fmt: skip
-
-
-def enum_type(enum: type[Enum]) -> ValueType:
-    values = [member.value for member in enum]
-    kind = str if values and type(values[0]) is str else int
-    if not values or any(type(value) is not kind for value in values):
-        raise Fault(f"the values of the Enum {enum.__name__} must all be str, or all int")
-    base = SCALARS[kind]
-    for member in enum:
-        base.check(member.value)
-    members = _Members(enum)
-    listed = ",".join(
-        f"{member.name}={value if _PLAIN_WORD(str(value)) else repr(value)}"
-        for member, value in zip(enum, values, strict=True)
-    )
-
-    def check(value: Any) -> Enum:
-        if value.__class__ is enum or isinstance(value, enum):
-            return value
-        names = ", ".join(f"{enum.__name__}.{member.name}" for member in enum)
-        near = members.known(value)
-        raise unexpected(f"one of {names}", value, f"use {enum.__name__}.{near.name}" if near is not None else "")
-
-    load = checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value)
-    return ValueType(
-        f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value, load, _enum_value, load,
-        fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]", encodes="{v}._value_",
-        objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
-        key_kind=enum, fixed=base.fixed, enum=enum,
-    )  # fmt: skip
-
-
-def _enum_value(value: Any) -> Any:
-    return value._value_
-
-
-class _Members(dict[Any, Any]):
-    """The members of an Enum by their values."""
-
-    def __init__(self, enum: type[Enum]) -> None:
-        super().__init__((member.value, member) for member in enum)
-        self.enum = enum
-
-    def known(self, value: Any) -> Any:
-        try:
-            return self.get(value)
-        except TypeError:
-            return None
-
-    def __missing__(self, value: Any) -> Any:
-        try:
-            return self.enum(value)
-        except ValueError:
-            raise Fault(f"{shown(value)} is not the stored form of a member of {self.enum.__name__}") from None
-
-
-def literal_type(values: tuple[Any, ...]) -> ValueType:
-    if not values:
-        raise Fault("a Literal needs a value besides None")
-    kind = type(values[0])
-    if kind not in (str, int) or any(type(value) is not kind for value in values):
-        raise Fault("the values of a Literal must all be str, or all int")
-    base, allowed = SCALARS[kind], frozenset(map(SCALARS[kind].check, values))
-    listed = ", ".join(map(repr, sorted(values)))
-
-    def check(value: Any) -> Any:
-        if value.__class__ is bool or not isinstance(value, kind) or (plain := base.check(value)) not in allowed:
-            raise unexpected(f"one of {listed}", value)
-        return plain
-
-    load = checked_load(f"one of {listed}", check, _same)
-    return attrs.evolve(
-        base, name=f"literal[{listed}]", check=check, load=load, from_json=load,
-        fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
-        spillable=False, text=False, summable=False, calculable=False, sql_in_json=False,
     )  # fmt: skip
 
 
