@@ -59,11 +59,8 @@ from .events import Event
 from .evolution.changes import Change
 from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
-from .migrations.comparison import changes, schema_form
-from .migrations.migrations import Migrations
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
-from .migrations.script import Migration, migration
 from .planning.explanation import Explanation, MixedExplanation
 from .planning.partitions import Partition
 from .progress import Progress
@@ -71,6 +68,9 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .schema.check import Problem, RepairReport, Report
+from .scripts.comparison import changes, schema_form
+from .scripts.migrations import Migrations
+from .scripts.script import Migration, migration
 from .store.builds import BuildReport
 from .store.opening import open as open
 from .store.store import Store, Unknown

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -243,19 +243,31 @@ class SchemaMismatch(_Faults, ValueError):
     ``faults`` lists it.
 
     ``script`` is the text of a migration script that makes the changes, if a script can; ``...`` in it stands for
-    functions that you have to write.
+    functions that you have to write. ``changes`` are what keeps the store from being opened, each a `Change`, between the
+    classes in the file, ``old``, and those of the program, ``new``: their forms, by name.
     """
 
     def __init__(
-        self, subject: str, faults: Sequence[str] = (), /, *, script: str | None = None, name: str = "changes"
+        self,
+        subject: str,
+        faults: Sequence[str] = (),
+        /,
+        *,
+        changes: Sequence[Any] = (),
+        old: Mapping[str, Any] | None = None,
+        new: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(subject, faults)
+        self.changes, self.old, self.new = tuple(changes), old or {}, new or {}
+        self.script: str | None = None
+
+    def propose(self, script: str, name: str, /) -> None:
+        """Give the error the text of a script that makes the changes, and say how to get one of this name."""
         self.script = script
-        if script is not None:
-            self.advise(
-                "This needs a migration. If its script is written, run: tablemapper migrate PLACE. If not, run: tablemapper "
-                f"migrations make {name}, or write migrations/NNNN_{name}.py: the attribute script of this error is its text"
-            )
+        self.advise(
+            "This needs a migration. If its script is written, run: tablemapper migrate PLACE. If not, run: tablemapper "
+            f"migrations make {name}, or write migrations/NNNN_{name}.py: the attribute script of this error is its text"
+        )
 
     def advise(self, remedy: str, /) -> None:
         """Say what to do about the differences."""

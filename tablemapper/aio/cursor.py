@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from ..errors import StoreError
-
-if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
-    from .workers import Workers
 
 __all__ = ["AsyncCursor"]
 
@@ -18,13 +15,28 @@ T = TypeVar("T")
 _CHUNK = 256  # rows that a cursor fetches at once
 
 
+class _Cursors(Protocol):
+    """The open cursors of a store; see `workers.OpenCursors`."""
+
+    async def enter(self, cursor: AsyncCursor[Any]) -> None: ...
+    def leave(self, cursor: AsyncCursor[Any]) -> None: ...
+
+
+class _Workers(Protocol):
+    """What runs a function in a thread; see `workers.Workers`, which imports asyncio."""
+
+    @property
+    def cursors(self) -> _Cursors: ...
+    def run(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+
+
 class AsyncCursor(AsyncIterator[T], Generic[T]):
     """An ``async for`` over what a synchronous iterator yields: some rows at a time, never more than are needed.
 
     It holds a state of the store from its first row until it ends, is closed or is dropped.
     """
 
-    def __init__(self, workers: Workers, start: Callable[[], Iterator[T]]) -> None:
+    def __init__(self, workers: _Workers, start: Callable[[], Iterator[T]]) -> None:
         self.task: object = None
         self._workers = workers
         self._start = start

@@ -21,14 +21,14 @@ from ..entities.key import KeyOf
 from ..events import Event, Observer, observer
 from ..expressions.habits import STORE_HABITS, TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
-from ..migrations.migrations import ScriptsOption, ways_back
 from ..planning.partitions import Partition
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
 from ..schema.model import compile_schema
+from ..scripts.migrations import ScriptsOption, ways_back
 from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting
-from ..store.opening import check_limits, naming_scripts, new_store
+from ..store.opening import check_limits, explaining, new_store
 from ..store.operations import ByKey, Operations, not_found
 from ..store.store import Store, Unknown
 from ..store.transaction import Buffer
@@ -96,7 +96,7 @@ def open_async(
     def start(waited: Callable[[], float]) -> Engine:
         schema = compile_schema(models)
         ways = ways_back(migrations)
-        with naming_scripts(path, migrations):
+        with explaining(path, migrations):
             engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways)
         if build:
             build_declared(engine, progress)

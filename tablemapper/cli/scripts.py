@@ -10,8 +10,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ..errors import MigrationStopped
-from ..migrations.migrations import Migrations
 from ..migrations.run import migrate as run_migrations
+from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
 from .app import Exit, Json, Models, Place, Scripts, app, existing, import_from_here, load_models, show, table
 from .stores import Hold, Rest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import attrs
 import msgspec
@@ -27,12 +27,18 @@ from .declaration import Declaration, check_value, declaration_of, located
 from .etag import ETAG_FORM, etag_text, etag_timestamp
 from .fields import FieldModel
 
-if TYPE_CHECKING:
-    from .entity import Record
-
 __all__ = ["from_dict", "from_json", "json_form", "json_schema", "to_dict", "to_json"]
 
-R = TypeVar("R", bound="Record")
+
+class _Record(Protocol):
+    """An entity, or a row of an aggregate, as far as it is read here: `entity.Record` is written by these functions."""
+
+    _row: Any
+
+    def __json__(self) -> bytes: ...
+
+
+R = TypeVar("R", bound=_Record)
 
 _ETAG = "odata.etag"
 _AWARE: Any = Annotated[Builtin.datetime, msgspec.Meta(tz=True)]
@@ -98,7 +104,7 @@ def json_form(cls: type[Any]) -> JsonForm:
     return form
 
 
-def to_json(entity: Record, *, etag: bool = False) -> bytes:
+def to_json(entity: _Record, *, etag: bool = False) -> bytes:
     """Return an entity as a JSON object.
 
     Args:
@@ -119,7 +125,7 @@ def to_json(entity: Record, *, etag: bool = False) -> bytes:
         raise _unwritable(entity, error) from error
 
 
-def _unwritable(entity: Any, error: Exception) -> Exception:
+def _unwritable(entity: _Record, error: Exception) -> Exception:
     """Return what to raise where an entity cannot be written as JSON."""
     faults = []
     for f in declaration_of(type(entity)).fields:
@@ -132,7 +138,7 @@ def _unwritable(entity: Any, error: Exception) -> Exception:
     return InvalidEntity(type(entity).__name__, faults) if faults else error
 
 
-def to_dict(entity: Record, *, etag: bool = False) -> dict[str, Any]:
+def to_dict(entity: _Record, *, etag: bool = False) -> dict[str, Any]:
     """Return an entity as a dict of JSON's types, for any JSON library; as `to_json`."""
     return msgspec.json.decode(to_json(entity, etag=etag))  # type: ignore[no-any-return]
 
@@ -221,7 +227,7 @@ def _timestamp(etag: Any, faults: list[str]) -> int | None:
 # -- schema -----------------------------------------------------------------------------------------------------------
 
 
-def json_schema(cls: type[Record], /, *, etag: bool = False) -> dict[str, Any]:
+def json_schema(cls: type[_Record], /, *, etag: bool = False) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of what `to_json` writes and `from_json` takes.
 
     Args:

@@ -1,13 +1,10 @@
-"""How the classes of a store may change: former definitions, rules, how an older process follows them, scripts.
+"""How the classes of a store may change: former definitions, rules, how an older process follows them.
 
 - `members`: how a nested type may change.
 - `definitions`: the definitions of a catalogue by name: declared, former, and those that keep maintained fields.
 - `renames`: the form of a class after a rename.
-- `literals`: Python source of values, names and calls.
-- `nested_sources`: classes of nested values as Python source.
-- `sources`: forms as Python source.
+- `literals`: Python source of values and names.
 - `changes`: one difference, and what a rule may ask of a store.
-- `scripts`: migration scripts as text.
 - `versions`: the versions of a class that programs opened.
 - `rules`: the rule of each difference.
 - `evolution`: what opening a store with a schema makes of its catalogue.

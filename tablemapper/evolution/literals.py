@@ -1,29 +1,25 @@
-"""Python source of values, names and calls. What was a text of a store is a literal here, or a name that Python takes."""
+"""Python source of values and names. What was a text of a store is a literal here, or a name that Python takes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from msgspec import UNSET, convert
+
 from ..entities.entity import Record
 from ..limits import is_name
+from ..schema.forms import FieldForm, annotation
 from ..values.geo import GeoPoint
+from ..values.json_schema import type_of
+from ..values.nested import value_type
 
-__all__ = ["attribute_name", "call", "imports_of", "text_source", "texts_source", "value_source"]
+__all__ = ["attribute_name", "default_source", "text_source", "texts_source", "value_source"]
 
-WIDTH = 88
-_IMPORTS = (
-    (r"\bdt\.", "import datetime as dt"),
-    (r"\bDecimal\b", "from decimal import Decimal"),
-    (r"\bAny\b|\bAnnotated\b|\bLiteral\b|\bNotRequired\b|\bTypedDict\b", "from typing import {}"),
-    (r"\bUUID\b", "from uuid import UUID"),
-    (r"\battrs\.", "import attrs"),
-    (r"\bmsgspec\.", "import msgspec"),
-)
 _OF_SCRIPTS = frozenset({
     "key", "tm", "dt", "attrs", "msgspec", "old", "new", "Any", "Annotated", "Literal", "Decimal", "UUID", "str", "int",
     "float", "bool", "bytes", "list", "dict", "set", "frozenset", "tuple",
@@ -38,55 +34,6 @@ def attribute_name(property: str) -> str:
         return property
     plain = is_name(f"property_{property}")
     return f"property_{property if plain else re.sub('[^A-Za-z0-9_]', lambda sign: f'_{ord(sign[0]):x}_', property)}"
-
-
-def imports_of(source: str) -> list[str]:
-    """Return the lines of imports for a source, without that of ``tm``, in groups with an empty line between them."""
-    code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', '""', source)
-    groups: list[list[str]] = [[], []]
-    for pattern, line in _IMPORTS:
-        if names := sorted(set(re.findall(pattern, code))):
-            groups[line in ("import attrs", "import msgspec")].append(line.format(", ".join(names)))
-    return [*groups[0], *([""] if groups[0] else []), *groups[1]]
-
-
-def call(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> list[str]:
-    """Return the lines of a call, broken as a formatter breaks them."""
-    line = f"{' ' * indent}{head}({', '.join(arguments)}){tail}"
-    if len(line) <= WIDTH or not arguments:
-        return [line]
-    inner = [line for argument in arguments for line in _broken(argument, indent + 4)]
-    return [f"{' ' * indent}{head}(", *inner, f"{' ' * indent}){tail}"]
-
-
-def _broken(argument: str, indent: int) -> Iterator[str]:
-    """Yield the lines of an argument; a condition that is too long has a line for each part."""
-    start = " " * indent
-    if len(start + argument) < WIDTH:
-        yield f"{start}{argument},"
-        return
-    head, function, condition = argument.partition("lambda e: ")
-    if function:
-        yield f"{start}{head}{function}("
-        yield from _broken_condition(condition, " " * (indent + 4))
-        yield f"{start}),"
-    else:
-        *most, last = _broken_condition(argument, start)
-        yield from [*most, f"{last},"]
-
-
-def _broken_condition(condition: str, start: str) -> Iterator[str]:
-    """Yield a condition, broken before each of its operators that stands outside of parentheses."""
-    if len(start + condition) <= WIDTH:
-        yield start + condition
-        return
-    depth = begin = 0
-    for at, sign in enumerate(condition):
-        depth += (sign in "([{") - (sign in ")]}")
-        if not depth and condition[at : at + 3] in (" & ", " | "):
-            yield start + condition[begin:at].strip()
-            begin = at
-    yield start + condition[begin:].strip()
 
 
 def text_source(text: str) -> str:
@@ -133,6 +80,16 @@ def value_source(value: Any) -> str:
     if isinstance(value, int):
         return str(int(value))
     raise ValueError(f"{type(value).__name__} has no source")
+
+
+def default_source(form: FieldForm) -> str:
+    """Return the default of a field as Python writes it."""
+    if isinstance(form.default, list) and form.json is not UNSET:  # of a tuple or a frozenset: no other has one
+        items = [value_source(item) for item in convert(form.default, type_of(form.json))]
+        text = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        return f"frozenset({text})" if "uniqueItems" in form.json else text
+    kind, _ = value_type(annotation(form))
+    return value_source(kind.undump(form.default))
 
 
 def _moment(value: Any) -> str:

@@ -25,10 +25,9 @@ from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
 from .changes import Change, ChangeStep, Contents, Named
 from .definitions import indexes_in, is_former, plain_name
-from .literals import attribute_name
+from .literals import attribute_name, default_source
 from .members import Members, follow
 from .renames import with_properties
-from .sources import default_source
 
 __all__ = [
     "class_changes",

@@ -1,16 +1,5 @@
-"""Migration scripts: what a script says, in which order scripts follow each other, and how one is written and run.
+"""Running migration scripts over a store.
 
-- `steps`: the steps of a script, as data.
-- `script`: one script: its two shapes, its function, its steps.
-- `report`: the report of a run, or of a rehearsal.
-- `fields`: the conversion of entities, field by field.
-- `undoing`: the script that undoes another one.
-- `links`: whether the old version goes on after a migration.
-- `plan`: the plan of a script for one store: its classes and conversions.
-- `validation`: the faults of a script.
-- `chain`: the scripts of a package, or of a list of functions, in order.
-- `comparison`: the changes between schema.json and the classes.
-- `trial`: a script is tried before it is stored.
-- `migrations`: the scripts of an application: checked against its classes, and written.
+- `report`: the plan and the report of a run, or of a rehearsal.
 - `run`: running scripts over a store.
 """

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import attrs
 
 from ..engines.migration import Fault
+from ..schema.forms import Forms
+from ..schema.model import model_of
+from ..scripts.links import links_of
+from ..scripts.plan import affected_classes, old_classes, pairs
+from ..scripts.script import Script
+from ..scripts.steps import Join, Rewrite
+from ..scripts.undoing import is_edit, is_reversible
 
-__all__ = ["MigrationReport", "Step", "counted", "fault_lines"]
+__all__ = ["MigrationReport", "Step", "counted", "fault_lines", "plan_steps"]
 
 _KEYS = 5  # in a line
 
@@ -101,3 +108,55 @@ def _table(plan: tuple[Step, ...]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "   ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
+
+
+def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[Step]:
+    """Yield the steps of scripts for a report.
+
+    Args:
+        ahead: the scripts, each with whether it undoes another one.
+        forms: the classes of the store.
+        count: returns the number of entities of a class of the store.
+    """
+    known, origins = dict(forms), {name: (name,) for name in forms}
+
+    def expected(name: str) -> int:
+        return sum(map(count, origins.get(name, ())))
+
+    for script, back in ahead:
+        yield from _script_steps(script, known, expected, back=back)
+        sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
+        for step in script.steps:
+            match step:
+                case Rewrite(old=old, into=into):
+                    sources |= {cls.__name__: [old.__name__] for cls in into}
+                case Join(a=a, b=b, into=into):
+                    sources |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
+                case _:
+                    pass
+        origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
+        affected = affected_classes(script, known)
+        known = {name: form for name, form in known.items() if name not in affected}
+        known |= {cls.__name__: model_of(cls).form for cls in script.new}
+
+
+def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[Step, ...]:
+    undoable = all(is_reversible(step, script) for step in script.steps)
+    affected = affected_classes(script, forms)
+    new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
+    copies = not is_edit(script) and any(True for step in script.steps for _ in old_classes(script, step))
+    stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
+    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
+    return tuple(
+        [
+            Step(
+                script.id,
+                str(step),
+                sum(count(cls.__name__) for cls in set(old_classes(script, step)) if cls.__name__ in affected),
+                undoable,
+                "writes" if stays else level if links else "stops",
+                back,
+            )
+            for step in script.steps
+        ]
+    )

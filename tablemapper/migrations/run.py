@@ -27,15 +27,16 @@ from ..errors import (
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import compile_schema, model_of
+from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
+from ..scripts.plan import check_back, check_old, edit_of, matches, transition_of
+from ..scripts.script import Script
+from ..scripts.steps import Resolve
+from ..scripts.undoing import undoing
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches, steered
 from ..store.duplicates import duplicates, resolve
+from ..store.opening import explaining
 from ..store.store import Store
-from .migrations import ScriptsOption, scripts_of, ways_back
-from .plan import check_back, check_old, edit_of, matches, plan_steps, transition_of
-from .report import MigrationReport, Step, counted, fault_lines
-from .script import Script
-from .steps import Resolve
-from .undoing import undoing
+from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
 __all__ = ["migrate"]
 
@@ -427,7 +428,8 @@ def _settled(
     ways: Sequence[WayBack],
 ) -> tuple[Fault, ...]:
     """Build the indexes and aggregates of a script's new classes, and resolve their duplicates; return those that are left."""
-    engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
+    with explaining(place):
+        engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
     with Store(engine) as store:
         build(engine, hold=hold, rest=rest)
         functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
@@ -436,7 +438,7 @@ def _settled(
 
 def _duplicates(place: str | os.PathLike[str], script: Script) -> tuple[Fault, ...]:
     """Return the entities with a value of a unique index that another entity has, too."""
-    with closing(open_engine(place, compile_schema(script.new))) as engine:
+    with explaining(place), closing(open_engine(place, compile_schema(script.new))) as engine:
         return duplicates(engine, _LISTED)
 
 

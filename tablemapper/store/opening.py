@@ -11,16 +11,20 @@ from typing import Literal
 from ..engines.opening import open_engine, status
 from ..engines.protocol import Engine
 from ..entities.entity import Record
-from ..errors import SchemaMismatch, shown
+from ..errors import CorruptStore, InvalidModel, SchemaMismatch, shown
 from ..events import Event, Observer, observer
-from ..migrations.migrations import ScriptsOption, scripts_of, ways_back
+from ..evolution.changes import Change
 from ..progress import ProgressOption
+from ..schema.forms import Forms
 from ..schema.model import compile_schema
+from ..schema.rows import DAMAGE
+from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
+from ..scripts.source.text import script_name, script_source
 from .builds import build_declared
 from .observation import ObservedStore
 from .store import Store
 
-__all__ = ["check_limits", "naming_scripts", "new_store", "open"]
+__all__ = ["check_limits", "explaining", "new_store", "open"]
 
 
 def open(
@@ -67,7 +71,7 @@ def open(
     check_limits(limits)
     watch = observer(observe, slow)
     ways = ways_back(migrations)
-    with naming_scripts(path, migrations):
+    with explaining(path, migrations):
         engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, ways_back=ways)
     if build:
         build_declared(engine, progress)
@@ -75,12 +79,17 @@ def open(
 
 
 @contextmanager
-def naming_scripts(path: str | os.PathLike[str], migrations: ScriptsOption | None) -> Iterator[None]:
-    """Have a `SchemaMismatch` that a script resolves name those of the application's scripts that have not run."""
+def explaining(path: str | os.PathLike[str], migrations: ScriptsOption | None = None) -> Iterator[None]:
+    """Have a `SchemaMismatch` that a script resolves say so.
+
+    It gets the text of a script, and names those of the application's scripts that have not run.
+    """
     try:
         yield
     except SchemaMismatch as error:
-        if error.script is not None and migrations is not None:
+        if steps := [change for change in error.changes if change.step is not None]:
+            error.propose(_script(error.old, error.new, steps), script_name(steps))
+        if steps and migrations is not None:
             ran = {one.id for one in status(path).history if one.state != "running"}
             if waiting := [script.id for script in scripts_of(migrations) if script.id not in ran]:
                 error.advise(
@@ -88,6 +97,16 @@ def naming_scripts(path: str | os.PathLike[str], migrations: ScriptsOption | Non
                     f"tablemapper migrate {shlex.quote(os.fspath(path))}, or tm.migrate"
                 )
         raise
+
+
+def _script(old: Forms, new: Forms, changes: Sequence[Change]) -> str:
+    """Return the text of a script; raise CorruptStore if what the file says of a class makes none."""
+    damage: tuple[type[Exception], ...] = (*DAMAGE, AssertionError, SyntaxError)
+    try:
+        return script_source(old, new, changes)
+    except damage as error:
+        fault = str(error) if isinstance(error, InvalidModel) else repr(error)
+        raise CorruptStore(f"the catalogue cannot be read: {fault}; restore a backup") from error
 
 
 def new_store(engine: Engine, watch: Observer | None, *, limits: Literal["azure"] | None) -> Store:

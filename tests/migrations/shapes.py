@@ -13,7 +13,7 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.migration import Batches
 from tablemapper.engines.protocol import Pace
-from tablemapper.migrations.script import MigrationFunction
+from tablemapper.scripts.script import MigrationFunction
 
 
 def entity(name: str, table: str, fields: dict[str, Any], key: Any, **body: Any) -> Any:

@@ -16,7 +16,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.sql.fences import fenced
-from tablemapper.migrations.script import MigrationFunction
+from tablemapper.scripts.script import MigrationFunction
 
 from .shapes import (
     FIELDS,

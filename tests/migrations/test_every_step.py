@@ -13,7 +13,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.migrations.script import MigrationFunction
+from tablemapper.scripts.script import MigrationFunction
 
 from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, more_cases, texts, write
 

@@ -16,8 +16,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.evolution.changes import Change, ChangeStep, Named
-from tablemapper.evolution.scripts import script_source
-from tablemapper.migrations.comparison import load_form
+from tablemapper.scripts.comparison import load_form
+from tablemapper.scripts.source.text import script_source
 
 from ..hostile.nodes import node_at, nodes
 from .shapes import entity

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution import sources
 from tablemapper.evolution.literals import text_source
+from tablemapper.scripts.source import classes as sources
 
 from .shapes import entity
+from .test_validation import shape
 
 
 @pytest.fixture
@@ -150,3 +151,9 @@ def test_a_schema_that_cannot_be_written_leaves_no_half_of_it(package: Path, mon
         write(package, shop(lang=str), "lang")
     assert (package / "schema.json").read_text() == before
     assert sorted(one.name for one in package.iterdir() if one.suffix) == ["__init__.py", "schema.json"]
+
+
+def test_a_default_stands_in_a_step_as_it_is(package: Path) -> None:
+    write(package, [shape(a=(str | None, {"default": None}))], "first")
+    path = write(package, [shape(a=(str, {"default": "a,b) # c"}))], "required")
+    assert '    m.fill(new.Product.a, lambda e: "a,b) # c")\n' in path.read_text(encoding="utf-8")

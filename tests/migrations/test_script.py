@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import tablemapper as tm
-from tablemapper.migrations.script import load_script
-from tablemapper.migrations.steps import Convert, Fill, Rename
+from tablemapper.scripts.script import load_script
+from tablemapper.scripts.steps import Convert, Fill, Rename
 
 
 class Product(tm.Entity, table="Products"):

@@ -15,8 +15,8 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.migrations.links import links_of
-from tablemapper.migrations.plan import pairs
+from tablemapper.scripts.links import links_of
+from tablemapper.scripts.plan import pairs
 
 from .shapes import entity, migrate, script
 

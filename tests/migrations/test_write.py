@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -23,7 +24,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.migrations.steps import Convert, Drop, Fill, Rename
+from tablemapper.scripts.steps import Convert, Drop, Fill, Rename
 
 from .test_validation import shape, total
 
@@ -223,6 +224,8 @@ def test_the_error_of_a_store_has_the_script_that_it_needs(tmp_path: Path, packa
     tm.Migrations(name).write([old], "initial")
     script = tm.Migrations(name).write([new], "product").read_text()
     assert caught.value.script == script
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.script, again.changes, again.old) == (script, caught.value.changes, caught.value.old)
     assert str(caught.value) == (
         'Product: the property "a" was str and is int\nProduct: the property "b" was int and is str\n'
         "This needs a migration. If its script is written, run: tablemapper migrate PLACE. If not, run: tablemapper migrations "

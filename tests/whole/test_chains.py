@@ -16,8 +16,9 @@ from tablemapper.engines.sqlite.rows import maintained, twins
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema
 from tablemapper.evolution import compilation
 from tablemapper.execution import from_aggregates
-from tablemapper.migrations import links, run
+from tablemapper.migrations import run
 from tablemapper.schema.model import Schema
+from tablemapper.scripts import links
 
 from .chain_steps import possible
 from .chain_totals import Total

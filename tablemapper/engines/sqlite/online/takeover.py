@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.evolution import Evolution, evolve
-from ....evolution.scripts import script_name, script_source
 from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
@@ -61,6 +60,7 @@ _BESIDE = {
 that changed since they were copied, and the entities that each was converted to."""
 _RENAME_JOB = f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?"
 _AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
+_DIFFER = "the models are not those that the file was written with"
 _log = logging.getLogger("tablemapper.sqlite")
 
 
@@ -73,9 +73,10 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
     if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
         raise _under_way(catalogue, evolution, read)
     if evolution.faults:
-        raise _mismatch(catalogue, schema, evolution)
+        forms = {model.name: model.form for model in schema.models}
+        raise SchemaMismatch(_DIFFER, evolution.faults, changes=evolution.stopping, old=catalogue.models, new=forms)
     if faults := tuple(_names_in_use(evolution, catalogue)):
-        raise SchemaMismatch("the models are not those that the file was written with", faults)
+        raise SchemaMismatch(_DIFFER, faults)
     return evolution
 
 
@@ -144,15 +145,6 @@ def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
         form != catalogue.models.get(name) and (name in sources or form.table in tables or form.source in sources)
         for name, form in evolution.models_after.items()
     )
-
-
-def _mismatch(catalogue: Catalogue, schema: Schema, evolution: Evolution) -> SchemaMismatch:
-    steps = [change for change in evolution.stopping if change.step is not None]
-    if not steps:
-        return SchemaMismatch("the models are not those that the file was written with", evolution.faults)
-    with trusted():
-        script = script_source(catalogue.models, {model.name: model.form for model in schema.models}, steps)
-    return SchemaMismatch("the models", evolution.faults, script=script, name=script_name(steps))
 
 
 class _Contents:

@@ -6,7 +6,7 @@ names in ``old`` and ``new`` is not copied: opening the store takes its changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -26,12 +26,11 @@ from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
 from .links import links_of, several, way_back
-from .report import Step
 from .script import Script
 from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite
-from .undoing import is_anew, is_edit, is_reversible, names_of
+from .undoing import is_anew, is_edit, names_of
 
-__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "plan_steps", "transition_of"]
+__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "old_classes", "pairs", "transition_of"]
 
 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
@@ -48,7 +47,7 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
             their own.
     """
     affected = affected_classes(script, forms)
-    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
+    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in old_classes(script, step)}
     after = {cls.__name__: model_of(cls).form for cls in script.new if cls.__name__ not in copied}
     faults = [
         fault
@@ -255,7 +254,7 @@ def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     """
     if is_edit(script):
         return ()
-    affected = {cls.__name__ for step in script.steps for cls in _old_classes(script, step)}
+    affected = {cls.__name__ for step in script.steps for cls in old_classes(script, step)}
     tables = {model_of(cls).table for cls in _new_classes(script, affected)}
     while True:
         tables |= {forms[name].table for name in affected if name in forms}
@@ -297,7 +296,7 @@ def edit_of(script: Script, forms: Forms, *, back: bool = False) -> Edit:
     return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back)
 
 
-def _old_classes(script: Script, step: AnyStep) -> Iterator[Any]:
+def old_classes(script: Script, step: AnyStep) -> Iterator[Any]:
     match step:
         case Rename(old=attr) | Convert(old=attr):
             yield attr.owner
@@ -378,58 +377,3 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
                 yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), several(with_))
             case _:
                 pass
-
-
-# ---------------------------------------------------------------------------------------------- the steps of a report
-
-
-def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[Step]:
-    """Yield the steps of scripts for a report.
-
-    Args:
-        ahead: the scripts, each with whether it undoes another one.
-        forms: the classes of the store.
-        count: returns the number of entities of a class of the store.
-    """
-    known, origins = dict(forms), {name: (name,) for name in forms}
-
-    def expected(name: str) -> int:
-        return sum(map(count, origins.get(name, ())))
-
-    for script, back in ahead:
-        yield from _script_steps(script, known, expected, back=back)
-        sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
-        for step in script.steps:
-            match step:
-                case Rewrite(old=old, into=into):
-                    sources |= {cls.__name__: [old.__name__] for cls in into}
-                case Join(a=a, b=b, into=into):
-                    sources |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
-                case _:
-                    pass
-        origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
-        affected = affected_classes(script, known)
-        known = {name: form for name, form in known.items() if name not in affected}
-        known |= {cls.__name__: model_of(cls).form for cls in script.new}
-
-
-def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[Step, ...]:
-    undoable = all(is_reversible(step, script) for step in script.steps)
-    affected = affected_classes(script, forms)
-    new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
-    copies = not is_edit(script) and any(True for step in script.steps for _ in _old_classes(script, step))
-    stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
-    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
-    return tuple(
-        [
-            Step(
-                script.id,
-                str(step),
-                sum(count(cls.__name__) for cls in set(_old_classes(script, step)) if cls.__name__ in affected),
-                undoable,
-                "writes" if stays else level if links else "stops",
-                back,
-            )
-            for step in script.steps
-        ]
-    )

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..entities.aggregates import kept_field
-from ..schema.forms import Forms
-from .changes import Change, ChangeStep
-from .definitions import is_former
-from .literals import call, imports_of, value_source
-from .sources import Shape
+from ...entities.aggregates import kept_field
+from ...evolution.changes import Change, ChangeStep
+from ...evolution.definitions import is_former
+from ...evolution.literals import value_source
+from ...schema.forms import Forms
+from .classes import Shape
+from .lines import call, imports_of
 
 __all__ = ["script_name", "script_source"]
 

@@ -15,12 +15,12 @@ import attrs
 
 from ..errors import InvalidMigration
 from ..evolution.evolution import form_changes
-from ..evolution.nested_sources import own_types
 from ..schema.forms import Forms, ModelForm
 from ..schema.model import Schema, model_of
 from .comparison import Snapshot
 from .plan import check_old, transition_of
 from .script import MigrationFunction, Script, load_script
+from .source.nested import own_types
 from .validation import script_faults
 
 __all__ = ["gaps", "try_script"]

@@ -12,26 +12,26 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import UNSET, convert
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.aggregates import kept_field
-from ..entities.declaration import index_table
-from ..entities.entity import Record
-from ..entities.fields import MeasureKind
-from ..expressions.predicates import attribute, label_parts, load_constant
-from ..expressions.tree import Attr
-from ..keys.composed import composed, composed_fields
-from ..keys.cuts import Cut
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
-from ..values.json_schema import type_of
-from ..values.nested import value_type
-from ..values.scalars import SCALARS
-from .definitions import depth_of, is_former, keepers_of
-from .literals import attribute_name, call, text_source, texts_source, value_source
-from .nested_sources import FORMATS, NestedTypes, member_schema
+from ...entities.aggregates import kept_field
+from ...entities.declaration import index_table
+from ...entities.entity import Record
+from ...entities.fields import MeasureKind
+from ...evolution.definitions import depth_of, is_former, keepers_of
+from ...evolution.literals import attribute_name, default_source, text_source, texts_source, value_source
+from ...expressions.predicates import attribute, label_parts, load_constant
+from ...expressions.tree import Attr
+from ...keys.composed import composed, composed_fields
+from ...keys.cuts import Cut
+from ...schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+from ...values.nested import value_type
+from ...values.scalars import SCALARS
+from .lines import call
+from .nested import FORMATS, NestedTypes, member_schema
 
-__all__ = ["Shape", "default_source"]
+__all__ = ["Shape"]
 
 _LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
@@ -41,16 +41,6 @@ _TYPES = {
 }  # fmt: skip
 _PRECISION = re.compile(r"(.*)\[(s|ms|us)\]")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-
-
-def default_source(form: FieldForm) -> str:
-    """Return the default of a field as Python writes it."""
-    if isinstance(form.default, list) and form.json is not UNSET:  # of a tuple or a frozenset: no other has one
-        items = [value_source(item) for item in convert(form.default, type_of(form.json))]
-        text = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-        return f"frozenset({text})" if "uniqueItems" in form.json else text
-    kind, _ = value_type(annotation(form))
-    return value_source(kind.undump(form.default))
 
 
 class Shape:

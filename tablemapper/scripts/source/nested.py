@@ -12,10 +12,11 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from ..builtin import Builtin
-from ..limits import MAX_INT32, MIN_INT32, is_name
-from ..schema.forms import FieldForm
-from .literals import call, text_source, value_source
+from ...builtin import Builtin
+from ...evolution.literals import text_source, value_source
+from ...limits import MAX_INT32, MIN_INT32, is_name
+from ...schema.forms import FieldForm
+from .lines import call
 
 __all__ = ["FORMATS", "NestedTypes", "member_schema", "own_types"]
 

@@ -15,7 +15,6 @@ from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change
 from ..evolution.evolution import form_changes
-from ..evolution.scripts import script_source
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
 from ..schema.rows import DAMAGE
@@ -23,6 +22,7 @@ from .chain import load_functions, load_package
 from .comparison import Since, Snapshot, dump_snapshot, load_form, load_snapshot
 from .links import way_back
 from .script import MigrationFunction, Script
+from .source.text import script_source
 from .trial import gaps, try_script
 
 __all__ = ["Migrations", "ScriptsOption", "scripts_of", "ways_back"]

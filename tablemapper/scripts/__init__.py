@@ -1,0 +1,17 @@
+"""Migration scripts: what a script says, in which order scripts follow each other, how one is written and checked.
+
+Nothing here knows a store; `migrations` runs scripts over one.
+
+- `source`: scripts as Python source.
+- `steps`: the steps of a script, as data.
+- `script`: one script: its two shapes, its function, its steps.
+- `fields`: the conversion of entities, field by field.
+- `undoing`: the script that undoes another one.
+- `links`: whether the old version goes on after a migration.
+- `plan`: the plan of a script for one store: its classes and conversions.
+- `validation`: the faults of a script.
+- `chain`: the scripts of a package, or of a list of functions, in order.
+- `comparison`: the changes between schema.json and the classes.
+- `trial`: a script is tried before it is stored.
+- `migrations`: the scripts of an application: checked against its classes, and written.
+"""
