@@ -52,7 +52,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "scripts.source": ["lines", "nested", "classes", "text"],
             "scripts": [
-                "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
+                "arguments", "shapes", "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
             ],
         },
     ],

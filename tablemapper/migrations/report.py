@@ -11,10 +11,9 @@ from ..engines.migration import Fault
 from ..schema.forms import Forms
 from ..schema.model import model_of
 from ..scripts.links import links_of
-from ..scripts.plan import affected_classes, old_classes, pairs
+from ..scripts.plan import affected_classes
 from ..scripts.script import Script
-from ..scripts.steps import Join, Rewrite
-from ..scripts.undoing import is_edit, is_reversible
+from ..scripts.steps import is_edit, pairs
 
 __all__ = ["MigrationReport", "Step", "counted", "fault_lines", "plan_steps"]
 
@@ -127,13 +126,7 @@ def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callab
         yield from _script_steps(script, known, expected, back=back)
         sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
         for step in script.steps:
-            match step:
-                case Rewrite(old=old, into=into):
-                    sources |= {cls.__name__: [old.__name__] for cls in into}
-                case Join(a=a, b=b, into=into):
-                    sources |= {cls.__name__: [a.__name__, b.__name__] for cls in into}
-                case _:
-                    pass
+            sources |= {cls.__name__: [source.__name__ for source in step.ended] for cls in step.targets}
         origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
         affected = affected_classes(script, known)
         known = {name: form for name, form in known.items() if name not in affected}
@@ -141,10 +134,10 @@ def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callab
 
 
 def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[Step, ...]:
-    undoable = all(is_reversible(step, script) for step in script.steps)
+    undoable = all(step.is_reversible(script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
-    copies = not is_edit(script) and any(True for step in script.steps for _ in old_classes(script, step))
+    copies = not is_edit(script) and any(True for step in script.steps for _ in step.sources(script))
     stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
     links, level = links_of(script, pairs(script), frozenset(affected), back=back)
     return tuple(
@@ -152,7 +145,7 @@ def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, 
             Step(
                 script.id,
                 str(step),
-                sum(count(cls.__name__) for cls in set(old_classes(script, step)) if cls.__name__ in affected),
+                sum(count(cls.__name__) for cls in set(step.sources(script)) if cls.__name__ in affected),
                 undoable,
                 "writes" if stays else level if links else "stops",
                 back,

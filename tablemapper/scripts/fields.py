@@ -10,18 +10,15 @@ from ..entities.declaration import abstract_declaration
 from ..entities.fields import FieldModel
 from ..values.extra import Extra
 from .script import Script
-from .steps import Convert, Fill, Rename, Restore
+from .steps import Convert, Fill, Restore
 
 __all__ = ["Fields", "origins"]
 
 
 def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
     """Return the fields of a new class that come from fields of an old one, each with its name there."""
-    moved = {
-        step.new.name: step.old.name
-        for step in script.steps
-        if isinstance(step, Rename | Convert) and step.new.owner is new
-    }
+    moves = [step.moved for step in script.steps if step.moved is not None]
+    moved = {after.name: before.name for before, after in moves if after.owner is new}
     names = [field.name for field in abstract_declaration(new).parameters]
     unmoved = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
     same = {name: name for name in names if name not in moved and name in unmoved}

@@ -29,7 +29,7 @@ from ..schema.model import model_of
 from .fields import Fields, origins
 from .script import Script
 from .steps import Convert, Fill, Join, Rewrite
-from .undoing import is_reversible, undoing
+from .undoing import undoing
 
 __all__ = ["links_of", "several", "way_back"]
 
@@ -161,7 +161,7 @@ class _Correspondence:
 
     def _is_undone_by_script(self) -> bool:
         return (
-            all(is_reversible(step, self._script) for step in self._script.steps)
+            all(step.is_reversible(self._script) for step in self._script.steps)
             and _is_known(self._before.name, self._before.form)
             and _is_known(self._after.name, self._after.form)
         )
@@ -169,7 +169,7 @@ class _Correspondence:
 
 def _leads_back(script: Script, step: Rewrite) -> bool:
     """Return whether ``back=`` of a step may determine the old entity of each new one."""
-    if len(step.into) != 1 or step.back is None or not all(is_reversible(one, script) for one in script.steps):
+    if len(step.into) != 1 or step.back is None or not all(one.is_reversible(script) for one in script.steps):
         return False
     old, new = model_of(step.old).form, model_of(step.into[0]).form
     if _same_version(step.old, step.into[0]):

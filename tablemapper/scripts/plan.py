@@ -27,10 +27,9 @@ from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
 from .links import links_of, several, way_back
 from .script import Script
-from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Restore, Rewrite
-from .undoing import is_anew, is_edit, names_of
+from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
 
-__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "old_classes", "pairs", "transition_of"]
+__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "transition_of"]
 
 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
@@ -47,7 +46,7 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
             their own.
     """
     affected = affected_classes(script, forms)
-    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in old_classes(script, step)}
+    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in step.sources(script)}
     after = {cls.__name__: model_of(cls).form for cls in script.new if cls.__name__ not in copied}
     faults = [
         fault
@@ -254,7 +253,7 @@ def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     """
     if is_edit(script):
         return ()
-    affected = {cls.__name__ for step in script.steps for cls in old_classes(script, step)}
+    affected = {cls.__name__ for step in script.steps for cls in step.sources(script)}
     tables = {model_of(cls).table for cls in _new_classes(script, affected)}
     while True:
         tables |= {forms[name].table for name in affected if name in forms}
@@ -296,58 +295,11 @@ def edit_of(script: Script, forms: Forms, *, back: bool = False) -> Edit:
     return Edit(script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back)
 
 
-def old_classes(script: Script, step: AnyStep) -> Iterator[Any]:
-    match step:
-        case Rename(old=attr) | Convert(old=attr):
-            yield attr.owner
-        case RenameClass(old=cls) | Rekey(old=cls) | Rewrite(old=cls):
-            yield cls
-        case Join(a=a, b=b):
-            yield from (a, b)
-        case Fill(new=attr) | Restore(new=attr):
-            source = next((o for o, n in pairs(script).items() if attr.owner in (o, n)), None)  # (old, if it is undone)
-            if source is not None:
-                yield source
-        case Drop(what=Attr() as attr):
-            yield attr.owner
-        case Drop(what=what) if is_anew(script, what):
-            yield what
-        case Drop() | Resolve():
-            pass
-
-
-def pairs(script: Script) -> dict[Any, Any]:
-    """Return the old classes whose entities become one new entity each, each with its new class."""
-    names: dict[str, Any] = {cls.__name__: cls for cls in script.new}
-    successors: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
-    for step in script.steps:
-        match step:
-            case RenameClass(old=old, new=new) | Rekey(old=old, new=new):
-                successors[old] = new
-            case Rename(old=attr, new=other) | Convert(old=attr, new=other):
-                successors[attr.owner] = other.owner
-            case _:
-                pass
-    for step in script.steps:
-        match step:
-            case Rewrite(old=old):
-                successors.pop(old, None)
-            case Join(a=a, b=b):
-                successors.pop(a, None)
-                successors.pop(b, None)
-            case Drop(what=what) if isinstance(what, type):
-                successors.pop(what, None)
-            case _:
-                pass
-    return successors
-
-
 def _new_classes(script: Script, affected: Collection[str]) -> list[Any]:
     """Return the new classes that a copy of the affected ones writes, with their aggregates."""
     new = {n for o, n in pairs(script).items() if o.__name__ in affected}
     for step in script.steps:
-        if isinstance(step, Rewrite | Join):
-            new |= set(step.into)
+        new |= set(step.targets)
     tables = {abstract_declaration(cls).table for cls in new}
     return [
         cls
@@ -369,11 +321,6 @@ def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkFo
                 (model_of(old),), (model_of(new),), fields.convert, back=back(old, new), former=fields.former
             )
     for step in script.steps:
-        match step:
-            case Rewrite(old=old, with_=with_, into=into, combine=combine):
-                targets = tuple(map(model_of, into))
-                yield Conversion((model_of(old),), targets, several(with_), combine, back(old, into[0]))
-            case Join(a=a, b=b, with_=with_, into=into):
-                yield Conversion((model_of(a), model_of(b)), tuple(map(model_of, into)), several(with_))
-            case _:
-                pass
+        if isinstance(step, Rewrite | Join):
+            models = tuple(map(model_of, step.ended)), tuple(map(model_of, step.into))
+            yield Conversion(*models, several(step.with_), step.combine, back(step.ended[0], step.into[0]))

@@ -1,4 +1,4 @@
-"""What a migration script can do, as data: one class for each step.
+"""What a migration script can do, as data: one class for each step, which answers all questions about it.
 
 A field is an `Attr` of a class in the old or the new shape, an index is what ``Product.by_name`` is. The shapes are
 ordinary entity classes, frozen in the script, so they say all that a runner has to know of both sides.
@@ -6,15 +6,36 @@ ordinary entity classes, frozen in the script, so they say all that a runner has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
+from msgspec import UNSET
+from msgspec.structs import replace
 
-from ..entities.declaration import abstract_declaration
-from ..entities.entity import Record
+from ..entities.aggregates import Aggregate
+from ..entities.declaration import abstract_declaration, declaration_of
+from ..entities.entity import Entity, Record
 from ..entities.index import IndexCall
+from ..errors import shown
+from ..evolution.renames import with_table
 from ..expressions.tree import Attr
+from ..schema.model import model_of
+from .arguments import (
+    Shapes,
+    class_faults,
+    field_faults,
+    field_of,
+    function_faults,
+    index_faults,
+    is_unique,
+    named,
+    stored_type,
+    type_name,
+)
+from .shapes import ChangedForms, without, without_index
 
 __all__ = [
     "AnyStep",
@@ -28,27 +49,193 @@ __all__ = [
     "Resolve",
     "Restore",
     "Rewrite",
+    "is_edit",
+    "names_of",
+    "pairs",
 ]
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
+_Side: TypeAlias = Literal["old", "new"]
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+class _Step:
+    """What every step answers; each answer here is that of most."""
+
+    __slots__ = ()
+    method: ClassVar[str] = ""
+    """The method of `Migration` that makes it."""
+    sides: ClassVar[tuple[tuple[str, _Side], ...]] = ()
+    """Its arguments that are fields, indexes and classes, by attribute, each with its shape."""
+    takes_function: ClassVar[bool] = False
+    of_class: ClassVar[bool] = False
+    """Whether it changes a class as a whole, and may have steps for its fields beside it."""
+    rank: ClassVar[int] = 0
+    """Steps of a higher rank are applied after all of a lower one."""
+
+    @property
+    def subjects(self) -> list[tuple[_Side, Any]]:
+        """What it is about, each with its shape."""
+        return [(side, getattr(self, name)) for name, side in self.sides]
+
+    @property
+    def successors(self) -> dict[Any, Any]:
+        """Old classes, each with the new class that its entities are of afterwards."""
+        return {}
+
+    @property
+    def ended(self) -> tuple[Any, ...]:
+        """Old classes whose entities become others, or go."""
+        return ()
+
+    @property
+    def targets(self) -> tuple[_Class, ...]:
+        """New classes that its function makes entities of."""
+        return ()
+
+    @property
+    def class_names(self) -> Mapping[str, str]:
+        """The new names of old classes."""
+        return _NO_NAMES
+
+    @property
+    def moved(self) -> tuple[_Field, _Field] | None:
+        """A field, and the new one that its values go to; None if it moves none."""
+        return None
+
+    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+        """Return the old classes that are copied for it."""
+        return (*self.successors, *self.ended)
+
+    def text(self, shapes: Shapes) -> str:
+        """Return it as it stands in a script."""
+        given = ", ".join([named(what, shapes) for _, what in self.subjects])
+        return f"m.{self.method}({given}{', …' if self.takes_function else ''})"
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        """Yield the arguments that have the wrong kind, or stand in the other shape."""
+        yield from ()
+
+    def apply(self, shape: ChangedForms) -> Iterator[str]:
+        """Change fields and indexes of the old classes, or yield why it cannot."""
+        yield from ()
+
+    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
+        """Change a class that has its new name by now, or yield why it cannot."""
+        yield from ()
+
+    def is_edit(self, shapes: Shapes) -> bool:
+        """Return whether it only changes the catalogue."""
+        return False
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        """Return whether it can be undone."""
+        return True
+
+    @property
+    def wanted(self) -> str:
+        """Why it cannot be undone, if it cannot."""
+        return ""
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        """Yield the steps that undo it."""
+        yield from ()
+
+
+class _FieldStep(_Step):
+    """A field has another name, or another type."""
+
+    __slots__ = ()
+    sides = (("old", "old"), ("new", "new"))
+    old: _Field
+    new: _Field
+
+    @property
+    def successors(self) -> dict[Any, Any]:
+        return {self.old.owner: self.new.owner}
+
+    @property
+    def moved(self) -> tuple[_Field, _Field] | None:
+        return self.old, self.new
+
+    def apply(self, shape: ChangedForms) -> Iterator[str]:
+        before, after = self.old.owner.__name__, self.new.owner.__name__
+        if shape.names.get(before, before) != after:
+            yield (
+                f"the classes are not the same; m.rename_class(old.{before}, new.{after}) says that they are, and m.rewrite "
+                "makes entities of one from another"
+            )
+        else:
+            shape.rename_property(before, field_of(self.old).property, field_of(self.new).property)
+            self._retype(shape)
+
+    def _retype(self, shape: ChangedForms) -> None:
+        """Give the field its new type."""
+
+
+class _ClassStep(_Step):
+    """A class has another name, or another key."""
+
+    __slots__ = ()
+    sides = (("old", "old"), ("new", "new"))
+    of_class = True
+    old: _Class
+    new: _Class
+
+    @property
+    def successors(self) -> dict[Any, Any]:
+        return {self.old: self.new}
+
+    @property
+    def class_names(self) -> Mapping[str, str]:
+        return {self.old.__name__: self.new.__name__}
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        yield from class_faults("old", self.old, shapes)
+        yield from class_faults("new", self.new, shapes)
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        yield type(self)(self.new, self.old)  # type: ignore[call-arg, misc]
+
+
+def _filled_from(attr: _Field, shapes: Shapes) -> tuple[Any, ...]:
+    """Return the old class of the entities that get a field; that is on the old side if the step is undone."""
+    return next(((old,) for old, new in pairs(shapes).items() if attr.owner in (old, new)), ())
 
 
 @attrs.frozen(eq=False)
-class Rename:
+class Rename(_FieldStep):
     """A field keeps its values and its type, and has another name."""
 
+    method = "rename"
     old: _Field
     new: _Field
 
     def __str__(self) -> str:
         return f"rename {self.old!r} to {_beside(self.new, self.old)}"
 
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        first = yield from field_faults("old", self.old, shapes)
+        second = yield from field_faults("new", self.new, shapes)
+        if first and second and stored_type(self.old) != stored_type(self.new):
+            was, now = type_name(field_of(self.old)), type_name(field_of(self.new))
+            yield (
+                f"{self.old!r} is {was} and {self.new!r} is {now}; m.convert gives a field another type, and another name"
+            )
+
+    def is_edit(self, shapes: Shapes) -> bool:
+        return True
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        yield Rename(self.new, self.old)
+
 
 @attrs.frozen(eq=False)
-class RenameClass:
+class RenameClass(_ClassStep):
     """A class, its table, or both have another name."""
 
+    method = "rename_class"
     old: _Class
     new: _Class
 
@@ -58,22 +245,45 @@ class RenameClass:
         old, new = (abstract_declaration(cls).table for cls in (self.old, self.new))
         return f'rename the table "{old}" of {self.old.__name__} to "{new}"'
 
+    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
+        name = self.new.__name__
+        shape.forms[name] = with_table(shape.forms[name], declaration_of(self.new).table)
+        yield from ()
+
 
 @attrs.frozen(eq=False)
-class Rekey:
+class Rekey(_ClassStep):
     """The fields are the same, and the key is made of them in another way."""
 
+    method = "rekey"
     old: _Class
     new: _Class
 
     def __str__(self) -> str:
         return f"rekey {_classes(self.old, self.new)}"
 
+    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
+        name = self.new.__name__
+        old, new = shape.forms[name], shape.targets[name]
+        needed = (new.partition.fields | new.row.fields) - old.fields.keys()
+        for property in sorted(needed):
+            yield (
+                f"the new key needs {property}, which old.{self.old.__name__} does not have; m.rewrite makes entities with it"
+            )
+        fields = {
+            property: replace(field, in_key=new.fields[property].in_key) if property in new.fields else field
+            for property, field in old.fields.items()
+        }
+        fields |= {property: new.fields[property] for property in needed}
+        shape.forms[name] = replace(old, partition=new.partition, row=new.row, type=new.type, fields=fields)
+
 
 @attrs.frozen(eq=False)
-class Convert:
+class Convert(_FieldStep):
     """A field has another type."""
 
+    method = "convert"
+    takes_function = True
     old: _Field
     new: _Field
     with_: Callable[[Any], Any] | Mapping[Any, Any]
@@ -84,15 +294,51 @@ class Convert:
     """From the new value to the old one. A mapping has its own, if it is one to one."""
 
     def __str__(self) -> str:
-        old, new = (_field(attr).type.name for attr in (self.old, self.new))
+        old, new = (field_of(attr).type.name for attr in (self.old, self.new))
         name = "" if self.old.name == self.new.name else f"{_beside(self.new, self.old)}, "
         return f"convert {self.old!r}, {name}{old} to {new}" if old != new else f"convert {self.old!r}"
 
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        yield from field_faults("old", self.old, shapes)
+        yield from field_faults("new", self.new, shapes)
+        if not (callable(self.with_) or isinstance(self.with_, Mapping) or self.with_ is ...):
+            yield f"expected a function, or a dict of values, got {shown(self.with_)}"
+        yield from function_faults(back=self.back)
+
+    def _retype(self, shape: ChangedForms) -> None:
+        shape.set_field(self.new)
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        return self.back is not None or (isinstance(self.with_, Mapping) and self._is_one_to_one(self.with_))
+
+    def _is_one_to_one(self, values: Mapping[Any, Any]) -> bool:
+        """Return whether a mapping gives each value of the old type another value of the new one."""
+        old, new = field_of(self.old), field_of(self.new)
+        new_values = {old.type.store(a): new.type.store(b) for a, b in values.items()}
+        owner: Any = self.old.owner
+        members = model_of(owner).form.fields[old.property].members
+        results = [new_values.get(value, value) for value in (new_values if members is UNSET else members)]
+        return len(set(results)) == len(results)
+
+    @property
+    def wanted(self) -> str:
+        return " (it has no back=)"
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        with_, back = self.with_, self.back
+        other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
+        assert other is not None
+        yield Convert(self.new, self.old, other, with_ if callable(with_) else with_.__getitem__)
+
 
 @attrs.frozen(eq=False)
-class Fill:
+class Fill(_Step):
     """A field gets a value where it has none."""
 
+    method = "fill"
+    sides = (("new", "new"),)
+    takes_function = True
+    rank = 1
     new: _Field
     with_: Callable[[Any], Any]
     """Gets the entity in its new shape, the field unset."""
@@ -100,11 +346,28 @@ class Fill:
     def __str__(self) -> str:
         return f"fill {self.new!r}"
 
+    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+        return _filled_from(self.new, shapes)
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        yield from field_faults("new", self.new, shapes)
+        yield from function_faults(with_=self.with_)
+
+    def apply(self, shape: ChangedForms) -> Iterator[str]:
+        shape.set_field(self.new)
+        yield from ()
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        yield self  # (`Fields` undoes a fill of its old class)
+
 
 @attrs.frozen(eq=False)
-class Rewrite:
+class Rewrite(_Step):
     """Each entity becomes others, of any class, under any key."""
 
+    method = "rewrite"
+    sides = (("old", "old"),)
+    takes_function = True
     old: _Class
     with_: Callable[[Any], Any]
     """Gives an entity, several, or None, which drops it."""
@@ -117,11 +380,44 @@ class Rewrite:
     def __str__(self) -> str:
         return f"rewrite {_classes(self.old, *self.into)}"
 
+    @property
+    def ended(self) -> tuple[Any, ...]:
+        return (self.old,)
+
+    @property
+    def targets(self) -> tuple[_Class, ...]:
+        return self.into
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        yield from class_faults("old", self.old, shapes, Entity)
+        for cls in self.into:
+            yield from class_faults("new", cls, shapes, Entity)
+        if not self.into:
+            yield "into= is empty; m.drop removes a class"
+        yield from function_faults(with_=self.with_, back=self.back, combine=self.combine)
+        if self.back is not None and self.combine is not None:
+            yield "a combination cannot be reversed; leave out back="
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        return self.back is not None
+
+    @property
+    def wanted(self) -> str:
+        return " (it has no back=)" if self.combine is None else " (it combines entities)"
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        assert self.back is not None
+        yield from [Rewrite(cls, self.back, (self.old,)) for cls in self.into]
+
 
 @attrs.frozen(eq=False)
-class Join:
+class Join(_Step):
     """The entities of two classes that have equal keys become others together."""
 
+    method = "join"
+    sides = (("a", "old"), ("b", "old"))
+    takes_function = True
+    combine: ClassVar[None] = None
     a: _Class
     b: _Class
     with_: Callable[[Any, Any], Any]
@@ -131,11 +427,34 @@ class Join:
     def __str__(self) -> str:
         return f"join {self.a.__name__} and {self.b.__name__} into {_listed(self.into)}"
 
+    @property
+    def ended(self) -> tuple[Any, ...]:
+        return self.a, self.b
+
+    @property
+    def targets(self) -> tuple[_Class, ...]:
+        return self.into
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        for cls in (self.a, self.b):
+            yield from class_faults("old", cls, shapes, Entity)
+        for cls in self.into:
+            yield from class_faults("new", cls, shapes, Entity)
+        if self.a is self.b:
+            yield "give two classes"
+        yield from function_faults(with_=self.with_)
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        return False
+
 
 @attrs.frozen(eq=False)
-class Resolve:
+class Resolve(_Step):
     """Entities that hold the same value of a unique index are changed, or dropped."""
 
+    method = "resolve"
+    sides = (("index", "new"),)
+    takes_function = True
     index: IndexCall
     with_: Callable[[list[Any]], Any]
     """Gets the holders in the order of their keys, and gives those to keep, changed so that they differ."""
@@ -143,19 +462,70 @@ class Resolve:
     def __str__(self) -> str:
         return f"resolve {self.index!r}"
 
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        if (yield from index_faults("new", self.index, shapes)) and not is_unique(self.index):
+            yield f"new.{self.index!r} is not unique, so it has no duplicates"
+        yield from function_faults(with_=self.with_)
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        return False
+
 
 @attrs.frozen(eq=False)
-class Drop:
+class Drop(_Step):
     """A field, an index, an aggregate or a class goes."""
 
+    method = "drop"
+    sides = (("what", "old"),)
     what: _Field | IndexCall | _Class
 
     def __str__(self) -> str:
         return f"drop {self.what.__name__ if isinstance(self.what, type) else repr(self.what)}"
 
+    @property
+    def ended(self) -> tuple[Any, ...]:
+        return (self.what,) if isinstance(self.what, type) else ()
+
+    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+        if isinstance(self.what, Attr):
+            return (self.what.owner,)
+        return (self.what,) if _is_anew(shapes, self.what) else ()
+
+    def faults(self, shapes: Shapes) -> Iterator[str]:
+        what = self.what
+        if isinstance(what, Attr):
+            yield from field_faults("old", what, shapes)
+            if what.owner in shapes.old and issubclass(what.owner, Aggregate):
+                yield f"{what!r} is maintained; write m.drop(old.{what.owner.__name__}), and declare the aggregate again"
+        else:
+            yield from (index_faults if isinstance(what, IndexCall) else class_faults)("old", what, shapes)
+
+    def apply(self, shape: ChangedForms) -> Iterator[str]:
+        if isinstance(self.what, Attr):
+            shape.change(self.what.owner.__name__, partial(without, property=field_of(self.what).property))
+        elif isinstance(self.what, IndexCall):
+            shape.change(self.what.entity.__name__, partial(without_index, index=self.what.index))
+        yield from ()
+
+    def is_edit(self, shapes: Shapes) -> bool:
+        return not isinstance(self.what, Attr) and not _is_anew(shapes, self.what)
+
+    def is_reversible(self, shapes: Shapes) -> bool:
+        what = self.what
+        if isinstance(what, Attr):  # (the key that an entity had is lost with a field of it)
+            return what.name not in {slot.field for one in declaration_of(what.owner).templates for slot in one.slots}
+        # (It stays until the migration is contracted, unless the migration copies.)
+        return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(shapes)
+
+    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+        if isinstance(self.what, Attr):
+            yield Restore(self.what)
+        elif isinstance(self.what, type) and _is_anew(shapes, self.what):
+            yield from [Drop(cls) for cls in shapes.new if cls.__name__ == self.what.__name__]
+
 
 @attrs.frozen(eq=False)
-class Restore:
+class Restore(_Step):
     """A field comes back that a migration dropped; only what undoes that one has this step."""
 
     new: _Field
@@ -163,12 +533,46 @@ class Restore:
     def __str__(self) -> str:
         return f"restore {self.new!r}"
 
+    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+        return _filled_from(self.new, shapes)
+
 
 AnyStep: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop | Restore
 
 
-def _field(attr: _Field) -> Any:
-    return abstract_declaration(attr.owner).field(attr.name)
+def pairs(script: Shapes) -> dict[Any, Any]:
+    """Return the old classes whose entities become one new entity each, each with its new class."""
+    names: dict[str, Any] = {cls.__name__: cls for cls in script.new}
+    successors: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
+    for step in script.steps:
+        successors |= step.successors
+    ended = {cls for step in script.steps for cls in step.ended}
+    return {old: new for old, new in successors.items() if old not in ended}
+
+
+def names_of(script: Shapes) -> dict[str, dict[str, str]]:
+    """Return the properties that a script renames, each with its new name, by class."""
+    renames: dict[str, dict[str, str]] = {}
+    for step in script.steps:
+        if isinstance(step, Rename):
+            old, new = (field_of(attr).property for attr in (step.old, step.new))
+            if old != new:
+                renames.setdefault(step.old.owner.__name__, {})[old] = new
+    return renames
+
+
+def is_edit(script: Shapes) -> bool:
+    """Return whether a script only changes the catalogue: it renames properties, or drops indexes and classes."""
+    names = [name for renames in names_of(script).values() for name in (*renames, *renames.values())]
+    return len(names) == len(set(names)) and all(step.is_edit(script) for step in script.steps)
+
+
+def _is_anew(script: Shapes, what: Any) -> bool:
+    """Return whether an aggregate is dropped and declared anew in a shared table, so that its classes are copied."""
+    if not isinstance(what, type) or abstract_declaration(what).of is None:
+        return False
+    tables = [abstract_declaration(cls).table for cls in script.old]
+    return tables.count(abstract_declaration(what).table) > 1 and what.__name__ in {cls.__name__ for cls in script.new}
 
 
 def _beside(attr: _Field, other: _Field) -> str:

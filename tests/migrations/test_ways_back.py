@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.scripts.links import links_of
-from tablemapper.scripts.plan import pairs
+from tablemapper.scripts.steps import pairs
 
 from .shapes import entity, migrate, script
 

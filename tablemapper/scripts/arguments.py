@@ -1,0 +1,110 @@
+"""The arguments of steps: what is wrong with one, which must be a field, a class, an index or a function of a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from ..entities.aggregates import Aggregate
+from ..entities.declaration import abstract_declaration, declaration_of
+from ..entities.entity import Record
+from ..entities.fields import FieldModel
+from ..entities.index import IndexCall
+from ..errors import did_you_mean, shown
+from ..expressions.tree import Attr
+from ..schema.forms import FieldForm
+from ..schema.model import Model, model_of
+
+__all__ = [
+    "Shapes", "class_faults", "field_faults", "field_of", "form_of", "function_faults", "index_faults", "is_unique", "named", "stored_type", "type_name",
+]  # fmt: skip
+
+
+class Shapes(Protocol):
+    """Both shapes of a script, and its steps."""
+
+    @property
+    def old(self) -> tuple[type[Record], ...]: ...
+    @property
+    def new(self) -> tuple[type[Record], ...]: ...
+    @property
+    def steps(self) -> Sequence[Any]: ...
+
+
+def named(what: Any, shapes: Shapes) -> str:
+    """Return an argument as it stands in a script."""
+    cls = what.owner if isinstance(what, Attr) else what.entity if isinstance(what, IndexCall) else what
+    side = "old." if cls in shapes.old else "new." if cls in shapes.new else ""
+    return f"{side}{what.__name__ if isinstance(what, type) else shown(what)}"
+
+
+def function_faults(**functions: Any) -> Iterator[str]:
+    for name, function in functions.items():
+        if function is not None and function is not ... and not callable(function):
+            yield f"{'' if name == 'with_' else f'{name}= '}expected a function, got {shown(function)}"
+
+
+def field_faults(side: str, attr: Any, shapes: Shapes) -> Any:
+    """Yield the fault of an argument that must be a field; return whether it is one."""
+    if not isinstance(attr, Attr):
+        yield f"expected a field, as in {side}.Product.price, got {shown(attr)}"
+        return False
+    if attr.path or attr.part:
+        yield f"{attr!r} is a part of a field; convert all of it"
+        return False
+    if (yield from class_faults(side, attr.owner, shapes)) is False:
+        return False
+    if (side == "new" and issubclass(attr.owner, Aggregate)) or field_of(attr).maintained:
+        yield f"{attr!r} is maintained, and no step sets it; a new one is built when the store is opened"
+        return False
+    return True
+
+
+def class_faults(side: str, cls: Any, shapes: Shapes, kind: type[Record] = Record) -> Any:
+    """Yield the fault of an argument that must be a class; return whether it is one."""
+    classes = shapes.old if side == "old" else shapes.new
+    if not (isinstance(cls, type) and issubclass(cls, Record)):
+        yield f"expected a class, as in {side}.Product, got {shown(cls)}"
+    elif cls not in classes:
+        name, names = cls.__name__, [other.__name__ for other in classes]
+        if cls in (shapes.new if side == "old" else shapes.old):
+            yield f"{name} is the one of the {'new' if side == 'old' else 'old'} shape; write {side}.{name}"
+        else:
+            hint = f"; there is another {name}, write {side}.{name}" if name in names else did_you_mean(name, names)
+            yield f"{name} is not in {side}=[{', '.join(names)}]{hint}"
+    elif not issubclass(cls, kind):
+        yield f"{cls.__name__} is maintained; name the class of its entities"
+    else:
+        return True
+    return False
+
+
+def index_faults(side: str, index: Any, shapes: Shapes) -> Any:
+    """Yield the fault of an argument that must be an index; return whether it is one."""
+    if isinstance(index, IndexCall):
+        return (yield from class_faults(side, index.entity, shapes))
+    yield f"expected an index, as in {side}.Product.by_name, got {shown(index)}"
+    return False
+
+
+def is_unique(index: IndexCall) -> bool:
+    return any(declared.name == index.index and declared.unique for declared in declaration_of(index.entity).indexes)
+
+
+def field_of(attr: Attr[Any, Any]) -> FieldModel:
+    return abstract_declaration(attr.owner).field(attr.name)
+
+
+def form_of(attr: Attr[Any, Any]) -> FieldForm:
+    model: Model = model_of(attr.owner)  # type: ignore[arg-type]
+    return model.form.fields[field_of(attr).property]
+
+
+def stored_type(attr: Attr[Any, Any]) -> FieldForm:
+    return replace(form_of(attr), default=None, in_key=False)
+
+
+def type_name(field: FieldModel) -> str:
+    return f"{field.type.name}{' | None' if field.optional else ''}"
