@@ -8,7 +8,7 @@ retired. Nothing here touches a store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 from msgspec import UNSET
@@ -112,6 +112,38 @@ def evolve(
     return comparison.evolution()
 
 
+_State: TypeAlias = Literal[
+    "new", "in use", "undone", "replaced", "ended", "aggregate replaced", "aggregate ended"
+]  # fmt: skip
+_Place: TypeAlias = Literal["lacks", "has", "has otherwise"]
+_VERDICTS: dict[_State, dict[_Place, str]] = {
+    "new": {"lacks": "add", "has": "change", "has otherwise": "redefine"},
+    "in use": {"lacks": "dropped or keep", "has": "dropped or keep", "has otherwise": "dropped or keep"},
+    "undone": {"lacks": "dropped or add", "has": "dropped or resume", "has otherwise": "dropped or redefine"},
+    "replaced": {"lacks": "dropped or refuse", "has": "refuse", "has otherwise": "refuse"},
+    "ended": {"lacks": "add", "has": "refuse", "has otherwise": "refuse"},
+    "aggregate replaced": {"lacks": "dropped or add", "has": "change", "has otherwise": "dropped or redefine"},
+    "aggregate ended": {"lacks": "dropped or add", "has": "change", "has otherwise": "dropped or redefine"},
+}
+"""What becomes of a class, by the state of its form, and by whether the catalogue has the class.
+
+``dropped or …``: it is refused if it was dropped. ``keep``: nothing changes. ``resume``: the class went on as it was before,
+and as it is again; only its indexes may have ended. ``redefine``: an aggregate that the catalogue has in another way only."""
+
+
+def _state(opened: Sequence[VersionForm], *, aggregate: bool) -> _State:
+    """Return the state of the form that a class declares, by its versions."""
+    if not opened:
+        return "new"
+    if any(version.until is None for version in opened):
+        return "in use"
+    if opened[-1].undone:
+        return "undone"
+    if opened[-1].retired_by is not None:  # by a migration; else it held no entities, and was declared anew
+        return "aggregate replaced" if aggregate else "replaced"
+    return "aggregate ended" if aggregate else "ended"
+
+
 class _Comparison:
     """An `Evolution` while it grows by one class after the other; the attributes are those of `Evolution`."""
 
@@ -153,64 +185,57 @@ class _Comparison:
             for version in self.versions_after.get(name, ())
             if version.form == model.form_hash and version.beside is None  # (else it is the form of another program)
         ]
-        dropped = self._contents.dropped(name, form)
-        if any(version.until is None for version in opened):
-            self._refuse(name, dropped)
+        state = _state(opened, aggregate=model.aggregate is not None)
+        place: _Place = "lacks" if old is None else "has" if stored_name is not None else "has otherwise"
+        verdict = _VERDICTS[state][place]
+        if verdict.startswith("dropped or "):
+            if (dropped := self._contents.dropped(name, form)) is not None:
+                self.changes.append(Change(name, "refused", dropped))
+                return
+            verdict = verdict.removeprefix("dropped or ")
+        if verdict == "keep":
             versions = self.versions_after
             versions[name] = [ahead(version, model, self._schema, versions) for version in versions[name]]
             return
-        if opened and opened[-1].undone and dropped:
-            self._refuse(name, dropped)
-        elif opened and opened[-1].retired_by is not None and model.aggregate is None:
-            self._refuse(name, (dropped if old is None else None) or retired(name, opened[-1], self._history))
-        elif opened and model.aggregate is not None and (stored_name or "") not in self._catalogue and dropped:
-            self._refuse(name, dropped)
-        elif old is None:
-            changes = list(new_class_changes(model, self._catalogue, self._schema, self._contents))
-            if opened and opened[-1].retired_by is not None and any(change.stops for change in changes):
-                self._refuse(name, retired(name, opened[-1], self._history))  # a migration gave it another name
+        changes = self._changes(verdict, model, stored_name, old, opened)
+        if any(change.stops for change in changes):
+            aggregates = [other for other, form in self._catalogue.items() if form.source == name]
+            if state.endswith("replaced"):  # (it does not take the place of what replaced it)
+                self.changes += self._changes("refuse", model, stored_name, old, opened)
                 return
-            self.models.append(model)
-            self.changes += changes
-            self.models_after[name] = form
-            if opened and name in self._taken:  # (an older version brings back what a migration drops)
-                self.declared[name] = False
-        else:
-            self._compare_known(model, stored_name, old, opened)
-
-    def _refuse(self, name: str, reason: str | None) -> None:
-        if reason is not None:
-            self.changes.append(Change(name, "refused", reason))
-
-    def _compare_known(self, model: Model, stored_name: str | None, old: ModelForm, opened: list[VersionForm]) -> None:
-        """Compare a class with its form in the catalogue; without a name there, it redefines an aggregate."""
-        name = model.name
-        changes: list[Change] = []
-        if opened and opened[-1].undone and stored_name is not None:
-            pass  # (it went on with the class as it was before, and as it is again; only its indexes may have ended)
-        elif opened and not opened[-1].undone and model.aggregate is None:
-            # Whatever else differs, differs for that reason.
-            changes = [Change(name, "refused", retired(name, opened[-1], self._history))]
-        elif stored_name is None:
-            changes = [redefinition(model, old, self._schema, self._catalogue)]
-        else:
-            added = [one for one in self._schema.models if one.name not in self._catalogue]
-            # (The table of a former definition has its number, which the class does not.)
-            held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(name)))
-            changes = list(class_changes(model, held, self._contents, added))
-        aggregates = [other for other, form in self._catalogue.items() if form.source == name]
-        stops = any(change.stops for change in changes)
-        if stops and opened and opened[-1].retired_by is not None:
-            # (It does not take the place of what replaced it.)
-            changes = [Change(name, "refused", retired(name, opened[-1], self._history))]
-        elif stops and not any(map(self._contents.count, [stored_name or name, *aggregates])):
-            self._declare_anew(model, aggregates)
-            return
+            if old is not None and not any(map(self._contents.count, [stored_name or name, *aggregates])):
+                self._declare_anew(model, aggregates)
+                return
         self.changes += changes
-        if stored_name is None:
+        if verdict == "add":
+            self._add(model, opened)
+        elif verdict == "redefine" and old is not None:
             self._redefine(model, old)
-        else:
+        elif stored_name is not None and old is not None:
             self._extend(model, stored_name, old)
+
+    def _changes(
+        self, verdict: str, model: Model, stored_name: str | None, old: ModelForm | None, opened: Sequence[VersionForm]
+    ) -> list[Change]:
+        """Return the changes of a class by a verdict; ``opened``: its versions."""
+        if verdict == "refuse":
+            return [Change(model.name, "refused", retired(model.name, opened[-1], self._history))]
+        if old is None:
+            return list(new_class_changes(model, self._catalogue, self._schema, self._contents))
+        if verdict == "redefine":
+            return [redefinition(model, old, self._schema, self._catalogue)]
+        if verdict == "resume" or stored_name is None:
+            return []
+        added = [one for one in self._schema.models if one.name not in self._catalogue]
+        # (The table of a former definition has its number, which the class does not.)
+        held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(model.name)))
+        return list(class_changes(model, held, self._contents, added))
+
+    def _add(self, model: Model, opened: Sequence[VersionForm]) -> None:
+        self.models.append(model)
+        self.models_after[model.name] = model.form
+        if opened and model.name in self._taken:  # (an older version brings back what a migration drops)
+            self.declared[model.name] = False
 
     def _declare_anew(self, model: Model, aggregates: list[str]) -> None:
         """Replace a class that holds no entities, and its aggregates, by what is declared now."""

@@ -116,6 +116,32 @@ def _differences(
         yield f"{name} is not in the store"
         return
     stored = forms[aggregate_in(forms, name, declared) or name]  # (it may be a former definition there)
+    yield from _class_differences(name, declared, stored, after)
+    for property, field in declared.fields.items():
+        if property not in stored.fields:
+            yield f"{name}.{property}: the field is not in the store"
+            continue
+        in_store = stored.fields[property]
+        as_after = after is not None and _same_field(after.fields.get(property), in_store)
+        if not as_after and not _same_field(field, in_store):
+            yield f"{name}.{property}: the field is another one in the store: {in_store}, and {field} in old"
+    held = indexes_in(stored.indexes, declared.indexes)
+    for index in declared.indexes:
+        if index not in held:
+            yield f"{name}.{index}: the index is {'another one' if index in stored.indexes else 'not'} in the store"
+    if exact:
+        for kind, part in _undeclared(declared, stored, back=back):
+            label = f"{name}.{part}"
+            if back:
+                yield _added(label, f"the {kind} is in the store")
+            elif kind == "field" or label not in dropped:
+                yield f"{label}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+    if declared.aggregate != stored.aggregate:
+        yield f"{name}: it aggregates something else in the store"
+
+
+def _class_differences(name: str, declared: ModelForm, stored: ModelForm, after: ModelForm | None) -> Iterator[str]:
+    """Yield how the table, the type name and the key of a class differ; arguments as `_differences` has them."""
     for part in ("table", "type", "partition", "row"):
         in_store, in_old = getattr(stored, part), getattr(declared, part)
         if part == "type" and in_old is None and after is not None and after.type == in_store:
@@ -123,36 +149,15 @@ def _differences(
         in_store = plain_name(in_store) if part == "table" else in_store
         if in_store != in_old:
             yield f"{name}: its {part} is {in_store} in the store, and {in_old} in old"
-    for property, field in declared.fields.items():
-        if property not in stored.fields:
-            yield f"{name}.{property}: the field is not in the store"
-        elif not _same_field(field, stored_field := stored.fields[property]):
-            if after is not None and _same_field(after.fields.get(property), stored_field):
-                continue
-            yield f"{name}.{property}: the field is another one in the store: {stored_field}, and {field} in old"
-    stored_names = indexes_in(stored.indexes, declared.indexes)
-    for index in declared.indexes:
-        if index not in stored_names:
-            yield f"{name}.{index}: the index is {'another one' if index in stored.indexes else 'not'} in the store"
-    if exact:
-        undeclared = [("field", property) for property in stored.fields if property not in declared.fields]
-        undeclared += [
-            ("index", index)
-            for index in stored.indexes
-            if index not in stored_names.values()
-            and index not in declared.indexes  # (else it is what the name stood for before)
-            and not is_former(index)
-            and not back
-        ]
-        yield from (
-            _added(f"{name}.{part}", f"the {kind} is in the store")
-            if back
-            else f"{name}.{part}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
-            for kind, part in undeclared
-            if kind == "field" or f"{name}.{part}" not in dropped
-        )
-    if declared.aggregate != stored.aggregate:
-        yield f"{name}: it aggregates something else in the store"
+
+
+def _undeclared(declared: ModelForm, stored: ModelForm, *, back: bool) -> Iterator[tuple[str, str]]:
+    """Yield the fields and, unless the script undoes another one, the indexes that only the store has of a class."""
+    yield from [("field", property) for property in stored.fields if property not in declared.fields]
+    # (An index whose name the class declares in another way is what the name stood for before.)
+    known = {*declared.indexes, *indexes_in(stored.indexes, declared.indexes).values()}
+    if not back:
+        yield from [("index", index) for index in stored.indexes if index not in known and not is_former(index)]
 
 
 def _same_field(one: FieldForm | None, other: FieldForm) -> bool:
@@ -194,20 +199,13 @@ def transition_of(
     if not affected:
         return None
     old = {cls.__name__: cls for cls in script.old}
-    # (An undoing ends the aggregates that later versions added, too.)
-    former = frozenset(
-        name
-        for name in affected
-        if is_former(name)
-        or (name not in old and forms[name].aggregate and (name in dropped or (back and kept_field(name) is None)))
-    )
+    former = frozenset([
+        name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped, back=back))
+    ])  # fmt: skip
     new = _new_classes(script, affected)
     faults = [_unnamed(name, forms, back=back) for name in affected if name not in old and name not in former]
-    faults += [
-        f"{cls.__name__} is in the store already: name it in old=, too"
-        for cls in new
-        if cls.__name__ in forms and cls.__name__ not in affected
-    ]
+    strangers = [cls.__name__ for cls in new if cls.__name__ in forms and cls.__name__ not in affected]
+    faults += [f"{name} is in the store already: name it in old=, too" for name in strangers]
     if faults:
         raise InvalidMigration(script.id, faults)
     links, level = links_of(script, pairs(script), frozenset(affected), back=back)
@@ -233,6 +231,14 @@ def transition_of(
         level == "writes",
         back,
     )
+
+
+def _goes_with(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> bool:
+    """Return whether an aggregate that a script does not name ends with its class.
+
+    An undoing ends the aggregates that later versions added, too.
+    """
+    return bool(forms[name].aggregate) and (name in dropped or (back and kept_field(name) is None))
 
 
 def _unnamed(name: str, forms: Forms, *, back: bool) -> str:

@@ -7,13 +7,14 @@ needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..entities.index import IndexCall
 from ..errors import InvalidModel
 from ..evolution.evolution import form_changes
 from ..expressions.tree import Attr
+from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema
 from .plan import affected_classes
 from .script import Script
@@ -84,23 +85,30 @@ def _unbridged(script: Script, old: Schema, new: Schema) -> Iterator[str]:
     shape = ChangedForms(before, {model.name: model.form for model in new.models}, names)
     for step in sorted(script.steps, key=lambda step: step.rank):
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply(shape)]
-    ended = {cls.__name__ for step in script.steps for cls in step.ended}
-    if script.steps:
-        known = names.keys() | ended | shape.targets.keys()
-        for name in [name for name in shape.forms if name not in known]:
-            yield f"{name} is in old=[…] and not in new=[…]: m.drop(old.{name}), or m.rename_class(old.{name}, …)?"
-            ended.add(name)
-    shape.forms = {name: form for name, form in shape.forms.items() if name not in ended}
+    ended = _names(step.ended for step in script.steps)
+    forgotten = before.keys() - names.keys() - ended - shape.targets.keys() if script.steps else set[str]()
+    for name in [name for name in before if name in forgotten]:
+        yield f"{name} is in old=[…] and not in new=[…]: m.drop(old.{name}), or m.rename_class(old.{name}, …)?"
+    shape.forms = {name: form for name, form in shape.forms.items() if name not in ended | forgotten}
     shape.rename_classes()
     for step in script.steps:
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply_to_class(shape)]
+    yield from _differences(script, before, shape.forms, new)
+
+
+def _differences(script: Script, before: Forms, forms: Forms, new: Schema) -> Iterator[str]:
+    """Yield what keeps a store from taking over the new classes after the steps; ``before``: the forms without these."""
     # (New classes that a step or a copy fills need not follow from an old form: the aggregates of copied classes are
     # computed anew, whatever they were.)
     copied = affected_classes(script, before)
-    filled = {cls.__name__ for step in script.steps for cls in step.targets}
+    filled = _names(step.targets for step in script.steps)
     filled |= {model.name for model in new.models if model.aggregate and model.name in copied}
-    results = {name: form for name, form in shape.forms.items() if name not in filled}
+    results = {name: form for name, form in forms.items() if name not in filled}
     schema = Schema(tuple([model for model in new.models if model.name not in filled]))
     for change in form_changes(results, schema):
         if change.stops:
-            yield f"{change}{f': {change.code}?' if change.code else ''}"
+            yield f"{change}: {change.code}?" if change.code else str(change)
+
+
+def _names(classes: Iterable[Iterable[type[Any]]]) -> set[str]:
+    return {cls.__name__ for some in classes for cls in some}

@@ -125,14 +125,7 @@ class NestedTypes:
         optional = {name for name, *_, default in members if default is not None}
         is_typed_dict = _written_as_dict(schema, partial)
         plain = all(name == attr and _is_member(name) for name, attr, *_ in members)
-        options = []
-        if "order" in schema:
-            options.append("array_like=True")
-        if partial and partial == optional:
-            options.append("omit_defaults=True")
-        if "tag" in schema:
-            field, tag = schema["tag"]
-            options += [f"tag_field={text_source(field)}", f"tag={value_source(tag)}"]
+        options = _options(schema, omits=bool(partial) and partial == optional)
         if "order" not in schema:
             members.sort(key=lambda member: member[3] is not None)
         is_struct = bool(options or not plain)
@@ -146,19 +139,13 @@ class NestedTypes:
             text = self.of(member, names)
             if is_typed_dict and name in partial - optional:
                 lines.append(f"        {name}: NotRequired[{text}]")
-            elif not plain:
+            elif plain:
+                lines.append(f"        {name}: {_with_default(text, default, 'msgspec' if is_struct else 'attrs')}")
+            else:
                 arguments = [] if name == attr and _is_member(name) else [f"name={text_source(name)}"]
                 arguments += [] if default is None else [default]
                 head = f"{attr if _is_member(attr) else f'member_{number}'}: {text}"
                 lines += call(f"{head} = msgspec.field", arguments, indent=8) if arguments else [f"        {head}"]
-            elif default is None:
-                lines.append(f"        {name}: {text}")
-            elif default.startswith("default="):
-                lines.append(f"        {name}: {text} = {default.removeprefix('default=')}")
-            else:
-                factory = default.removeprefix("default_factory=")
-                field = f"msgspec.field(default_factory={factory})" if is_struct else f"attrs.field(factory={factory})"
-                lines.append(f"        {name}: {text} = {field}")
         return lines if members else [*lines, "        pass"]
 
     def of(self, schema: Mapping[str, Any], names: Mapping[str, str]) -> str:
@@ -200,6 +187,27 @@ def _default(schema: Mapping[str, Any]) -> str | None:
         return None
     kind = FORMATS.get(schema.get("format", ""), ("", None))[1]
     return f"default={value_source(value if kind is None or value is None else msgspec.convert(value, kind))}"
+
+
+def _options(schema: Mapping[str, Any], *, omits: bool) -> list[str]:
+    """Return what a Struct says of itself; ``omits``: values lack the members that have their defaults."""
+    options = ["array_like=True"] if "order" in schema else []
+    options += ["omit_defaults=True"] if omits else []
+    if "tag" in schema:
+        field, tag = schema["tag"]
+        options += [f"tag_field={text_source(field)}", f"tag={value_source(tag)}"]
+    return options
+
+
+def _with_default(type: str, default: str | None, package: str) -> str:
+    """Return the type of a member and what it is set to, in a class of attrs or of msgspec."""
+    if default is None:
+        return type
+    factory = default.removeprefix("default_factory=")
+    if factory == default:
+        return f"{type} = {default.removeprefix('default=')}"
+    field = "msgspec.field(default_factory" if package == "msgspec" else "attrs.field(factory"
+    return f"{type} = {field}={factory})"
 
 
 def _is_member(name: str) -> bool:
