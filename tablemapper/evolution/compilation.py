@@ -21,10 +21,10 @@ from ..errors import InvalidModel
 from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, IndexForm, ModelForm, TemplateForm, annotation
+from ..schema.labels import plain_name
 from ..schema.model import Model, model_of
 from ..values.json_schema import type_of
 from ..values.nested import value_type
-from .definitions import plain_name
 
 __all__ = ["aggregate_model", "entity_model", "index_model", "source_model"]
 

@@ -1,54 +1,29 @@
-"""The definitions of a catalogue, by name: which a class declares, which are former, which aggregates keep its fields.
-
-If a class declares an index or an aggregate in another way, the store builds the new one beside the old one, which
-older versions of the program go on to use. The newest definition has the plain name; former ones are ``by_name#1``,
-``by_name#2``.
-"""
+"""The definitions of a catalogue, by name: which a class declares, which are former, which aggregates keep its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm
+from ..schema.labels import plain_name
 
 __all__ = [
     "aggregate_in",
     "as_declared",
     "depth_of",
-    "former_name",
     "has_names_of",
     "holds_all",
     "indexes_in",
-    "is_former",
     "keepers_of",
-    "plain_name",
     "takes_place_of",
 ]
 
 
 _NONE: Mapping[str, str] = MappingProxyType({})
-
-
-def plain_name(name: str) -> str:
-    """Return the name that a class declares, of a definition that may be a former one."""
-    return name.partition("#")[0]
-
-
-def is_former(name: str) -> bool:
-    """Return whether a definition is a former one, which no class declares by this name."""
-    return plain_name(name) != name
-
-
-def former_name(name: str, taken: Collection[str]) -> str:
-    """Return a free name for a definition that a newer one replaces."""
-    number = 1
-    while f"{name}#{number}" in taken:
-        number += 1
-    return f"{name}#{number}"
 
 
 def as_declared(stored: IndexForm, declared: IndexForm) -> bool:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
 from ..schema.forms import AppliedForm, FieldForm, Forms, ModelForm, VersionForm
+from ..schema.labels import former_name, is_former
 from ..schema.model import Model, Schema
 from .changes import Anything, Change, ChangeStep, Contents, Named
-from .definitions import aggregate_in, former_name, indexes_in, is_former
+from .definitions import aggregate_in, indexes_in
 from .literals import attribute_name
 from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
 from .versions import Versions, ahead, ended, retired

@@ -21,11 +21,12 @@ from ..errors import InvalidModel, SchemaMismatch
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..schema.forms import FieldForm, Forms, ModelForm, stored_default
+from ..schema.labels import is_former
 from ..schema.maintenance import IndexMaintenance, index_maintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE, FIRST, Row
 from .compilation import aggregate_model, entity_model, index_model, source_model
-from .definitions import as_declared, is_former, keepers_of
+from .definitions import as_declared, keepers_of
 from .rules import key_templates, reads
 from .versions import Versions, newest
 

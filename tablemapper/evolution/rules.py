@@ -21,10 +21,11 @@ from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, stored_default
+from ..schema.labels import is_former, plain_name
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
 from .changes import Change, ChangeStep, Contents, Named
-from .definitions import indexes_in, is_former, plain_name
+from .definitions import indexes_in
 from .literals import attribute_name, default_source
 from .members import Members, follow
 from .renames import with_properties

@@ -1,5 +1,6 @@
 """The classes of a store compiled together: rows, maintenance, groups, check.
 
+- `labels`: what a catalogue calls an index, an aggregate or a class.
 - `forms`: what a catalogue keeps of each class.
 - `rows`: the rows of a class, and the functions between rows and objects.
 - `groups`: what is kept for each group of an aggregate, and how a change of entities changes it.

@@ -24,10 +24,11 @@ from ..values.geo import GeoPoint
 from ..values.nested import value_type
 from ..values.precision import Precision
 from ..values.scalars import SCALARS, Int32
+from .labels import Label, plain_name
 
 __all__ = [
     "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
-    "annotation", "bare_label", "check_names", "form_hash", "stored_default",
+    "annotation", "check_names", "form_hash", "stored_default",
 ]  # fmt: skip
 
 
@@ -213,11 +214,6 @@ class StateForm(_Form):
     """The release of the IANA database that these are of, as far as it is known."""
 
 
-def bare_label(label: str) -> str:
-    """Return the label that a class declares a definition by, which may be a former one."""
-    return ".".join([part.partition("#")[0] for part in label.split(".")])
-
-
 class TombstoneForm(_Form):
     """Something that was dropped."""
 
@@ -234,19 +230,19 @@ class TombstoneForm(_Form):
     """Physical names of tables that are still to be cleared."""
 
     @property
-    def bare_label(self) -> str:
-        """The label that a class declares it by: without the number of a former definition."""
-        return bare_label(self.label)
+    def bare(self) -> Label:
+        """The label that a class declares it by."""
+        return Label.of(self.label).bare
 
     def may_be_of(self, form: ModelForm) -> bool:
         """Return whether it is not that of another definition of an aggregate than a class declares."""
-        if "." in self.label or form.aggregate is UNSET or self.form.get("aggregate") is None:
+        if self.bare.index or form.aggregate is UNSET or self.form.get("aggregate") is None:
             return True
         return bool(msgspec.convert(self.form["aggregate"], AggregateForm) == form.aggregate)
 
     def __str__(self) -> str:
         when = f"by {self.by}" if self.by else f"on {Builtin.datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
-        name = self.bare_label.partition(".")[2] or self.bare_label
+        name = self.bare.index or self.bare.owner
         return f"{name} was dropped {when}; declare it under another name, or delete it here"
 
 
@@ -280,8 +276,8 @@ def check_names(forms: Forms) -> None:
     A migration script has these names for its own, so nothing else may stand for one.
     """
     for name, form in forms.items():
-        owner, kept, property = name.partition("#")[0].partition(":")
-        names = [owner, *[index.partition("#")[0] for index in form.indexes]]
+        owner, kept, property = plain_name(name).partition(":")
+        names = [owner, *map(plain_name, form.indexes)]
         if wrong := [one for one in names if not is_name(one)]:
             raise ValueError(f"{shown(wrong[0])} is no name of a class or an index")
         for one in [*form.fields, *([property] if kept else [])]:

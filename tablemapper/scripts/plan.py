@@ -17,12 +17,13 @@ from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration, InvalidModel
 from ..evolution.changes import Anything
-from ..evolution.definitions import aggregate_in, indexes_in, is_former, plain_name
+from ..evolution.definitions import aggregate_in, indexes_in
 from ..evolution.evolution import evolve
 from ..evolution.renames import with_properties, with_source
 from ..evolution.rules import nested_members, reads
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
+from ..schema.labels import is_former, plain_name
 from ..schema.model import Schema, compile_schema, model_of
 from .fields import Fields
 from .links import links_of, several, way_back

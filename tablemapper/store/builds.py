@@ -17,6 +17,7 @@ from ..engines.protocol import Built, Engine, Pace, Violation
 from ..errors import InvalidQuery, UniqueViolation, shown
 from ..progress import ProgressOption, start_meter
 from ..query.pages import counted
+from ..schema.labels import Label
 
 __all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "in_batches", "steered"]
 
@@ -185,10 +186,9 @@ def _build_declared(engine: Engine, progress: ProgressOption) -> None:
         held = [one for one in report.violations if one.index in declared]
         held = held or [one for one in engine.violations(sum(numbers.values())) if one.index in declared]
         listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if number > _SHOWN else "")
-        values = "value" if number == 1 else "values"
+        values, label = "value" if number == 1 else "values", Label.of(held[0].index)
         raise UniqueViolation(
             f"{number:,} duplicate {values}: {listed}; open with build=False to change them, or resolve them by a migration "
             "with m.resolve",
-            entity=held[0].index.partition(".")[0], key=held[0].holders[-1], index=held[0].index.partition(".")[2],
-            holder=held[0].holders[0],
+            entity=label.owner, key=held[0].holders[-1], index=label.index, holder=held[0].holders[0],
         )  # fmt: skip

@@ -9,6 +9,7 @@ from ..engines.migration import Fault
 from ..engines.protocol import Engine, Violation
 from ..entities.entity import info
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMismatch
+from ..schema.labels import Label
 from .store import Store
 
 __all__ = ["duplicates", "resolve"]
@@ -33,12 +34,12 @@ def resolve(
         rows = {
             duplicate: [engine.get(model, *key) for key in sorted(duplicate.holders)]
             for duplicate in found
-            for model in [engine.schema.by_name[duplicate.index.partition(".")[0]]]
+            for model in [engine.schema.by_name[Label.of(duplicate.index).owner]]
         }
         # Another program may have changed some before they were read. What changes after that is not written.
         still, tried = _unresolved(engine, functions, left), []
         for duplicate in filter(rows.__contains__, still):
-            build = engine.schema.by_name[duplicate.index.partition(".")[0]].build_one
+            build = engine.schema.by_name[Label.of(duplicate.index).owner].build_one
             holders = {row[:2]: build(row) for row in rows[duplicate] if row is not None}
             try:
                 changed = {
@@ -74,7 +75,7 @@ def duplicates(engine: Engine, most: int) -> tuple[Fault, ...]:
 
 
 def _fault(duplicate: Violation, detail: str, holder: int = -1) -> Fault:
-    return Fault(duplicate.index.partition(".")[0], duplicate.holders[holder], detail)
+    return Fault(Label.of(duplicate.index).owner, duplicate.holders[holder], detail)
 
 
 def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any]) -> list[Violation]:

@@ -19,13 +19,14 @@ from ...entities.aggregates import kept_field
 from ...entities.declaration import index_table
 from ...entities.entity import Record
 from ...entities.fields import MeasureKind
-from ...evolution.definitions import depth_of, is_former, keepers_of
+from ...evolution.definitions import depth_of, keepers_of
 from ...evolution.literals import attribute_name, default_source, text_source, texts_source, value_source
 from ...expressions.predicates import attribute, label_parts, load_constant
 from ...expressions.tree import Attr
 from ...keys.composed import composed, composed_fields
 from ...keys.cuts import Cut
 from ...schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+from ...schema.labels import is_former
 from ...values.nested import value_type
 from ...values.scalars import SCALARS
 from .lines import call

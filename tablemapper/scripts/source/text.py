@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from ...entities.aggregates import kept_field
 from ...evolution.changes import Change, ChangeStep
-from ...evolution.definitions import is_former
 from ...evolution.literals import value_source
 from ...schema.forms import Forms
+from ...schema.labels import is_former
 from .classes import Shape
 from .lines import call, imports_of
 

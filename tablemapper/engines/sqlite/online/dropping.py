@@ -15,9 +15,10 @@ import msgspec
 
 from ....entities.aggregates import kept_field
 from ....errors import InvalidQuery
-from ....evolution.definitions import is_former, keepers_of, plain_name, takes_place_of
+from ....evolution.definitions import keepers_of, takes_place_of
 from ....evolution.rules import reads
 from ....schema.forms import TombstoneForm
+from ....schema.labels import Label, is_former, plain_name
 from ...protocol import Built
 from ..file.writer import Writer
 from ..rows.building import states_after
@@ -65,7 +66,7 @@ def drop(
     Raises:
         InvalidQuery: the catalogue does not have it, or an index reads it.
     """
-    owner, _, index = label.partition(".")
+    owner, index = Label.of(label)
     form = catalogue.models.get(owner)
     if form is None or (index and index not in form.indexes):
         raise InvalidQuery(f"drop: the store has no {label}")
@@ -152,11 +153,11 @@ def unused(catalogue: Catalogue) -> list[str]:
     """Return the labels of former definitions that no program declares: all versions in use were opened later."""
     labels = []
     for label, state in catalogue.states.items():
-        owner = plain_name(label.partition(".")[0])
+        owner = Label.of(label).bare.owner
         in_use = [version for version in catalogue.versions.get(owner, ()) if version.in_use]
         if is_former(label) and not state.declared and in_use and all(v.since >= state.since for v in in_use):
             labels.append(label)
-    return [label for label in labels if label.partition(".")[2] == "" or label.partition(".")[0] not in labels]
+    return [label for label in labels if Label.of(label).index == "" or Label.of(label).owner not in labels]
 
 
 def delete_class_rows(
@@ -219,7 +220,7 @@ def disable(writer: Writer, catalogue: Catalogue, label: str, *, keep_ever: bool
     Raises:
         InvalidQuery: the catalogue does not have it.
     """
-    owner, _, index = label.partition(".")
+    owner, index = Label.of(label)
     form = catalogue.models.get(owner)
     if form is None or label not in catalogue.states:
         raise InvalidQuery(f"disable: the store has no index and no aggregate {label}")
@@ -311,7 +312,7 @@ def finished(writer: Writer, catalogue: Catalogue, labels: Iterable[str]) -> Cat
     jobs = tuple([job for job in catalogue.jobs if not job.targets <= built])
     catalogue = attrs.evolve(catalogue, states=states_after(writer, catalogue.states, built), jobs=jobs)
     for label in sorted(built):
-        owner, _, index = label.partition(".")
+        owner, index = Label.of(label)
         indexes = catalogue.models[owner].indexes
         for other, form in indexes.items() if index else ():
             if plain_name(other) == plain_name(index) and takes_place_of(indexes[index], form):

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from ....errors import InvalidMigration
 from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, Forms, bare_label, form_hash
+from ....schema.forms import AppliedForm, Forms, form_hash
+from ....schema.labels import Label
 from ....schema.model import Model, Schema
 from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition, name_of
 from ...protocol import Pace
@@ -133,7 +134,11 @@ class SqliteMigrations:
         for entry in catalogue.history:
             if entry.switched and entry.undone is None:
                 named = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
-                labels |= {label for label in map(bare_label, named) if self._is_older(label, entry.switched)}
+                labels |= {
+                    label
+                    for label in [str(Label.of(one).bare) for one in named]
+                    if self._is_older(label, entry.switched)
+                }
                 labels -= {label for model in new.get(entry.id, ()) for label in labels_of(model.name, model.form)}
         return frozenset(labels)
 

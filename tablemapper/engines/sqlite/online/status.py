@@ -10,6 +10,7 @@ from msgspec import convert
 
 from ....builtin import Builtin
 from ....schema.forms import ModelForm
+from ....schema.labels import Label
 from ....schema.model import Model
 from ...status import Applied, Item, Status
 from ..file.opening import open_file
@@ -72,7 +73,7 @@ def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[
 def _dropped(catalogue: Catalogue) -> Iterator[Item]:
     """Yield the dropped indexes, aggregates and classes whose names are not used again."""
     for tombstone in {each.label: each for each in catalogue.tombstones}.values():
-        owner, _, index = tombstone.label.partition(".")
+        owner, index = Label.of(tombstone.label)
         form = catalogue.models.get(owner)
         if form is None or (index and index not in form.indexes):
             kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"

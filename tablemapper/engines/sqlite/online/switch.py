@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ....entities.aggregates import kept_field
-from ....evolution.definitions import has_names_of, holds_all, is_former
+from ....evolution.definitions import has_names_of, holds_all
 from ....evolution.versions import revived
 from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, VersionForm, form_hash
+from ....schema.labels import is_former
 from ....schema.model import Schema
 from ...migration import Edit, Transition, name_of
 from ..file.writer import Writer

@@ -19,6 +19,7 @@ from ....evolution.evolution import Evolution, evolve
 from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
+from ....schema.labels import Label
 from ....schema.model import Model, Schema
 from ..driver.timestamps import STATE
 from ..file.writer import Writer
@@ -403,7 +404,7 @@ def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str]
     disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
     targets: dict[str, set[str]] = {}
     for label in disabled:
-        name = label.partition(".")[0]
+        name = Label.of(label).owner
         if labels is None or {label, name} & set(labels):
             source = catalogue.models[name].source if name in disabled else None
             targets.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)

@@ -29,6 +29,7 @@ from ....schema.forms import (
     VersionForm,
     check_names,
 )
+from ....schema.labels import Label
 from ....schema.rows import DAMAGE
 from ...migration import name_of
 from ...protocol import Note, NoteChanged
@@ -201,16 +202,16 @@ class Catalogue:
         stones = [
             one
             for one in self.tombstones
-            if one.bare_label in labels and one.may_be_of(form) and (held is not None or one.by is not None)
+            if str(one.bare) in labels and one.may_be_of(form) and (held is not None or one.by is not None)
         ]
         return stones[-1] if stones else None
 
     def instead(self, name: str) -> dict[str, str]:
         """Return the indexes of a class that others answer for, by name, each with the name of that."""
         return {
-            one.bare_label.partition(".")[2]: one.instead.partition(".")[2]
+            one.bare.index: Label.of(one.instead).index
             for one in self.tombstones
-            if one.instead is not None and one.bare_label.partition(".")[0] == name
+            if one.instead is not None and one.bare.owner == name
         }
 
     def group(self, twin: Twin) -> frozenset[str]:
@@ -347,7 +348,7 @@ def _jobs(read: Read, catalogue: Catalogue) -> tuple[JobForm, ...]:
     rows = read("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
     jobs = [JobForm(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
     for job in jobs:
-        owners = {label.partition(".")[0] for label in job.targets}
+        owners = {Label.of(label).owner for label in job.targets}
         if not job.targets or job.targets - catalogue.states.keys() or owners - catalogue.models.keys():
             raise changed("build", job.name)
     return tuple(jobs)

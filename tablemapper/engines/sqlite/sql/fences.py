@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import attrs
 
 from ....entities.aggregates import kept_field
-from ....evolution.definitions import is_former
+from ....schema.labels import Label, is_former
 from ..file.writer import Writer
 from .catalogue import Catalogue
 from .tables import fresh_name, quoted
@@ -42,7 +42,7 @@ def with_other_name(writer: Writer, catalogue: Catalogue, public: str) -> Catalo
 
 def _with_other_index_name(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
     """Return a catalogue in which the table of an index has another physical name."""
-    owner, _, index = label.partition(".")
+    owner, index = Label.of(label)
     old = catalogue.index_tables[label]
     new = fresh_name(catalogue.models[owner].indexes[index].table, names_taken(writer, catalogue))
     writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
@@ -88,9 +88,9 @@ def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set
             if version.until is None and version.form not in in_use:
                 ended.setdefault(version.beside, set()).add(name)
     for tombstone in after.tombstones[len(before.tombstones) :]:  # (versions that declare it have ended)
-        owner, _, index = tombstone.label.partition(".")
+        owner, index = Label.of(tombstone.label)
         held = after.models.get(owner)
-        gone = held is None or (index != "" and index not in held.indexes)
+        gone = held is None or (bool(index) and index not in held.indexes)
         if gone and tombstone.instead is None and not is_former(tombstone.label):
             ended.setdefault(None, set()).add(owner)
     for twin in before.twins:

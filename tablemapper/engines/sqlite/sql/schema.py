@@ -9,9 +9,10 @@ import attrs
 
 from ....entities.aggregates import kept_field
 from ....entities.declaration import IndexModel
-from ....evolution.definitions import as_declared, is_former
+from ....evolution.definitions import as_declared
 from ....evolution.rules import reads
 from ....schema.forms import LinkForm
+from ....schema.labels import is_former
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
 from ...migration import Conversion, WayBack

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ....keys.cuts import CUT, cut_of
 from ....keys.zones import fingerprint, release, zone_fault
 from ....schema.forms import Forms, StateForm
+from ....schema.labels import Label
 from .catalogue import Catalogue, Twin
 
 __all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_here"]
@@ -23,7 +24,7 @@ __all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_he
 
 def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     """Return the zones of an index or an aggregate, if it has some, each with the fingerprint of its rules here."""
-    owner, _, index = label.partition(".")
+    owner, index = Label.of(label)
     form = forms.get(owner)
     definition = None if form is None else form.indexes.get(index) if index else form.aggregate or None
     zones = _zones_of(msgspec.json.encode(definition))
@@ -101,7 +102,7 @@ def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[
         guests: the twins that the classes use.
     """
     states: dict[str, str] = {
-        label: "ruled" if {label, label.partition(".")[0]}.intersection(others) else form.state
+        label: "ruled" if {label, Label.of(label).owner}.intersection(others) else form.state
         for label, form in catalogue.states.items()
     }
     beside = {label for twin in guests for label, form in twin.catalogue.states.items() if form.state == "disabled"}
@@ -112,7 +113,7 @@ def refused_writes(catalogue: Catalogue, others: Mapping[str, Iterable[str]]) ->
     """Return why entities cannot be written because of `other_rules`, by the name of their class."""
     refused: dict[str, list[str]] = {}
     for label, rules in others.items():
-        owner = label.partition(".")[0]
+        owner = Label.of(label).owner
         refused.setdefault(catalogue.models[owner].source or owner, []).append(
             f"{label} is maintained by {_other(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
             "update its time zones (pip install -U tzdata), or give those up: store.repair() builds it by the rules of here"
