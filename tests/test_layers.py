@@ -21,7 +21,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
     [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "maintenance", "assignments", "check"]}],
-    [{"evolution": ["members", "definitions", "renames", "literals", "changes", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
+    [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [
         {
             "planning": [

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from ..schema.forms import AppliedForm, Forms, LinkForm
+from ..evolution.history import History
+from ..schema.forms import Forms, LinkForm
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
@@ -185,7 +186,7 @@ class MigrationEngine(Protocol):
         """Return the forms of the classes in its catalogue."""
         ...
 
-    def history(self) -> tuple[AppliedForm, ...]:
+    def history(self) -> History:
         """Return the migrations that were started, in that order."""
         ...
 

@@ -5,6 +5,7 @@
 - `renames`: the form of a class after a rename.
 - `literals`: Python source of values and names.
 - `changes`: one difference, and what a rule may ask of a store.
+- `history`: the migrations that a store has begun.
 - `versions`: the versions of a class that programs opened.
 - `rules`: the rule of each difference.
 - `evolution`: what opening a store with a schema makes of its catalogue.

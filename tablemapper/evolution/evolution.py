@@ -15,21 +15,22 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
-from ..schema.forms import AppliedForm, FieldForm, Forms, ModelForm, VersionForm
+from ..schema.forms import FieldForm, Forms, ModelForm
 from ..schema.labels import former_name, is_former
 from ..schema.model import Model, Schema
 from .changes import Anything, Change, ChangeStep, Contents, Named
 from .definitions import aggregate_in, indexes_in
+from .history import History
 from .literals import attribute_name
 from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
-from .versions import Versions, ahead, ended, retired
+from .versions import Version, Versions, ahead, retired
 
 __all__ = ["Evolution", "evolve", "form_changes"]
 
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
-    changes = evolve(forms, {}, schema, Anything()).changes
+    changes = evolve(forms, Versions(), schema, Anything()).changes
     steps = [change.step for change in changes if change.step is not None]
     changed = {name.cls for step in steps for name in step.possible_classes if name.side == "old"}
     renamed = {step.names[0].cls for step in steps if step.kind == "rename_class"}
@@ -70,7 +71,7 @@ class Evolution:
     widened: tuple[tuple[str, str], ...]
     """Classes and properties that can hold values which older versions cannot read."""
     models_after: dict[str, ModelForm]
-    versions_after: dict[str, list[VersionForm]]
+    versions_after: Versions
     changed: bool
     """Whether the catalogue has to be written."""
     extends: bool
@@ -92,7 +93,7 @@ def evolve(
     versions: Versions,
     schema: Schema,
     contents: Contents,
-    history: Sequence[AppliedForm] = (),
+    history: History = History(),  # noqa: B008
     *,
     now: int = 0,
 ) -> Evolution:
@@ -132,7 +133,7 @@ _VERDICTS: dict[_State, dict[_Place, str]] = {
 and as it is again; only its indexes may have ended. ``redefine``: an aggregate that the catalogue has in another way only."""
 
 
-def _state(opened: Sequence[VersionForm], *, aggregate: bool) -> _State:
+def _state(opened: Sequence[Version], *, aggregate: bool) -> _State:
     """Return the state of the form that a class declares, by its versions."""
     if not opened:
         return "new"
@@ -154,11 +155,11 @@ class _Comparison:
         versions: Versions,
         schema: Schema,
         contents: Contents,
-        history: Sequence[AppliedForm],
+        history: History,
         now: int,
     ) -> None:
         self._catalogue = catalogue
-        self._versions = {name: list(opened) for name, opened in versions.items()}
+        self._versions = {name: list(opened) for name, opened in versions.by_class.items()}
         self._schema = schema
         self._contents = contents
         self._history = history
@@ -174,7 +175,7 @@ class _Comparison:
         self.declared: dict[str, bool] = {}
         self.widened: list[tuple[str, str]] = []
         self.models_after = dict(catalogue)
-        self.versions_after = {name: list(opened) for name, opened in versions.items()}
+        self.versions_after = {name: list(opened) for name, opened in versions.by_class.items()}
 
     def compare(self, model: Model) -> None:
         """Compare one class with the catalogue."""
@@ -196,7 +197,7 @@ class _Comparison:
             verdict = verdict.removeprefix("dropped or ")
         if verdict == "keep":
             versions = self.versions_after
-            versions[name] = [ahead(version, model, self._schema, versions) for version in versions[name]]
+            versions[name] = [ahead(version, model, self._schema, Versions(versions)) for version in versions[name]]
             return
         changes = self._changes(verdict, model, stored_name, old, opened)
         if any(change.stops for change in changes):
@@ -216,7 +217,7 @@ class _Comparison:
             self._extend(model, stored_name, old)
 
     def _changes(
-        self, verdict: str, model: Model, stored_name: str | None, old: ModelForm | None, opened: Sequence[VersionForm]
+        self, verdict: str, model: Model, stored_name: str | None, old: ModelForm | None, opened: Sequence[Version]
     ) -> list[Change]:
         """Return the changes of a class by a verdict; ``opened``: its versions."""
         if verdict == "refuse":
@@ -232,7 +233,7 @@ class _Comparison:
         held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(model.name)))
         return list(class_changes(model, held, self._contents, added))
 
-    def _add(self, model: Model, opened: Sequence[VersionForm]) -> None:
+    def _add(self, model: Model, opened: Sequence[Version]) -> None:
         self.models.append(model)
         self.models_after[model.name] = model.form
         if opened and model.name in self._taken:  # (an older version brings back what a migration drops)
@@ -245,7 +246,7 @@ class _Comparison:
         self.changes.append(Change(model.name, "open", "it holds no entities, and is declared again"))
         for name in names:
             self.models_after.pop(name, None)
-            self.versions_after[name] = [ended(version, self._now) for version in self.versions_after.get(name, ())]
+            self.versions_after[name] = [version.end(self._now) for version in self.versions_after.get(name, ())]
         models = [model, *(other for other in self._schema.models if other.name in aggregates)]
         self.models += models
         self.models_after |= {other.name: other.form for other in models}
@@ -307,11 +308,11 @@ class _Comparison:
         for model in self._schema.models:
             opened = self.versions_after.setdefault(model.name, [])
             if not any(version.form == model.form_hash and version.in_use for version in opened):
-                opened.append(VersionForm(model.form_hash, self._now))
+                opened.append(Version(model.form_hash, self._now))
         return Evolution(
             tuple(self.changes), tuple(dict.fromkeys(self.models)), frozenset(self.dropped), tuple(self.fields),
             tuple(self.typed), tuple(self.indexes), self.former, self.declared, tuple(self.widened), self.models_after,
-            self.versions_after, self.versions_after != self._versions, self.models_after != dict(self._catalogue),
+            Versions(self.versions_after), self.versions_after != self._versions, self.models_after != dict(self._catalogue),
         )  # fmt: skip
 
 

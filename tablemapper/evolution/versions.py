@@ -3,61 +3,122 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
-from typing import TypeAlias
 
+import attrs
+import msgspec
 from msgspec.structs import replace
 
 from ..builtin import Builtin
-from ..schema.forms import AppliedForm, VersionForm
 from ..schema.model import Model, Schema
+from .history import History
 
-__all__ = ["Versions", "ahead", "ended", "names_class", "newest", "retired", "retirement", "revived", "steps_of"]
+__all__ = ["Version", "Versions", "ahead", "names_class", "newest", "retired", "retirement", "steps_of"]
 
-Versions: TypeAlias = Mapping[str, Sequence[VersionForm]]
-"""Every version that was ever opened, by the name of the class."""
 _SHOWN = 3  # steps of a migration in a message
 
 
-def ahead(version: VersionForm, model: Model, schema: Schema, versions: Versions) -> VersionForm:
+class Version(msgspec.Struct, forbid_unknown_fields=True):
+    """A form of a class that was opened once."""
+
+    form: str
+    """Its `form_hash`."""
+    since: int
+    """µs since 1970."""
+    until: int | None = None
+    """When it was retired; None while it may run."""
+    retired_by: str | None = None
+    """The migration that retired it; None if the class held no entities and was declared anew."""
+    renames: dict[str, str] = {}
+    """Its properties that have other names by now, with these."""
+    behind: str | None = None
+    """The first migration that it has not seen, and goes on beside until that is contracted."""
+    beside: str | None = None
+    """The migration beside which it has tables of its own."""
+    unkept: bool = False
+    """Whether it was retired because a process wrote that did not know the script of that migration."""
+    undone: bool = False
+    """Whether what retired it was undone: a program that opens the store with it again is compared with what is there."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether programs with this form may use the file's tables: it is not retired, and has none of its own."""
+        return self.until is None and self.beside is None
+
+    def retire(self, now: int, by: str, *, unkept: bool = False) -> Version:
+        """Return it as a migration, or its undoing, retires it."""
+        return replace(self, until=now, retired_by=by, beside=None, unkept=unkept, undone=False)
+
+    def end(self, now: int) -> Version:
+        """Return it as the class is declared anew, unless it ended before."""
+        return replace(self, until=now, undone=False) if self.until is None or self.undone else self
+
+    def live_beside(self, migration: str) -> Version:
+        """Return it with tables of its own beside a migration, which it has not seen."""
+        return replace(self, beside=migration, behind=self.behind or migration)
+
+    def live_after(self, migration: str) -> Version:
+        """Return it in the tables of the file, once they and its own beside a migration changed places."""
+        return replace(self, beside=None, behind=None if self.behind == migration else self.behind)
+
+    def revive(self, id: str, by: str) -> Version:
+        """Return it as it is once the store is back: if a migration, or its undoing, retired it, it may be opened again.
+
+        Args:
+            id: the migration.
+            by: what retired it.
+        """
+        if self.until is None or self.retired_by != by:
+            return self
+        older = None if self.behind == id else self.behind  # (another migration replaced it, too)
+        return replace(self, retired_by=older, undone=older is None, unkept=False)
+
+
+@attrs.frozen
+class Versions:
+    """Every version of each class that was ever opened, by the name of the class, in that order."""
+
+    by_class: Mapping[str, Sequence[Version]] = attrs.field(factory=dict)
+
+    def of(self, name: str) -> Sequence[Version]:
+        """Return the versions of a class."""
+        return self.by_class.get(name, ())
+
+    def live(self, name: str, form: str | None = None) -> list[Version]:
+        """Return those of a class that may run, all or those of a form."""
+        return [each for each in self.of(name) if each.until is None and form in (None, each.form)]
+
+    def each(self, change: Callable[[str, Version], Version]) -> Versions:
+        """Return what a function makes of each version and its class."""
+        return Versions({name: [change(name, each) for each in opened] for name, opened in self.by_class.items()})
+
+    def retire(self, now: int, by: str, which: Callable[[str, Version], bool], *, unkept: bool = False) -> Versions:
+        """Return the versions after some of those that may run are retired."""
+
+        def after(name: str, version: Version) -> Version:
+            is_one = version.until is None and which(name, version)
+            return version.retire(now, by, unkept=unkept) if is_one else version
+
+        return self.each(after)
+
+    def revive(self, id: str, by: str, but: Collection[str] = ()) -> Versions:
+        """Return the versions once the store is back before a migration, or its undoing; ``but``: classes without this."""
+        return self.each(lambda name, version: version if name in but else version.revive(id, by))
+
+
+def ahead(version: Version, model: Model, schema: Schema, versions: Versions) -> Version:
     """Return a version of an aggregate; contracting does not retire it if its source is opened as the newest class."""
     if model.aggregate is None or version.behind is None or version.beside or version.form != model.form_hash:
         return version
     source = schema.by_class[model.aggregate.source]
-    newest = any(
-        other.form == source.form_hash and other.until is None and other.behind is None
-        for other in versions.get(source.name, ())
-    )
+    newest = any(other.behind is None for other in versions.live(source.name, source.form_hash))
     return replace(version, behind=None) if newest else version
-
-
-def ended(version: VersionForm, now: int) -> VersionForm:
-    """Return a version that ends now, unless it ended before."""
-    return replace(version, until=now, undone=False) if version.until is None or version.undone else version
-
-
-def revived(versions: Versions, id: str, by: str) -> dict[str, list[VersionForm]]:
-    """Return versions; those that a migration or its undoing retired may be opened again, now that the store is back.
-
-    Args:
-        versions: the versions of all classes.
-        id: the migration.
-        by: what retired them.
-    """
-
-    def after(version: VersionForm) -> VersionForm:
-        if version.until is None or version.retired_by != by:
-            return version
-        older = None if version.behind == id else version.behind  # (another migration replaced it, too)
-        return replace(version, retired_by=older, undone=older is None, unkept=False)
-
-    return {name: [after(version) for version in opened] for name, opened in versions.items()}
 
 
 def newest(model: Model, versions: Versions) -> str:
     """Return in words which version knows a value that a class does not know, and what to do."""
-    opened = versions.get(model.name, ())
+    opened = versions.of(model.name)
     own = [at for at, version in enumerate(opened) if version.form == model.form_hash]
     last = max((at for at, version in enumerate(opened) if version.in_use), default=-1)
     if not own or last <= own[-1]:
@@ -65,35 +126,32 @@ def newest(model: Model, versions: Versions) -> str:
     return f"a newer version of {model.name} declares it so, which was first opened on {_date(opened[last].since)}; deploy that one"
 
 
-def retirement(model: Model, versions: Versions, history: Sequence[AppliedForm]) -> str | None:
+def retirement(model: Model, versions: Versions, history: History) -> str | None:
     """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
-    opened = [version for version in versions.get(model.name, ()) if version.form == model.form_hash]
-    return (
-        None
-        if not opened or any(version.until is None for version in opened)
-        else retired(model.name, opened[-1], history)
-    )
+    opened = [version for version in versions.of(model.name) if version.form == model.form_hash]
+    is_live = not opened or any(version.until is None for version in opened)
+    return None if is_live else retired(model.name, opened[-1], history)
 
 
-def steps_of(migration: str, name: str, history: Sequence[AppliedForm]) -> str:
+def steps_of(migration: str, name: str, history: History) -> str:
     """Return what a migration changed of a class, or of others, in words; "" if the store does not know it any more."""
-    steps = [entry.steps for entry in history if entry.id == migration][-1:]
-    words = [str(step) for step in steps[0]] if steps else []
+    entry = history.last(migration)
+    words = [] if entry is None else list(map(str, entry.steps))
     words = [step for step in words if _is_in(name, step)] or words
     return ", and ".join([*words[:_SHOWN], *([f"{len(words) - _SHOWN} more"] if words[_SHOWN:] else [])])
 
 
-def names_class(migration: str, name: str, history: Sequence[AppliedForm]) -> bool:
+def names_class(migration: str, name: str, history: History) -> bool:
     """Return whether the steps of a migration name a class, or the store does not know its steps any more."""
-    steps = [entry.steps for entry in history if entry.id == migration][-1:]
-    return not steps or any(_is_in(name, str(step)) for step in steps[0])
+    entry = history.last(migration)
+    return entry is None or any(_is_in(name, str(step)) for step in entry.steps)
 
 
 def _is_in(name: str, step: str) -> bool:
     return re.search(rf"\b{name}\b", step) is not None
 
 
-def retired(name: str, version: VersionForm, history: Sequence[AppliedForm]) -> str:
+def retired(name: str, version: Version, history: History) -> str:
     """Return why a retired version of a class cannot be used: what changed, and what to do."""
     ended = _date(version.until or 0)
     if version.undone:

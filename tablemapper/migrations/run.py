@@ -339,8 +339,8 @@ class _Run:
         return True
 
     def _is_started(self, script: Script) -> bool:
-        history = self._engine.history()
-        return any(entry.id == script.id and not entry.switched and entry.undone is None for entry in history)
+        running = self._engine.history().running
+        return running is not None and running.id == script.id
 
     def _run_script(self, script: Script, *, back: bool) -> bool:
         """Run one script, which may undo another; return whether it came to its end."""

@@ -27,7 +27,7 @@ from ..values.scalars import SCALARS, Int32
 from .labels import Label, plain_name
 
 __all__ = [
-    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm", "VersionForm",
+    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm",
     "annotation", "check_names", "form_hash", "stored_default",
 ]  # fmt: skip
 
@@ -145,34 +145,6 @@ class ModelForm(_Form):
         return self.aggregate is not UNSET and any(
             kind in ("min_ever", "max_ever") for kind, *_ in self.aggregate.measures.values()
         )
-
-
-class VersionForm(_Form):
-    """A form of a class that was opened once."""
-
-    form: str
-    """Its `form_hash`."""
-    since: int
-    """µs since 1970."""
-    until: int | None = None
-    """When it was retired; None while it may run."""
-    retired_by: str | None = None
-    """The migration that retired it; None if the class held no entities and was declared anew."""
-    renames: dict[str, str] = {}
-    """Its properties that have other names by now, with these."""
-    behind: str | None = None
-    """The first migration that it has not seen, and goes on beside until that is contracted."""
-    beside: str | None = None
-    """The migration beside which it has tables of its own."""
-    unkept: bool = False
-    """Whether it was retired because a process wrote that did not know the script of that migration."""
-    undone: bool = False
-    """Whether what retired it was undone: a program that opens the store with it again is compared with what is there."""
-
-    @property
-    def in_use(self) -> bool:
-        """Whether programs with this form may use the file's tables: it is not retired, and has none of its own."""
-        return self.until is None and self.beside is None
 
 
 class LinkForm(_Form):

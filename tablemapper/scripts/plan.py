@@ -21,6 +21,7 @@ from ..evolution.definitions import aggregate_in, indexes_in
 from ..evolution.evolution import evolve
 from ..evolution.renames import with_properties, with_source
 from ..evolution.rules import nested_members, reads
+from ..evolution.versions import Versions
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, Forms, LinkForm, ModelForm
 from ..schema.labels import is_former, plain_name
@@ -68,7 +69,7 @@ def _not_in_old(script: Script, forms: Forms) -> list[str]:
     named = {cls.__name__ for cls in script.old}
     added = tuple([model_of(cls) for cls in script.new if cls.__name__ not in named])
     others = {name: form for name, form in forms.items() if name not in named}
-    stopping = evolve(others, {}, Schema(added), Anything()).stopping
+    stopping = evolve(others, Versions(), Schema(added), Anything()).stopping
     return [f"{change}, and old= has no {change.where.partition('.')[0]}" for change in stopping]
 
 
@@ -90,7 +91,7 @@ def check_back(scripts: Iterable[Script], forms: Forms) -> None:
         else:
             new = {model.name: model.form for model in transition.new.models}
             forms = {name: form for name, form in forms.items() if name not in transition.ending} | new
-        forms = evolve(forms, {}, compile_schema(script.new), Anything()).models_after
+        forms = evolve(forms, Versions(), compile_schema(script.new), Anything()).models_after
 
 
 def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:

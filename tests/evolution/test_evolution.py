@@ -8,7 +8,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.evolution.evolution import Evolution, evolve
-from tablemapper.schema.forms import ModelForm, VersionForm
+from tablemapper.evolution.versions import Version, Versions
+from tablemapper.schema.forms import ModelForm
 from tablemapper.schema.model import compile_schema, model_of
 
 from .test_rules import Holds, product, total
@@ -39,10 +40,10 @@ def opened(cls: Any, state: str, catalogue: list[Any], contents: Any) -> Evoluti
     """Return what opening a class makes of a catalogue that has some classes."""
     form = VERSIONS[state]
     name, others = cls.__name__, [] if cls is CLASS else [CLASS]
-    versions = {} if form is None else {name: [VersionForm(model_of(cls).form_hash, 1, **form)]}
-    versions |= {model_of(other).name: [VersionForm(model_of(other).form_hash, 1)] for other in others}
+    versions = {} if form is None else {name: [Version(model_of(cls).form_hash, 1, **form)]}
+    versions |= {model_of(other).name: [Version(model_of(other).form_hash, 1)] for other in others}
     forms = {model_of(one).name: model_of(one).form for one in (*others, *catalogue)}
-    return evolve(forms, versions, compile_schema([*others, cls]), contents, now=3)
+    return evolve(forms, Versions(versions), compile_schema([*others, cls]), contents, now=3)
 
 
 def outcome(evolution: Evolution, name: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.evolution.evolution import Evolution, evolve
-from tablemapper.schema.forms import VersionForm
+from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
 
@@ -70,7 +70,7 @@ def default(value: Any) -> Any:
 
 def change(old: Sequence[Any], new: Sequence[Any], holds: Holds | None = None) -> Evolution:
     """Compare what a store was opened with first with what it is opened with next."""
-    first = evolve({}, {}, compile_schema(old), Holds(0))
+    first = evolve({}, Versions(), compile_schema(old), Holds(0))
     return evolve(first.models_after, first.versions_after, compile_schema(new), holds or Holds())
 
 
@@ -257,20 +257,20 @@ def test_an_index_with_another_name_is_the_same() -> None:
 
 def test_a_form_that_was_opened_before_is_always_opened_again() -> None:
     old, new = product(a=str), product(a=str, b=(int, default(1)))
-    first = evolve({}, {}, compile_schema([old]), Holds(0), now=1)
+    first = evolve({}, Versions(), compile_schema([old]), Holds(0), now=1)
     second = evolve(first.models_after, first.versions_after, compile_schema([new]), Holds(), now=2)
     again = evolve(second.models_after, second.versions_after, compile_schema([old]), Holds(), now=3)
     assert (again.changes, again.changed, again.extends) == ((), False, False)
-    assert [version.since for version in second.versions_after["Product"]] == [1, 2]
+    assert [version.since for version in second.versions_after.of("Product")] == [1, 2]
     assert second.extends
 
 
 def test_a_form_that_was_retired_is_refused_with_the_migration_that_did_it() -> None:
     cls = product(a=str)
-    first = evolve({}, {}, compile_schema([cls]), Holds(0))
-    (version,) = first.versions_after["Product"]
+    first = evolve({}, Versions(), compile_schema([cls]), Holds(0))
+    (version,) = first.versions_after.of("Product")
     until = 1_700_000_000_000_000
-    versions = {"Product": [VersionForm(version.form, 1, until, "0003_price")]}
+    versions = Versions({"Product": [Version(version.form, 1, until, "0003_price")]})
     (fault,) = evolve(first.models_after, versions, compile_schema([cls]), Holds()).faults
     assert "0003_price replaced this form of the class on 2023-11-14; deploy the version that declares it" in fault
 
@@ -318,7 +318,10 @@ def test_a_former_aggregate_that_is_no_version_any_more_has_the_table_that_it_ha
     first, second = total(cls, n=(int, tm.count())), total(cls, n=(int, tm.count(where=cls.number > 1)))
     both = change([cls, first], [cls, second])
     again = evolve(
-        both.models_after, {"Product": both.versions_after["Product"]}, compile_schema([cls, first]), Holds()
+        both.models_after,
+        Versions({"Product": both.versions_after.of("Product")}),
+        compile_schema([cls, first]),
+        Holds(),
     )
     assert again.faults == ()
     assert again.models_after == both.models_after

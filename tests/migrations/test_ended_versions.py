@@ -16,6 +16,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.sql.fences import fenced
+from tablemapper.evolution.versions import Versions
 from tablemapper.scripts.script import MigrationFunction
 
 from .shapes import (
@@ -518,7 +519,7 @@ def with_other_names(path: Path) -> None:
     engine = SqliteMigrations.open(path, durability="relaxed")
 
     def write(writer: Any) -> None:
-        ended = attrs.evolve(engine._catalogue, versions={name: [] for name in engine._catalogue.versions})
+        ended = attrs.evolve(engine._catalogue, versions=Versions())
         after = fenced(writer, engine._catalogue, ended)
         engine._save(writer, attrs.evolve(after, versions=engine._catalogue.versions))
 

@@ -154,7 +154,7 @@ def unused(catalogue: Catalogue) -> list[str]:
     labels = []
     for label, state in catalogue.states.items():
         owner = Label.of(label).bare.owner
-        in_use = [version for version in catalogue.versions.get(owner, ()) if version.in_use]
+        in_use = [version for version in catalogue.versions.live(owner) if version.in_use]
         if is_former(label) and not state.declared and in_use and all(v.since >= state.since for v in in_use):
             labels.append(label)
     return [label for label in labels if Label.of(label).index == "" or Label.of(label).owner not in labels]

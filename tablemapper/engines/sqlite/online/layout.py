@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ....evolution.definitions import aggregate_in
 from ....evolution.evolution import Evolution
+from ....evolution.history import History
 from ....schema.forms import ModelForm, StateForm
 from ....schema.model import Schema
 from ..file.writer import Writer
@@ -152,9 +153,9 @@ class Layout:
             )
             for job in self._before.jobs
         ]
-        history = [
-            replace(entry, drops=[renamed.get(label, label) for label in entry.drops]) for entry in self._before.history
-        ]
+        history = History(
+            tuple([replace(each, drops=[renamed.get(one, one) for one in each.drops]) for each in self._before.history])
+        )
         new = {model.name for model in evolution.models}
         for name, form in evolution.models_after.items():
             for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
@@ -172,7 +173,7 @@ class Layout:
             index_tables=self._index_tables,
             past=frozenset(self._past),
             jobs=tuple(jobs),
-            history=tuple(history),
+            history=history,
         )
 
 

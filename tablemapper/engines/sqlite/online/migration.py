@@ -15,7 +15,8 @@ import attrs
 from msgspec.structs import replace
 
 from ....errors import InvalidMigration
-from ....evolution.versions import revived
+from ....evolution.history import History
+from ....evolution.versions import Versions
 from ....schema.forms import AppliedForm, Forms, form_hash
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
@@ -108,7 +109,7 @@ class SqliteMigrations:
 
     def _schema(self, schema: Schema, catalogue: Catalogue) -> SqliteSchema:
         # (Without versions, as these refuse a form that was retired, and a migration may declare it again.)
-        return SqliteSchema(schema, attrs.evolve(catalogue, versions={}), self._generation)
+        return SqliteSchema(schema, attrs.evolve(catalogue, versions=Versions()), self._generation)
 
     def _former(self, transition: Transition) -> SqliteSchema:
         """Return the classes as they were before a migration that is undone; none if the migration set none aside."""
@@ -120,7 +121,7 @@ class SqliteMigrations:
         """Return the forms of the classes of the file."""
         return self._catalogue.models
 
-    def history(self) -> tuple[AppliedForm, ...]:
+    def history(self) -> History:
         """Return the migrations that were started, in that order."""
         return self._catalogue.history
 
@@ -147,8 +148,7 @@ class SqliteMigrations:
         form, state = self._catalogue.models.get(label), self._catalogue.states.get(label)
         if form is None or state is None:
             return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
-        versions = self._catalogue.versions.get(label, ())
-        opened = [version.since for version in versions if version.form == form_hash(form)]
+        opened = [each.since for each in self._catalogue.versions.of(label) if each.form == form_hash(form)]
         return min([*opened, state.since]) < time
 
     def building(self) -> frozenset[str]:
@@ -218,7 +218,7 @@ class SqliteMigrations:
         def write(writer: Writer) -> None:
             now = writer.timestamp
             history = [AppliedForm(id, script, started=now, switched=now) for id, script in applied]
-            self._save(writer, attrs.evolve(self._catalogue, history=(*self._catalogue.history, *history)))
+            self._save(writer, attrs.evolve(self._catalogue, history=self._catalogue.history.and_(*history)))
 
         self._change(write)
 
@@ -238,22 +238,28 @@ class SqliteMigrations:
                 if catalogue.staged.migration != transition.name:
                     raise _under_way(transition.id, catalogue.staged)
                 # (The last entry of all can be of a later migration that was undone.)
-                if (last := catalogue.last_run(transition.id)).script == transition.script:
+                last = catalogue.history.last(transition.id)
+                if last is not None and last.script == transition.script:
                     self._started = last.started
                     return True
                 catalogue = _discarded(writer, catalogue)
             twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
             if twin is not None:
-                if catalogue.last_run(transition.id).script == transition.script:
+                last = catalogue.history.last(transition.id)
+                if last is not None and last.script == transition.script:
                     self._save(writer, swapped(writer, catalogue, twin, transition))
                     return False
                 catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
             staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:
-                history = (*history, AppliedForm(transition.id, transition.script, list(transition.steps), started=now))
+                history = history.and_(
+                    AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
+                )
             catalogue = attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history)
-            self._started = catalogue.last_run(transition.id).started
+            last = history.last(transition.id)
+            assert last is not None
+            self._started = last.started
             self._save(writer, catalogue)
             return True
 
@@ -282,11 +288,9 @@ class SqliteMigrations:
         """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
-        kept = any(
-            entry.id == transition.id and entry.undone is None and entry.kept for entry in self._catalogue.history
-        )
+        entry = self._catalogue.history.current(transition.id)
         needs_former = any(each.former and each.former.fields for each in transition.conversions)
-        if kept and needs_former and transition.id not in self._catalogue.former:
+        if entry is not None and entry.kept and needs_former and transition.id not in self._catalogue.former:
             raise InvalidMigration(
                 transition.id,
                 ["it ran with a version that did not keep dropped values, so it cannot be undone; restore a backup"],
@@ -326,15 +330,12 @@ class SqliteMigrations:
             catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
             catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
             if edit.back:
-                catalogue = attrs.evolve(catalogue, versions=revived(catalogue.versions, edit.id, edit.id))
-                history = [
-                    replace(entry, undone=now) if entry.id == edit.id and entry.undone is None else entry
-                    for entry in catalogue.history
-                ]
+                catalogue = attrs.evolve(catalogue, versions=catalogue.versions.revive(edit.id, edit.id))
+                history = catalogue.history.with_(catalogue.history.current(edit.id), undone=now)
             else:
                 entry = AppliedForm(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
-                history = [*catalogue.history, entry]
-            self._save(writer, attrs.evolve(catalogue, history=tuple(history)))
+                history = catalogue.history.and_(entry)
+            self._save(writer, attrs.evolve(catalogue, history=history))
 
         self._change(write)
 
@@ -456,34 +457,19 @@ class SqliteMigrations:
         """Retire the versions that go on beside a migration, or declare a class that it drops; not if that is undone."""
         catalogue, now = self._catalogue, writer.timestamp
         undoing = self.under_way() == name_of(id, back=True)
-        if undoing or not any(entry.id == id and entry.undone is None for entry in catalogue.history):
+        if undoing or catalogue.history.current(id) is None:
             return False
         for twin in catalogue.twins:
-            entry = catalogue.last_run(twin.migration)
-            if entry.id == id or entry.undone is not None:
-                catalogue = ended(writer, catalogue, twin, entry.id)
+            if id == twin.migration or catalogue.history.current(twin.migration) is None:
+                catalogue = ended(writer, catalogue, twin, twin.migration)
         dropped = set(_dropped_classes(catalogue, id))
-        versions = {
-            name: [
-                replace(version, until=now, retired_by=id, beside=None)
-                if version.until is None and (version.behind == id or name in dropped)
-                else version
-                for version in opened
-            ]
-            for name, opened in catalogue.versions.items()
-        }
+        versions = catalogue.versions.retire(now, id, lambda name, each: each.behind == id or name in dropped)
         declared_again = {label for label, state in catalogue.states.items() if state.declared}
-        history = [
-            replace(
-                entry,
-                contracted=entry.contracted or now,
-                drops=[label for label in entry.drops if label not in declared_again],
-            )
-            if entry.id == id and entry.undone is None
-            else entry
-            for entry in catalogue.history
-        ]
-        catalogue = attrs.evolve(catalogue, versions=versions, history=tuple(history))
+        entry = catalogue.history.current(id)
+        assert entry is not None
+        drops = [label for label in entry.drops if label not in declared_again]
+        history = catalogue.history.with_(entry, contracted=entry.contracted or now, drops=drops)
+        catalogue = attrs.evolve(catalogue, versions=versions, history=history)
         if catalogue != self._catalogue:  # (a run that was killed after this has done it)
             self._save(writer, catalogue)
         return True
@@ -491,24 +477,20 @@ class SqliteMigrations:
     def _drop_replaced(self, id: str, tables: set[str], writer: Writer) -> None:
         """Drop the tables and the definitions that a migration has replaced or drops."""
         catalogue = self._catalogue
-        entries = [entry for entry in catalogue.history if entry.id == id and entry.undone is None]
         undone = [entry for entry in catalogue.history if entry.undone is not None and tables.issuperset(entry.kept)]
-        for name in [name for entry in (*entries, *undone) for name in entry.kept]:
+        current = catalogue.history.current(id)
+        for name in [name for entry in (current, *undone) if entry is not None for name in entry.kept]:
             writer.execute(f"DROP TABLE {quoted(name)}")
-        for label in [label for entry in entries for label in entry.drops]:
+        for label in [] if current is None else current.drops:
             if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
                 catalogue = drop(writer, catalogue, label, id)
-        history = [
-            replace(entry, kept=[], drops=[]) if entry in entries else entry
-            for entry in catalogue.history
-            if entry not in undone
-        ]
+        history = catalogue.history.without(*undone).with_(current, kept=[], drops=[])
         former = {
             migration: part
             for migration, part in catalogue.former.items()
             if not any(table.name in tables for table in part.tables.values())
         }
-        catalogue = attrs.evolve(catalogue, former=former, history=tuple(history))
+        catalogue = attrs.evolve(catalogue, former=former, history=history)
         if catalogue != self._catalogue:
             self._save(writer, catalogue)
 
@@ -559,15 +541,14 @@ def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
     for table in (COPIES, QUEUE, LEDGER):
         writer.execute(f"DELETE FROM {table}")
     past = catalogue.past | {name.lower() for name in names}
-    name = catalogue.staged.migration
-    history = [entry for entry in catalogue.history if entry.id != name or entry.switched or entry.undone is not None]
-    return attrs.evolve(catalogue, staged=None, copies=(), history=tuple(history), past=past)
+    history = catalogue.history.without(catalogue.history.running)
+    return attrs.evolve(catalogue, staged=None, copies=(), history=history, past=past)
 
 
 def _dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
     """Return the classes that a migration drops, and their aggregates."""
-    entries = [entry for entry in catalogue.history if entry.id == id and entry.undone is None]
-    labels = {label for entry in entries for label in entry.drops}
+    entry = catalogue.history.current(id)
+    labels = set() if entry is None else set(entry.drops)
     labels -= {label for label, state in catalogue.states.items() if state.declared}
     return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from ....entities.aggregates import kept_field
 from ....evolution.definitions import has_names_of, holds_all
-from ....evolution.versions import revived
-from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, VersionForm, form_hash
+from ....evolution.history import History
+from ....evolution.versions import Version, Versions
+from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, form_hash
 from ....schema.labels import is_former
 from ....schema.model import Schema
 from ...migration import Edit, Transition, name_of
@@ -36,23 +37,23 @@ def switched(
 ) -> Catalogue:
     """Return a catalogue in which the staged classes have replaced those that they were copied from."""
     ending, now, id = transition.ending, writer.timestamp, transition.id
-    started = next(entry.started for entry in catalogue.history if entry.id == id and entry.undone is None)
+    entry = catalogue.history.current(id)
+    assert entry is not None
     for twin in catalogue.twins:  # of a version that is older still
         if catalogue.group(twin) & ending:
             catalogue = ended(writer, catalogue, twin, transition.name)
     old = catalogue.part(ending)
-    versions = dict(catalogue.versions)
+    versions = dict(catalogue.versions.by_class)
     for name in ending & versions.keys():
-        staged_forms = {version.form for version in staged.versions.get(name, ())}
+        staged_forms = {version.form for version in staged.versions.of(name)}
         versions[name] = [
-            _stayed(version) if version.form in staged_forms else _replaced(version, transition, now, started)
+            _stayed(version) if version.form in staged_forms else _replaced(version, transition, now, entry.started)
             for version in versions[name]
         ]
-    for name, staged_versions in staged.versions.items():
-        opened = versions.setdefault(name, [])
+    for name, staged_versions in staged.versions.by_class.items():
+        opened = versions.get(name, ())
         in_use = {version.form for version in opened if version.in_use}
         versions[name] = [*opened, *(version for version in staged_versions if version.form not in in_use)]
-    versions = _revived(catalogue, versions, transition)
     labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
         writer.execute(FORGET_INDEX, (label,))
@@ -67,7 +68,7 @@ def switched(
     catalogue = with_drops(catalogue.together(staged), transition)
     catalogue = attrs.evolve(
         catalogue,
-        versions=versions,
+        versions=_revived(catalogue, Versions(versions), transition),
         states=catalogue.states | states_after(writer, staged.states, transition.contested),
         staged=None,
         history=_history(catalogue.history, transition, now, entities, kept),
@@ -83,17 +84,16 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     now, names = writer.timestamp, catalogue.group(twin)
     current = catalogue.part(names)
     both = _forms_of(transition.old) & _forms_of(transition.new)
-    versions = {
-        name: [
-            _swapped_version(each, twin.migration, stays=name not in names or (name, each.form) in both)
-            for each in opened
-        ]
-        for name, opened in catalogue.versions.items()
-    }
-    versions |= {
-        name: [_ended_again(each, transition.name, now) for each in versions[name]] for name in names & versions.keys()
-    }
-    versions = _revived(catalogue, versions, transition)
+
+    def after_swap(name: str, version: Version) -> Version:
+        if version.until is not None:
+            return _ended_again(version, transition.name, now) if name in names else version
+        if version.beside == twin.migration:
+            return version.live_after(twin.migration)
+        stays = version.beside or name not in names or (name, version.form) in both
+        return version if stays else version.live_beside(twin.migration)
+
+    versions = _revived(catalogue, catalogue.versions.each(after_swap), transition)
     new_twin = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _without_builds(current))
     after = attrs.evolve(
         with_drops(_without_classes(writer, catalogue, names).together(twin.catalogue), transition),
@@ -102,7 +102,7 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     )
     if not transition.back:
         entry = AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
-        after = attrs.evolve(after, history=(*after.history, entry))
+        after = attrs.evolve(after, history=after.history.and_(entry))
     after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
     for label, form in twin.catalogue.states.items():
         if form.state == "disabled" and label in after.states:  # what a build left of it is not built on
@@ -121,19 +121,14 @@ def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: 
         unkept: whether it ends because a process is about to write that does not know the script.
     """
     catalogue, kept = _set_aside(writer, catalogue, twin.catalogue, twin.migration)
-    last = catalogue.last_run(twin.migration)
-    history = [replace(one, kept=[*one.kept, *kept]) if one is last else one for one in catalogue.history]
-    versions = {
-        name: [
-            replace(version, until=writer.timestamp, retired_by=by, beside=None, unkept=unkept)
-            if version.beside == twin.migration and version.until is None
-            else version
-            for version in opened
-        ]
-        for name, opened in catalogue.versions.items()
-    }
+    last = catalogue.history.last(twin.migration)
+    assert last is not None
+    history = catalogue.history.with_(last, kept=[*last.kept, *kept])
+    versions = catalogue.versions.retire(
+        writer.timestamp, by, lambda _, version: version.beside == twin.migration, unkept=unkept
+    )
     twins = tuple([other for other in catalogue.twins if other is not twin])
-    catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=tuple(history))
+    catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=history)
     return _with_tombstones(catalogue, twin.catalogue.models, by, writer.timestamp)
 
 
@@ -155,12 +150,12 @@ def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
     Contracting drops them, unless a later version declares them again. A later migration may have ended them before
     that; once both are undone, the versions that declare them bring them back.
     """
-    applied = [entry for entry in catalogue.history if entry.id == change.id and entry.undone is None]
-    labels = [label for entry in applied for label in entry.drops] if change.back else change.drops
+    applied = catalogue.history.current(change.id)
+    labels = ([] if applied is None else applied.drops) if change.back else change.drops
     states = {
         label: replace(catalogue.states[label], declared=change.back) for label in labels if label in catalogue.states
     }
-    since = min([entry.started for entry in applied], default=0)
+    since = 0 if applied is None else applied.started
     stones = [one for one in catalogue.tombstones if one.tables or one.label not in labels or one.since < since]
     return attrs.evolve(
         catalogue,
@@ -171,7 +166,7 @@ def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
 
 def with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
     """Return a catalogue with the versions after an edit; older ones go on under their names of properties."""
-    versions = dict(catalogue.versions)
+    versions = dict(catalogue.versions.by_class)
     for model in edit.new:
         if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
             continue
@@ -186,14 +181,14 @@ def with_new_versions(catalogue: Catalogue, edit: Edit, now: int) -> Catalogue:
         known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
         stored = catalogue.models[model.name]
         fits = known or (holds_all(stored, model.form) and has_names_of(stored, model.form))
-        new = [VersionForm(model.form_hash, min(known, default=now))] if fits else []
+        new = [Version(model.form_hash, min(known, default=now))] if fits else []
         ended = [
-            replace(version, retired_by=edit.id, undone=False) if version.undone else version
+            version.retire(version.until or now, edit.id) if version.undone else version
             for version in opened
             if not version.in_use
         ]
         versions[model.name] = [*ended, *older, *new]
-    return attrs.evolve(catalogue, versions=versions)
+    return attrs.evolve(catalogue, versions=Versions(versions))
 
 
 def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
@@ -210,57 +205,44 @@ def linked(twin: Twin, names: Mapping[str, Names]) -> Twin:
     return attrs.evolve(twin, links=tuple(map(renamed, twin.links)))
 
 
-def _swapped_version(version: VersionForm, migration: str, *, stays: bool) -> VersionForm:
-    """Return a version after a twin and the file changed places; ``stays``: it is one of both, or of neither."""
-    if version.until is not None:
-        return version
-    if version.beside == migration:
-        return replace(version, beside=None, behind=None if version.behind == migration else version.behind)
-    return (
-        version if stays or version.beside else replace(version, beside=migration, behind=version.behind or migration)
-    )
-
-
 def _forms_of(schema: Schema) -> set[tuple[str, str]]:
     """Return the forms of some classes, each with the name of the class."""
     return {(model.name, model.form_hash) for model in schema.models}
 
 
-def _stayed(version: VersionForm) -> VersionForm:
+def _stayed(version: Version) -> Version:
     """Return a version that the classes after a migration have, too."""
     return replace(version, until=None, undone=False) if version.undone else version
 
 
-def _replaced(version: VersionForm, transition: Transition, now: int, started: int) -> VersionForm:
+def _replaced(version: Version, transition: Transition, now: int, started: int) -> Version:
     """Return a version that a migration, which started then, replaced: it goes on beside the new one, or is retired."""
     if version.until is not None:
         return _ended_again(version, transition.name, now)
     if transition.links:
-        return replace(version, beside=transition.id, behind=version.behind or transition.id)
+        return version.live_beside(transition.id)
     if transition.back and version.since < started:  # it was in use before the migration, too
         return replace(version, until=now, undone=True)
-    return replace(version, until=now, retired_by=transition.name)
+    return version.retire(now, transition.name)
 
 
-def _ended_again(version: VersionForm, by: str, now: int) -> VersionForm:
+def _ended_again(version: Version, by: str, now: int) -> Version:
     """Return a version that was retired, and might be opened again since that was undone; now it may not any more."""
-    return replace(version, until=now, retired_by=by, undone=False) if version.undone else version
+    return version.retire(now, by) if version.undone else version
 
 
-def _revived(
-    catalogue: Catalogue, versions: dict[str, list[VersionForm]], transition: Transition
-) -> dict[str, list[VersionForm]]:
+def _revived(catalogue: Catalogue, versions: Versions, transition: Transition) -> Versions:
     """Return versions of which those may be opened again that were in use before the store went the other way."""
     id, by = transition.id, name_of(transition.id, back=not transition.back)
     runs = [entry.script for entry in catalogue.history if entry.id == id and entry.undone is not None]
     is_other = runs[-1:] != [transition.script]  # it never ran, or was edited, and may make other classes
     if is_other and not transition.back:
-        made = {(name, each.form) for name, opened in versions.items() for each in opened if each.retired_by == by}
-        others = {model.name for model in transition.new.models if model.aggregate is None} - {
-            name for name, _ in made & _forms_of(transition.new)
-        }
-        return versions | revived({name: versions[name] for name in versions if name not in others}, id, by)
-    return revived(versions, id, by)
+        opened = versions.by_class.items()
+        made = {(name, each.form) for name, of_class in opened for each in of_class if each.retired_by == by}
+        same = {name for name, _ in made & _forms_of(transition.new)}
+        others = {model.name for model in transition.new.models if model.aggregate is None} - same
+        return versions.revive(id, by, but=others)
+    return versions.revive(id, by)
 
 
 def _without_builds(part: Catalogue) -> Catalogue:
@@ -337,15 +319,12 @@ def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> C
     return attrs.evolve(catalogue, tombstones=(*others, *stones))
 
 
-def _history(
-    history: tuple[AppliedForm, ...], transition: Transition, now: int, entities: int, kept: list[str]
-) -> tuple[AppliedForm, ...]:
+def _history(history: History, transition: Transition, now: int, entities: int, kept: list[str]) -> History:
     """Return the history after a switch, in which ``entities`` were copied, and the tables ``kept`` were left."""
-    entry = next(each for each in history if each.id == transition.id and each.undone is None)
-    after = replace(entry, kept=[*entry.kept, *kept])
+    entry = history.current(transition.id)
+    assert entry is not None
+    kept = [*entry.kept, *kept]
     if transition.back:
-        after.undone = now
-    else:
-        after.switched, after.entities, after.seconds = now, entities, (now - entry.started) / 1e6
-        after.drops = list(transition.drops)
-    return tuple([after if each is entry else each for each in history])
+        return history.with_(entry, kept=kept, undone=now)
+    seconds, drops = (now - entry.started) / 1e6, list(transition.drops)
+    return history.with_(entry, kept=kept, switched=now, entities=entities, seconds=seconds, drops=drops)

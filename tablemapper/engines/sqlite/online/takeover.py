@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.evolution import Evolution, evolve
-from ....evolution.versions import retirement, steps_of
+from ....evolution.versions import Versions, retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.labels import Label
@@ -99,7 +99,7 @@ def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
         )
         if home is None:
             models.append(model)
-        elif not any(v.until is None and v.form == model.form_hash for v in catalogue.versions.get(model.name, ())):
+        elif not catalogue.versions.live(model.name, model.form_hash):
             reason = retirement(model, catalogue.versions, catalogue.history) or (
                 f"{home.migration} has switched, and nothing can be added to the old form of the class: "
                 f"{steps_of(home.migration, model.name, catalogue.history)}; deploy the version that declares it as it is now"
@@ -117,8 +117,9 @@ def _under_way(catalogue: Catalogue, evolution: Evolution, read: Read) -> Schema
     assert catalogue.staged is not None
     done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
     ((now,),) = read(f"SELECT until FROM {STATE}")
-    spent = (now - catalogue.history[-1].started) / 1e6  # until something was last written
-    known = 0 < done < total and catalogue.history[-1].switched is None  # (an undoing notes no start)
+    last = catalogue.history.entries[-1]
+    spent = (now - last.started) / 1e6  # until something was last written
+    known = 0 < done < total and last.switched is None  # (an undoing notes no start)
     left = f", about {max(1, spent * (total - done) / done):,.0f} s left" if known else ""
     return SchemaMismatch(
         f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %{left}); it can be opened so once "
@@ -129,8 +130,8 @@ def _under_way(catalogue: Catalogue, evolution: Evolution, read: Read) -> Schema
 def _names_in_use(evolution: Evolution, catalogue: Catalogue) -> Iterator[str]:
     """Yield the new properties whose names older versions use for other properties."""
     for model, property in evolution.fields:
-        for version in catalogue.versions.get(model.name, ()):
-            if version.until is None and property in version.renames:
+        for version in catalogue.versions.live(model.name):
+            if property in version.renames:
                 yield (
                     f'{model.name}: "{property}" is what "{version.renames[property]}" was called before {version.behind}: '
                     "contract that first, or choose another name"
@@ -343,7 +344,7 @@ def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
 
 def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> Catalogue:
     """Create tables for all classes of a schema, beside those of the file; return the catalogue of these alone."""
-    evolution = evolve({}, {}, schema, _Contents(Catalogue(), read), now=writer.timestamp)
+    evolution = evolve({}, Versions(), schema, _Contents(Catalogue(), read), now=writer.timestamp)
     layout = Layout(writer, Catalogue(past=past), read)
     layout.extend(schema, evolution.models_after)
     staged = attrs.evolve(layout.catalogue(evolution, writer.timestamp), past=frozenset())

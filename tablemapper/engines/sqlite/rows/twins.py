@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation
 from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
-from ....evolution.versions import names_class, steps_of
+from ....evolution.versions import Versions, names_class, steps_of
 from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm
 from ....schema.model import Model, Schema
@@ -351,4 +351,4 @@ def _written(model: Model, catalogue: Catalogue) -> SqliteSchema:
 
 def _alone(catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without versions and twins: every program sees it alike."""
-    return attrs.evolve(catalogue, versions={}, twins=())
+    return attrs.evolve(catalogue, versions=Versions(), twins=())

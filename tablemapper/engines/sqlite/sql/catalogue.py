@@ -9,7 +9,7 @@ that knows an older one fail, and it reads the catalogue again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol
@@ -20,13 +20,14 @@ from msgspec import UNSET
 
 from ....errors import CorruptStore, InvalidModel, TableMapperError
 from ....evolution.definitions import aggregate_in, indexes_in
+from ....evolution.history import History
+from ....evolution.versions import Version, Versions
 from ....schema.forms import (
     AppliedForm,
     LinkForm,
     ModelForm,
     StateForm,
     TombstoneForm,
-    VersionForm,
     check_names,
 )
 from ....schema.labels import Label
@@ -105,7 +106,7 @@ class CopyForm:
 class _Staged(msgspec.Struct, forbid_unknown_fields=True):
     migration: str
     models: dict[str, ModelForm]
-    versions: dict[str, list[VersionForm]]
+    versions: Mapping[str, Sequence[Version]]
     states: dict[str, StateForm]
     tables: _Tables
 
@@ -152,7 +153,7 @@ class Catalogue:
 
     models: dict[str, ModelForm] = attrs.field(factory=dict)
     """The union of all forms of each class that were ever opened."""
-    versions: dict[str, list[VersionForm]] = attrs.field(factory=dict)
+    versions: Versions = attrs.field(factory=Versions)
     """All of these."""
     states: dict[str, StateForm] = attrs.field(factory=dict)
     """By the label of an index or an aggregate: ``Product.by_name``, ``DailyClimate``."""
@@ -170,7 +171,7 @@ class Catalogue:
     twins: tuple[Twin, ...] = ()
     former: dict[str, Catalogue] = attrs.field(factory=dict)
     """By migration: the classes that it ended, in tables that nobody writes any more, and only its undoing reads."""
-    history: tuple[AppliedForm, ...] = ()
+    history: History = attrs.field(factory=History)
     """The migrations that were begun, in that order."""
     tombstones: tuple[TombstoneForm, ...] = ()
     """What was dropped, in that order."""
@@ -183,10 +184,6 @@ class Catalogue:
     def table_of(self, name: str) -> EntityTable:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
-
-    def last_run(self, migration: str) -> AppliedForm:
-        """Return the last entry of a migration in the history."""
-        return [entry for entry in self.history if entry.id == migration][-1]
 
     def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
@@ -365,7 +362,7 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> Catalogue:
     rows, decode = dict(texts), msgspec.json.decode
     catalogue = _of_forms(
         decode(rows["models"], type=dict[str, ModelForm]),
-        decode(rows["versions"], type=dict[str, list[VersionForm]]),
+        decode(rows["versions"], type=dict[str, list[Version]]),
         decode(rows["states"], type=dict[str, StateForm]),
         decode(rows["tables"], type=_Tables),
     )
@@ -382,7 +379,7 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> Catalogue:
         id: _of_forms(one.models, {}, {}, one.tables)
         for id, one in decode(rows.get("former", "{}"), type=dict[str, _Former]).items()
     }
-    history = decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...])
+    history = History(decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...]))
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
     catalogue = attrs.evolve(
         catalogue, staged=staged, twins=tuple(twins), former=former, history=history, tombstones=tombstones
@@ -392,11 +389,14 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> Catalogue:
 
 
 def _of_forms(
-    models: dict[str, ModelForm], versions: dict[str, list[VersionForm]], states: dict[str, StateForm], tables: _Tables
+    models: dict[str, ModelForm],
+    versions: Mapping[str, Sequence[Version]],
+    states: dict[str, StateForm],
+    tables: _Tables,
 ) -> Catalogue:
     return Catalogue(
         models=models,
-        versions=versions,
+        versions=Versions(versions),
         states=states,
         tables={name: EntityTable.of(name, form) for name, form in tables.entities.items()},
         index_tables=tables.indexes,
@@ -414,7 +414,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
     staged = None
     if catalogue.staged is not None:
         of = catalogue.staged.catalogue
-        staged = _Staged(catalogue.staged.migration, of.models, of.versions, of.states, _tables(of))
+        staged = _Staged(catalogue.staged.migration, of.models, of.versions.by_class, of.states, _tables(of))
     twins = [
         _Twin(one.migration, one.links, one.writes, of.models, of.states, _tables(of))
         for one in catalogue.twins
@@ -423,14 +423,14 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
     former = {id: _Former(one.models, _tables(one)) for id, one in catalogue.former.items()}
     for name, form in (
         ("models", catalogue.models),
-        ("versions", catalogue.versions),
+        ("versions", catalogue.versions.by_class),
         ("states", catalogue.states),
         ("tombstones", catalogue.tombstones or None),
         ("tables", _tables(catalogue)),
         ("staged", staged),
         ("twins", twins or None),
         ("former", former or None),
-        ("history", catalogue.history or None),
+        ("history", catalogue.history.entries or None),
     ):
         if form is None:
             writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))

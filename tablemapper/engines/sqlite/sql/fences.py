@@ -82,10 +82,10 @@ def fenced(writer: Writer, before: Catalogue, after: Catalogue) -> Catalogue:
 def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set[str]]]:
     """Yield the classes of which versions have ended, each time with the catalogue as these versions saw it."""
     ended: dict[str | None, set[str]] = {}
-    for name, opened in before.versions.items():
-        in_use = {version.form for version in after.versions.get(name, ()) if version.until is None}
-        for version in opened:
-            if version.until is None and version.form not in in_use:
+    for name in before.versions.by_class:
+        live = {version.form for version in after.versions.live(name)}
+        for version in before.versions.live(name):
+            if version.form not in live:
                 ended.setdefault(version.beside, set()).add(name)
     for tombstone in after.tombstones[len(before.tombstones) :]:  # (versions that declare it have ended)
         owner, index = Label.of(tombstone.label)

@@ -13,7 +13,8 @@ import attrs
 
 from ....evolution.definitions import holds_all
 from ....evolution.renames import with_properties, with_source
-from ....schema.forms import ModelForm, VersionForm
+from ....evolution.versions import Version
+from ....schema.forms import ModelForm
 from ....schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
 from .tables import EntityTable
@@ -47,11 +48,7 @@ def without(table: EntityTable, properties: Iterable[str]) -> EntityTable:
 
 def _lives_beside(catalogue: Catalogue, model: Model) -> str | None:
     """Return the migration whose twin a class uses; None if it uses the tables of the file."""
-    live = [
-        version.beside
-        for version in catalogue.versions.get(model.name, ())
-        if version.until is None and version.form == model.form_hash
-    ]
+    live = [version.beside for version in catalogue.versions.live(model.name, model.form_hash)]
     return None if None in live else next(iter(live), None)
 
 
@@ -75,9 +72,7 @@ def _replaces(catalogue: Catalogue, twin: Twin, model: Model) -> bool:
     if model.name not in catalogue.group(twin):
         return False
     older = twin.catalogue.models.get(model.name)
-    in_use = any(
-        version.in_use and version.form == model.form_hash for version in catalogue.versions.get(model.name, ())
-    )
+    in_use = any(version.in_use for version in catalogue.versions.live(model.name, model.form_hash))
     return in_use and model.aggregate is None and (older is None or not holds_all(older, model.form))
 
 
@@ -87,15 +82,15 @@ def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, 
         catalogue = catalogue.without(catalogue.group(twin)).together(twin.catalogue)
     renames: dict[str, Names] = {}
     for model in schema.models:
-        for version in catalogue.versions.get(model.name, ()):
-            if version.renames and version.until is None and version.form == model.form_hash:
+        for version in catalogue.versions.live(model.name, model.form_hash):
+            if version.renames:
                 renames[model.name] = version.renames
     for name, names in renames.items():
         catalogue = with_names(catalogue, name, {new: old for old, new in names.items()})
     return catalogue, renames
 
 
-def composed(version: VersionForm, names: Names) -> dict[str, str]:
+def composed(version: Version, names: Names) -> dict[str, str]:
     """Return the names of a version's properties after a further rename."""
     renames = {old: names.get(new, new) for old, new in version.renames.items()}
     renames |= {old: new for old, new in names.items() if old not in version.renames.values()}
